@@ -1,0 +1,43 @@
+# Every target that needs the virtual environment makes it, and makes it anew when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check fmt bench bench-matrix bench-collective bench-train bench-self snapshots wheel clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: $(READY) ## create the virtual environment and install trnbench with its tools
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trnbench needs Python 3.11 or newer; set PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: $(READY) ## the Trn1 and Trn2 families side by side
+	@$(BIN)/trnbench spec diff trn1.32xlarge trn1n.32xlarge trn2.48xlarge trn2-ultraserver $(ARGS)
+
+test: $(READY) ## run every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## format, lint, types and import rules, as CI does
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fmt: $(READY) ## format and fix what can be fixed by itself
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+wheel: $(READY) ## build the wheel and the source archive into dist/
+	@$(BIN)/python -m build --no-isolation
+
+clean: ## remove everything that was made
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,86 @@
+"""Rules about the tree itself that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomli
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = sorted((ROOT / "trnbench").rglob("*.py"))
+BAGS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base"}
+
+
+def modules_imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+
+
+def importers(module):
+    return {
+        path.relative_to(ROOT).as_posix() for path in PACKAGE if module in modules_imported(path)
+    }
+
+
+def test_one_module_reads_toml_and_one_knows_cattrs():
+    assert importers("tomli") == {"trnbench/catalog/toml_file.py"}
+    assert importers("cattrs") == {"trnbench/catalog/structure.py"}
+
+
+def test_typer_stays_in_the_command_line():
+    assert all(path.startswith("trnbench/cli/") for path in importers("typer"))
+
+
+def test_no_module_is_a_bag():
+    assert not [path for path in PACKAGE if path.stem in BAGS]
+
+
+def test_modules_stay_readable_in_length():
+    lengths = {path.name: path.read_text().count("\n") for path in PACKAGE}
+    assert {name: length for name, length in lengths.items() if length > 500} == {}
+
+
+def test_only_diagnostics_writes_to_stderr():
+    writers = {path.name for path in PACKAGE if re.search(r"sys\.stderr", path.read_text())}
+    assert writers <= {"diagnostics.py"}
+
+
+def test_nothing_is_unfinished():
+    marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+    assert not [path for path in PACKAGE if marks.search(path.read_text())]
+
+
+def test_import_rules_hold():
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("target", ["setup", "run", "test", "check", "fmt", "wheel", "clean"])
+def test_the_makefile_explains_its_targets(target):
+    assert re.search(rf"^{target}:.*## \w", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_the_package_version_is_in_the_changelog():
+    from trnbench import __version__
+
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_python_versions_agree():
+    project = tomli.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["requires-python"] == ">=3.11"
+    assert project["tool"]["ruff"]["target-version"] == "py311"

@@ -1,0 +1,41 @@
+"""The bytes people and scripts get, held in files; `make snapshots` rewrites them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trnbench import __version__
+from trnbench.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+DIFF = ("spec", "diff", "trn1.32xlarge", "trn2.48xlarge")
+
+CASES = {
+    "help.txt": ("--help",),
+    "spec_help.txt": ("spec", "--help"),
+    "spec_diff.txt": DIFF,
+    "spec_diff.csv": (*DIFF, "--format", "csv"),
+    "spec_diff.json": (*DIFF, "--json"),
+    "spec_diff.jsonl": (*DIFF, "--format", "jsonl"),
+    "spec_diff.md": (*DIFF, "--format", "markdown"),
+    "spec_show_trn2u.txt": ("spec", "show", "trn2u.48xlarge"),
+    "spec_show_p4d.txt": ("spec", "show", "p4d.24xlarge"),
+    "workload_show_mixtral.txt": ("workload", "show", "mixtral-8x7b"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_output_is_as_before(name, capfdbinary, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(CASES[name]) == 0
+    out = capfdbinary.readouterr().out.decode()
+    out = out.replace(str(ROOT), "<root>").replace(f'"{__version__}"', '"<version>"')
+    path = HERE / name
+    if os.environ.get("TRNBENCH_UPDATE_GOLDEN"):
+        path.write_text(out)
+    assert out == path.read_text()

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnbench.errors import InputError, UnknownNameError
+from trnbench.numerics.blocks import block_round, dequantise, quantise
+from trnbench.numerics.formats import FORMATS
+
+BLOCKED = ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp4"]
+
+
+def _group(*leading):
+    values = np.zeros(32, dtype=np.float32)
+    values[: len(leading)] = leading
+    return values
+
+
+def _scale(values, name, rule):
+    return quantise(values, name, rule=rule).scales.astype(np.float64).item()
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "scale"),
+    [
+        # amax 3: floor(log2 3) = 1
+        ("mxfp8_e4m3", "trainium", 2.0 ** (1 - (8 - 1))),
+        ("mxfp8_e4m3", "ocp", 2.0 ** (1 - 8)),
+        ("mxfp8_e5m2", "trainium", 2.0 ** (1 - (15 - 1))),
+        ("mxfp8_e5m2", "ocp", 2.0 ** (1 - 15)),
+        ("mxfp4", "trainium", 2.0 ** (1 - (2 - 1))),
+        ("mxfp4", "ocp", 2.0 ** (1 - 2)),
+    ],
+)
+def test_scale_rules(name, rule, scale):
+    assert _scale(_group(0.25, -3.0), name, rule) == scale
+
+
+def test_default_rules():
+    values = _group(3.0)
+    for name, rule in (("mxfp8_e4m3", "trainium"), ("mxfp4", "ocp")):
+        assert _scale(values, name, None) == _scale(values, name, rule)
+
+
+def test_trainium_rule_rounds_where_the_ocp_rule_clamps():
+    # amax 500: floor(log2) = 8. OCP: X = 1, 500 is past 448 and clamps. Trainium: X = 2,
+    # 250 lies between 240 and 256 in steps of 16 and rounds to 256, times 2 = 512.
+    values = _group(500.0)
+    assert block_round(values, "mxfp8_e4m3", rule="ocp")[0] == 448
+    assert block_round(values, "mxfp8_e4m3", rule="trainium")[0] == 512
+    # MXFP4, amax 7: X = 2^(2 - 2) = 1 and 7 clamps to 6; 2.5 ties to even between 2 and 3.
+    np.testing.assert_array_equal(block_round(_group(7, 2.5, -0.6), "mxfp4")[:3], [6, 2, -0.5])
+
+
+@pytest.mark.parametrize("rule", ["trainium", "ocp"])
+@pytest.mark.parametrize("name", BLOCKED)
+def test_all_zero_group_has_the_smallest_scale(name, rule):
+    assert _scale(_group(), name, rule) == 2.0**-127
+    assert not block_round(_group(), name, rule=rule).any()
+
+
+def test_scale_is_clamped_to_e8m0():
+    # amax 2^-149 would ask for 2^-156; at 2^-127 it is 2^-22 of a scale, far below E4M3's 2^-9.
+    tiny = _group(2.0**-149)
+    assert _scale(tiny, "mxfp8_e4m3", "trainium") == 2.0**-127
+    assert block_round(tiny, "mxfp8_e4m3")[0] == 0
+    # amax 2^127 asks for 2^(127 - 7) = 2^120 and is held exactly.
+    assert block_round(_group(2.0**127), "mxfp8_e4m3")[0] == 2.0**127
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", BLOCKED)
+def test_a_bad_number_spoils_its_group_only(name, bad):
+    values = np.concatenate([_group(1.0, bad), _group(1.0)])
+    rounded = block_round(values, name)
+    assert np.isnan(rounded[:32]).all()
+    assert rounded[32] == 1.0
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+def test_axis_and_short_last_group(name):
+    values = np.random.default_rng(0).standard_normal((3, 70, 5), dtype=np.float32)
+    along_k = block_round(values, name, axis=-2)
+    assert along_k.shape == values.shape
+    np.testing.assert_array_equal(
+        along_k, np.swapaxes(block_round(np.swapaxes(values, -1, -2), name), -1, -2)
+    )
+    blocks = quantise(values, name, axis=1)
+    assert blocks.scales.shape == (3, 5, 3)
+    np.testing.assert_array_equal(along_k[:, 64:], block_round(values[:, 64:], name, axis=1))
+    np.testing.assert_array_equal(dequantise(blocks), along_k)
+
+
+def test_storage_size():
+    # 64 elements: 32 bytes of packed FP4 and two scales.
+    assert quantise(np.ones(64), "mxfp4").size_bytes == 34
+
+
+@given(
+    exponents=st.lists(st.integers(-20, 20), min_size=32, max_size=64),
+    seed=st.integers(0, 1000),
+    name=st.sampled_from(BLOCKED),
+    rounding=st.sampled_from(["rne", "sr"]),
+)
+@settings(deadline=None, max_examples=100)
+def test_error_is_at_most_one_step_of_the_scaled_element(exponents, seed, name, rounding):
+    rng = np.random.default_rng(seed)
+    values = np.ldexp(rng.uniform(-2, 2, len(exponents)), exponents).astype(np.float32)
+    format = FORMATS[name]
+    blocks = quantise(values, name, rule="trainium", rounding=rounding, rng=rng)
+    scale = np.repeat(blocks.scales.astype(np.float64), 32)[: values.size]
+    steps = 0.5 if rounding == "rne" else 1.0
+    relative = np.abs(values) * 2.0**-format.mantissa_bits
+    step = np.maximum(relative, scale * format.smallest)
+    assert (np.abs(dequantise(blocks) - values.astype(np.float64)) <= steps * step).all()
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match="bf16 has no block scale"):
+        quantise(np.ones(32), "bf16")
+    with pytest.raises(UnknownNameError, match="unknown scale rule"):
+        quantise(np.ones(32), "mxfp4", rule="trn")  # type: ignore[arg-type]

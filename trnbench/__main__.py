@@ -1,0 +1,5 @@
+"""`python -m trnbench`."""
+
+from trnbench.cli.main import run
+
+run()

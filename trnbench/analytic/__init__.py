@@ -1,0 +1,1 @@
+"""The engine of closed forms over arrays. Never imports the other engine."""

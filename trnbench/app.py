@@ -1,0 +1,216 @@
+"""The use cases, typed in and out: the Python API of trnbench, and all that its fronts call.
+
+from trnbench import app
+catalog = app.open_catalog()
+platform = app.platform_named(catalog, "trn2.48xlarge")
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform as machine
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from trnbench import __version__
+from trnbench.catalog.document import Documented, load
+from trnbench.catalog.listing import FileCheck, Listed, listed
+from trnbench.catalog.search import SECTIONS, SINGULAR, Catalog, Entry, open_catalog
+from trnbench.catalog.toml_file import read_toml
+from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
+from trnbench.report.sheet import Sheet
+from trnbench.spec import files as spec_files
+from trnbench.spec.chip import Chip
+from trnbench.spec.figures import Compared, chip_figures, compare, figures
+from trnbench.spec.instance import Platform
+from trnbench.spec.library import load_chip, load_platform
+from trnbench.spec.price import PriceList
+from trnbench.workload import files as workload_files
+from trnbench.workload.hf_config import import_config, read_config
+from trnbench.workload.model import Model
+from trnbench.workload.weights import active_parameter_count, parameter_count, parameters_by_block
+
+__all__ = [
+    "SPEC_SECTIONS",
+    "WORKLOAD_SECTIONS",
+    "Catalog",
+    "Compared",
+    "FileCheck",
+    "Listed",
+    "Sheet",
+    "diff",
+    "import_model",
+    "info",
+    "listed",
+    "open_catalog",
+    "parameters",
+    "platform_named",
+    "prices_named",
+    "sheet",
+    "validate",
+]
+
+READERS = {**spec_files.READERS, **workload_files.READERS}
+SPEC_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "specs")
+WORKLOAD_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "workloads")
+
+
+def platform_named(catalog: Catalog, name: str) -> Platform:
+    """Return an instance with its chip."""
+    return load_platform(catalog, name)
+
+
+def prices_named(catalog: Catalog, name: str) -> PriceList | None:
+    """Return the published prices of an instance type, or None where nothing is published."""
+    try:
+        return load(catalog.find("prices", name).path, PriceList)
+    except UnknownNameError:
+        return None
+
+
+def sheet(catalog: Catalog, name: str, sections: Sequence[str]) -> Sheet:
+    """Return the data file with this name or alias (or `section/name`).
+
+    An instance comes before the price list of its name; workloads that share a name do not.
+    """
+    entry = _find(catalog, name, sections)
+    if entry.section == "instances":
+        platform = load_platform(catalog, entry.name)
+        return Sheet(
+            entry=entry,
+            record=platform.instance,
+            figures=figures(platform),
+            chip=platform.chip,
+            prices=prices_named(catalog, entry.name),
+        )
+    record = READERS[entry.section](entry.path)
+    match record:
+        case Chip():
+            return Sheet(entry=entry, record=record, figures=chip_figures(record))
+        case Model():
+            return Sheet(entry=entry, record=record, parameters=parameters(record))
+        case _:
+            return Sheet(entry=entry, record=record)
+
+
+def parameters(model: Model) -> tuple[tuple[str, int], ...]:
+    """Return the parameters of a model by block, in all, and active for one token."""
+    total, active = parameter_count(model), active_parameter_count(model)
+    rows = [*parameters_by_block(model).items(), ("total", total)]
+    return tuple(rows if active == total else [*rows, ("active for a token", active)])
+
+
+def import_model(path: Path, name: str) -> str:
+    """Return the model file, as text, of a Hugging Face config.json."""
+    config = read_config(path)
+    # The file's own date: the same file gives the same model on any day.
+    read_on = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()
+    return import_config(config, name, date=read_on, origin=str(path))
+
+
+def diff(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Compared, ...]]:
+    """Return (the specs' names, their figures side by side): instances, or chips."""
+    if len(names) < 2:
+        raise InputError("nothing to compare: give two names or more")
+    entries = [_find(catalog, name, ("instances", "chips")) for name in names]
+    if len({entry.section for entry in entries}) > 1:
+        raise InputError("cannot compare a chip with an instance; give names of one kind")
+    columns = [
+        figures(load_platform(catalog, entry.name))
+        if entry.section == "instances"
+        else chip_figures(load_chip(catalog, entry.name))
+        for entry in entries
+    ]
+    return tuple(entry.name for entry in entries), compare(columns)
+
+
+def validate(
+    catalog: Catalog, paths: Sequence[Path], sections: Sequence[str]
+) -> tuple[FileCheck, ...]:
+    """Return every fault of every named file; folders stand for the TOML files below them."""
+    return tuple(_check(catalog, path, sections) for path in _files(paths))
+
+
+def info(catalog: Catalog) -> Mapping[str, object]:
+    """Return versions, the folders searched, and what was found there."""
+    return {
+        "trnbench": __version__,
+        "python": machine.python_version(),
+        "platform": machine.platform(),
+        "packages": {name: _version(name) for name in ("numpy", "scipy", "textual", "typer")},
+        "folders": [
+            {"path": str(folder.path), "origin": folder.origin} for folder in catalog.folders
+        ],
+        "found": {section: len(catalog.entries(section)) for section in SECTIONS},
+        "hidden": [
+            str(path)
+            for section in SECTIONS
+            for entry in catalog.entries(section)
+            for path in entry.hides
+        ],
+    }
+
+
+def _find(catalog: Catalog, name: str, sections: Sequence[str]) -> Entry:
+    wanted, _, bare = name.rpartition("/")
+    if wanted in sections:
+        return catalog.find(wanted, bare)
+    found = [catalog.find(s, name) for s in sections if name in catalog.names(s)]
+    if len(found) > 1 and found[0].section in WORKLOAD_SECTIONS:
+        spelled = " or ".join(f"{entry.section}/{name}" for entry in found)
+        raise InputError(f"{name!r} names {len(found)} workloads; write {spelled}")
+    if found:
+        return found[0]
+    known = [*(n for section in sections for n in catalog.names(section))]
+    raise UnknownNameError(" or ".join(SINGULAR[s] for s in sections[:2]), name, known)
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        below = sorted(path.rglob("*.toml")) if path.is_dir() else [path]
+        if not below:
+            raise InputError(f"{path}: no TOML files in this folder")
+        yield from below
+
+
+def _check(catalog: Catalog, path: Path, sections: Sequence[str]) -> FileCheck:
+    section = None
+    try:
+        section = _section_of(path, sections)
+        record = READERS[section](path)
+    except DataFileError as error:
+        return FileCheck(path=path, section=section, faults=error.faults)
+    faults = [*_name_faults(catalog, section, path, record)]
+    faults += [*spec_files.cross_faults(record, catalog)]
+    faults += [*workload_files.cross_faults(record, catalog)]
+    return FileCheck(path=path, section=section, faults=tuple(faults))
+
+
+def _section_of(path: Path, sections: Sequence[str]) -> str:
+    table = read_toml(path)
+    told = spec_files.section_of(table) or workload_files.section_of(table)
+    section = path.parent.name if path.parent.name in sections else told
+    if section is None or section not in sections:
+        what = ", ".join(SINGULAR[section] for section in sections)
+        message = f"cannot tell what this describes; expected one of: {what}"
+        raise DataFileError(str(path), [Fault(path="", message=message)])
+    return section
+
+
+def _name_faults(catalog: Catalog, section: str, path: Path, record: Documented) -> Iterator[Fault]:
+    taken = {entry.name: entry.path for entry in catalog.entries(section)}
+    for alias in getattr(record, "aliases", ()):
+        if alias in taken and taken[alias].stem != path.stem:
+            yield Fault(path="aliases", message=f"duplicate name {alias!r}: {taken[alias]} has it")
+    holder = catalog.aliases(section).get(record.name)
+    if holder is not None and holder.name != record.name:
+        yield Fault(path="name", message=f"duplicate name {record.name!r}: alias in {holder.path}")
+
+
+def _version(package: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

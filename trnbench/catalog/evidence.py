@@ -1,0 +1,73 @@
+"""Every number of a file says where it comes from: collected here, with what is missing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from trnbench.catalog.provenance import KINDS, Evidence, Note
+from trnbench.catalog.quantity import Misfit, number, quantity
+from trnbench.catalog.schema import TypeForm, numbers
+from trnbench.errors import Fault, did_you_mean
+from trnbench.units import Dimension
+
+
+def collect(
+    table: Mapping[str, object],
+    record: TypeForm,
+    notes: Mapping[str, Note],
+    sources: Collection[str],
+) -> tuple[dict[str, Evidence], list[Fault]]:
+    """Return the evidence of every number of a table by key path, and the faults in it."""
+    evidence: dict[str, Evidence] = {}
+    faults: list[Fault] = []
+    for path, value, dimension in numbers(dict(table), record):
+        note = notes.get(path, Note(source=None, kind=None))
+        problems = list(_problems(note, dimension, sources))
+        faults += [Fault(path=path, message=problem) for problem in problems]
+        if not problems:
+            evidence[path] = Evidence(
+                text=str(value),
+                source=str(note.source),
+                kind=KINDS[str(note.kind)],
+                low=_bound(note.low, dimension),
+                high=_bound(note.high, dimension),
+                range_text=_range(note),
+                note=note.note if isinstance(note.note, str) else None,
+            )
+    return evidence, faults
+
+
+def _problems(note: Note, dimension: Dimension | None, sources: Collection[str]) -> Iterator[str]:
+    if note.source is None or note.kind is None:
+        missing = "source" if note.source is None else "kind"
+        yield f"a number without `{missing}`; give it one here or on a table around it"
+    if note.source is not None and note.source not in sources:
+        yield f"source {note.source!r} is not in [sources]{did_you_mean(note.source, sources)}"
+    if note.kind is not None and note.kind not in KINDS:
+        hint = did_you_mean(note.kind, KINDS)
+        yield f"unknown kind {note.kind!r}{hint}; one of {', '.join(KINDS)}"
+    if note.kind == "assumed" and (note.low is None or note.high is None):
+        yield "an assumed number needs a range: `low` and `high`"
+    if note.note is not None and not isinstance(note.note, str):
+        yield "`note` must be a text"
+    try:
+        low, high = _bound(note.low, dimension), _bound(note.high, dimension)
+    except Misfit as error:
+        yield f"range: {error}"
+    else:
+        if low is not None and high is not None and low > high:
+            yield "`low` is above `high`"
+
+
+def _range(note: Note) -> str:
+    if note.low is None and note.high is None:
+        return ""
+    low = "..." if note.low is None else note.low
+    high = "..." if note.high is None else note.high
+    return f"{low} to {high}"
+
+
+def _bound(value: object, dimension: Dimension | None) -> float | None:
+    if value is None:
+        return None
+    return number(value) if dimension is None else quantity(value, dimension)

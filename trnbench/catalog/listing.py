@@ -1,0 +1,53 @@
+"""Data files as lists and checks show them, without or with a look at every value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from trnbench.catalog.search import SINGULAR, Catalog, Entry
+from trnbench.catalog.toml_file import read_toml
+from trnbench.errors import DataFileError, Fault, did_you_mean
+
+
+@attrs.frozen(kw_only=True)
+class Listed:
+    """A data file as lists show it: read only as far as its title and aliases."""
+
+    entry: Entry
+    title: str
+    aliases: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class FileCheck:
+    """The outcome of validating one file: its section where that could be told, and all faults."""
+
+    path: Path
+    section: str | None
+    faults: tuple[Fault, ...]
+
+
+def listed(catalog: Catalog, sections: Sequence[str]) -> tuple[Listed, ...]:
+    """Return the data files of some sections, without checking what is in them."""
+    return tuple(_listed(entry) for section in sections for entry in catalog.entries(section))
+
+
+def _listed(entry: Entry) -> Listed:
+    try:
+        table = read_toml(entry.path)
+    except DataFileError as error:
+        return Listed(entry=entry, title=f"unreadable: {error.faults[0]}", aliases=())
+    aliases = table.get("aliases", [])
+    names = tuple(map(str, aliases)) if isinstance(aliases, list) else ()
+    return Listed(entry=entry, title=str(table.get("title", "")), aliases=names)
+
+
+def unknown_name(catalog: Catalog, section: str, name: str, key: str) -> Iterator[Fault]:
+    """Yield a fault where a file names something that is not in the catalogue."""
+    known = catalog.names(section)
+    if name not in known:
+        message = f"unknown {SINGULAR[section]} {name!r}{did_you_mean(name, known)}"
+        yield Fault(path=key, message=message)

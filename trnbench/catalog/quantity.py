@@ -1,0 +1,95 @@
+"""The types a field of a data file may have, and the strict check behind each.
+
+A quantity is a float annotated with its dimension; the file writes it as text with a unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated
+
+from trnbench.errors import UnitError
+from trnbench.units import EXAMPLES, Dimension, parse
+
+Bytes = Annotated[float, Dimension.BYTES]
+BytesPerS = Annotated[float, Dimension.BYTES_PER_S]
+Flop = Annotated[float, Dimension.FLOP]
+FlopPerS = Annotated[float, Dimension.FLOP_PER_S]
+Hertz = Annotated[float, Dimension.HERTZ]
+Seconds = Annotated[float, Dimension.SECONDS]
+UsdPerHour = Annotated[float, Dimension.USD_PER_HOUR]
+Watts = Annotated[float, Dimension.WATTS]
+Ratio = Annotated[float, Dimension.RATIO]
+
+_MAY_BE_ZERO = (Dimension.SECONDS, Dimension.RATIO, Dimension.COUNT)
+_MAX_WHOLE = 2**63
+
+
+class Misfit(ValueError):
+    """A value that is not what the schema expects; the message says both."""
+
+
+def quantity(value: object, dimension: Dimension) -> float:
+    """Return the value of a quantity text in base SI; a ratio may also be a bare number."""
+    if dimension is Dimension.RATIO and not isinstance(value, str):
+        result = number(value)
+    elif not isinstance(value, str):
+        shown = "a bare number" if type(value) in (int, float) else kind_of(value)
+        raise Misfit(f"expected a quantity with unit such as {EXAMPLES[dimension]}, found {shown}")
+    else:
+        try:
+            result = parse(value, dimension)
+        except UnitError as error:
+            raise Misfit(error.message) from None
+    if result < 0 or (result == 0 and dimension not in _MAY_BE_ZERO):
+        raise Misfit(f"must be positive, found {value!r}")
+    return result
+
+
+def number(value: object) -> float:
+    """Return a finite number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Misfit(f"expected a number, found {kind_of(value)}")
+    if not math.isfinite(value) or not 0 <= value < _MAX_WHOLE:
+        raise Misfit(f"must be a finite number, not negative; found {value}")
+    return float(value)
+
+
+def whole(value: object) -> int:
+    """Return a whole number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Misfit(f"expected a whole number, found {kind_of(value)}")
+    if not 0 <= value < _MAX_WHOLE:
+        raise Misfit("must be a whole number from 0 to 2^63, found one outside")
+    return value
+
+
+def exactly(kind: type, word: str) -> Callable[[object, type], object]:
+    """Return a check that lets through values of just this type."""
+
+    def check(value: object, _: type) -> object:
+        if type(value) is not kind:
+            raise Misfit(f"expected {word}, found {kind_of(value)}")
+        return value
+
+    return check
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, in words for a message."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"the text {value[:40]!r}"
+        case int() | float():
+            return f"the number {value!r:.40}"
+        case list():
+            return "a list"
+        case dict():
+            return "a table"
+        case _:
+            return f"a {type(value).__name__}"

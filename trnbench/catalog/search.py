@@ -1,0 +1,171 @@
+"""Where data files live, which of several with one name wins, and what an alias stands for.
+
+    --spec-dir (repeatable)  >  TRNBENCH_SPEC_PATH  >  user data folder  >  built in
+
+A folder holds sections (`chips/`, `models/`, ...), directly or under `specs/` and `workloads/` as
+this repository does. The first folder with a file of that name wins; what it hides stays visible.
+The current directory is never searched unasked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+
+from trnbench.catalog.toml_file import read_toml
+from trnbench.errors import DataFileError, EnvironmentFault, Fault, InputError, UnknownNameError
+
+SECTIONS: Mapping[str, str] = {
+    "chips": "specs",
+    "instances": "specs",
+    "prices": "specs",
+    "calibration": "specs",
+    "models": "workloads",
+    "matrix": "workloads",
+    "collective": "workloads",
+    "training": "workloads",
+}
+SINGULAR: Mapping[str, str] = {
+    "chips": "chip",
+    "instances": "instance",
+    "prices": "price list",
+    "calibration": "calibration",
+    "models": "model",
+    "matrix": "matrix suite",
+    "collective": "collective suite",
+    "training": "training suite",
+}
+PATH_VARIABLE = "TRNBENCH_SPEC_PATH"
+BUILT_IN = "built in"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A searched folder and how it came to be searched."""
+
+    path: Path
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One data file: section, name (the file's stem), where it is and which files it hides."""
+
+    section: str
+    name: str
+    path: Path
+    origin: str
+    hides: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The data files reachable from an ordered list of folders, first match winning."""
+
+    folders: tuple[Folder, ...]
+
+    @cached_property
+    def _entries(self) -> dict[str, dict[str, Entry]]:
+        found: dict[str, dict[str, Entry]] = {section: {} for section in SECTIONS}
+        for folder in self.folders:
+            for section, parent in SECTIONS.items():
+                for path in _files(folder.path, parent, section):
+                    winner = found[section].get(path.stem)
+                    found[section][path.stem] = Entry(
+                        section=section,
+                        name=path.stem,
+                        path=winner.path if winner else path,
+                        origin=winner.origin if winner else folder.origin,
+                        hides=(*winner.hides, path) if winner else (),
+                    )
+        return found
+
+    @cached_property
+    def _aliases(self) -> dict[str, dict[str, Entry]]:
+        return {}
+
+    def entries(self, section: str) -> tuple[Entry, ...]:
+        """Return the section's winning files in order of name."""
+        return tuple(entry for _, entry in sorted(self._entries[section].items()))
+
+    def names(self, section: str) -> tuple[str, ...]:
+        """Return every name and alias of a section."""
+        return (*sorted(self._entries[section]), *self.aliases(section))
+
+    def find(self, section: str, name: str, *, where: str = "") -> Entry:
+        """Return the entry with this name or alias, or raise with the nearest name."""
+        entry = self._entries[section].get(name) or self.aliases(section).get(name)
+        if entry is None:
+            raise UnknownNameError(SINGULAR[section], name, self.names(section), where=where)
+        return entry
+
+    def aliases(self, section: str) -> Mapping[str, Entry]:
+        """Return alias -> entry of a section; an alias that is taken already is a fault."""
+        if section not in self._aliases:
+            taken: dict[str, Entry] = {}
+            for entry in self.entries(section):
+                listed = read_toml(entry.path).get("aliases", [])
+                for alias in listed if isinstance(listed, list) else []:
+                    other = self._entries[section].get(alias) or taken.get(alias)
+                    if other is not None:
+                        message = f"duplicate name {alias!r}: already used by {other.path}"
+                        raise DataFileError(
+                            str(entry.path), [Fault(path="aliases", message=message)]
+                        )
+                    taken[str(alias)] = entry
+            self._aliases[section] = taken
+        return self._aliases[section]
+
+
+def open_catalog(
+    spec_dirs: Sequence[Path] = (), environment: Mapping[str, str] = os.environ
+) -> Catalog:
+    """Return the catalogue of the given folders, the environment's, the user's and the built-in."""
+    folders = [Folder(_existing(path, "--spec-dir"), "--spec-dir") for path in spec_dirs]
+    listed = [part for part in environment.get(PATH_VARIABLE, "").split(os.pathsep) if part]
+    folders += [Folder(_existing(Path(part), PATH_VARIABLE), PATH_VARIABLE) for part in listed]
+    user = user_folder()
+    if user.is_dir():
+        folders.append(Folder(user, "user"))
+    return Catalog((*folders, Folder(built_in_folder(), BUILT_IN)))
+
+
+def user_folder() -> Path:
+    """Return the folder of the user's own data files (it need not exist)."""
+    from platformdirs import user_data_path
+
+    return user_data_path("trnbench")
+
+
+def built_in_folder() -> Path:
+    """Return the folder that holds the shipped `specs/` and `workloads/`."""
+    package = Path(str(resources.files("trnbench")))
+    installed = package / "_data"
+    if installed.is_dir():
+        return installed
+    # An editable install does not get _data: the checkout beside the package is the truth then.
+    checkout = package.parent
+    project = checkout / "pyproject.toml"
+    if project.is_file() and (checkout / "specs").is_dir():
+        declared = read_toml(project).get("project")
+        if isinstance(declared, dict) and declared.get("name") == "trnbench":
+            return checkout
+    raise EnvironmentFault(
+        f"the shipped specs are missing: neither {installed} nor {checkout / 'specs'} exists",
+        hint="reinstall trnbench",
+    )
+
+
+def _existing(path: Path, origin: str) -> Path:
+    if not path.is_dir():
+        raise InputError(f"{origin}: {str(path)!r} is not a folder")
+    return path
+
+
+def _files(folder: Path, parent: str, section: str) -> list[Path]:
+    places = (folder / section, folder / parent / section)
+    return [path for place in places if place.is_dir() for path in sorted(place.glob("*.toml"))]

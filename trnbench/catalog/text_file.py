@@ -1,0 +1,40 @@
+"""Reading one text file that a person wrote: every way that can fail becomes one clear message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trnbench.errors import DataFileError, Fault
+
+
+def read_text(path: Path, *, what: str, max_bytes: int) -> str:
+    """Return the text in `path`, or raise DataFileError; `what` names the kind of file expected."""
+    try:
+        if path.is_dir():
+            raise refused(path, f"is a folder; expected a {what} file")
+        if path.exists() and not path.is_file():
+            raise refused(path, f"is not a regular file; expected a {what} file")
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise refused(path, f"has {size:,} bytes; such a file holds at most {max_bytes:,}")
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise refused(path, "no such file") from None
+    except PermissionError:
+        raise refused(path, "no permission to read it") from None
+    except OSError as error:
+        raise refused(path, f"cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a NUL byte in the path itself
+        raise refused(path, f"cannot be read: {error}") from None
+    if b"\0" in raw:
+        raise refused(path, f"is a binary file (NUL byte); expected {what} text")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise refused(path, f"line {line} is not valid UTF-8") from None
+
+
+def refused(path: Path, message: str) -> DataFileError:
+    """Return the error that says what is wrong with a file as a whole."""
+    return DataFileError(str(path), [Fault(path="", message=message)])

@@ -1,0 +1,1 @@
+"""The `trnbench` command: parses, calls `app`, prints. Computes and formats nothing itself."""

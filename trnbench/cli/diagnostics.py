@@ -1,0 +1,101 @@
+"""The only module that writes to stderr and decides exit codes.
+
+0    done
+1    well-formed, but the answer is no
+2    malformed input
+3    the environment
+70   our bug
+130  interrupted; what was ready has been written
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+
+import typer
+from typer._click.exceptions import NoArgsIsHelpError
+
+from trnbench.errors import TrnbenchError
+
+DEBUG_VARIABLE = "TRNBENCH_DEBUG"
+REPORT_TO = "https://github.com/trnbench/trnbench/issues"
+
+
+class ExitCode(IntEnum):
+    """What the process tells its caller."""
+
+    DONE = 0
+    ANSWER_IS_NO = 1
+    MALFORMED = 2
+    ENVIRONMENT = 3
+    BUG = 70
+    INTERRUPTED = 130
+
+
+def say(text: str) -> None:
+    """Write one line of narration to stderr; a closed stderr is nobody's fault."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+
+
+def guarded(action: Callable[[], object], *, debug: bool) -> int:
+    """Run `action` and return its exit code; every failure becomes a line, never a traceback."""
+    try:
+        code = action()
+        sys.stdout.flush()
+    except TrnbenchError as error:
+        return _failed(f"error: {error.message}", error.hint, error.exit_code, debug)
+    except NoArgsIsHelpError as error:
+        sys.stdout.write(error.format_message() + "\n")
+        return ExitCode.DONE
+    except typer.TyperException as error:
+        return _usage(error, debug)
+    except (KeyboardInterrupt, typer.Abort):
+        say("trnbench: interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return _silent_exit()
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        hint = "free some space and run it again" if error.errno == errno.ENOSPC else None
+        return _failed(f"error: {place}{error.strerror}", hint, ExitCode.ENVIRONMENT, debug)
+    except MemoryError:
+        hint = "ask for a smaller size, or use the analytic engine"
+        return _failed("error: not enough memory", hint, ExitCode.ENVIRONMENT, debug)
+    except Exception as error:
+        what = f"internal error: {type(error).__name__}: {error}"
+        hint = f"this is a bug in trnbench; run again with --debug and report it at {REPORT_TO}"
+        return _failed(what, hint, ExitCode.BUG, debug)
+    return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _failed(what: str, hint: str | None, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    say(f"trnbench: {what}")
+    if hint:
+        say(f"  hint: {hint}")
+    return code
+
+
+def _usage(error: typer.TyperException, debug: bool) -> int:
+    message = error.format_message().strip()
+    hint = "`trnbench --help` shows the commands, `trnbench COMMAND --help` its options"
+    return _failed(f"error: {message}", hint, ExitCode.MALFORMED, debug)
+
+
+def _silent_exit() -> int:
+    # The reader is gone (`| head`): point stdout at nothing, so that the interpreter's last flush
+    # does not raise again.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.DONE

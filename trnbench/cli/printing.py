@@ -1,0 +1,85 @@
+"""The options every printing verb shares, given to a command by one decorator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from inspect import Parameter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from trnbench.cli.output import STDOUT, Format, chosen_output
+
+Command = Callable[..., int | None]
+
+
+def printing(command: Command) -> Command:
+    """Return the command as Typer shall see it.
+
+    `command` takes `out: Output` and `catalog: Catalog` first; Typer sees `--format`, `--json`,
+    `--output`, `--quiet` and `--spec-dir` in their place.
+    """
+    own = list(inspect.signature(command).parameters.values())[2:]
+    hints = _hints(command, [parameter.name for parameter in own])
+    parameters = [
+        *(p.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own),
+        *SHARED,
+    ]
+
+    @functools.wraps(command)
+    def run(
+        *,
+        output_format: Format | None,
+        json: bool,
+        output: str,
+        quiet: bool,
+        spec_dir: list[Path] | None,
+        **options: object,
+    ) -> int | None:
+        from trnbench.catalog.search import open_catalog
+
+        out = chosen_output(output_format, json, output, quiet)
+        return command(out, open_catalog(spec_dir or ()), **options)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _hints(command: Command, names: Sequence[str]) -> dict[str, Any]:
+    # Not the first two: their types are imported for the type checker alone, to start up fast.
+    own = SimpleNamespace(__annotations__={name: command.__annotations__[name] for name in names})
+    return get_type_hints(own, globalns=command.__globals__, include_extras=True)
+
+
+def _option(name: str, kind: Any, default: object, option: Any) -> Parameter:  # noqa: ANN401
+    form = Annotated[kind, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
+
+
+SHARED = [
+    _option(
+        "output_format",
+        Format | None,
+        None,
+        typer.Option("--format", help="How to print the rows; default: table."),
+    ),
+    _option("json", bool, False, typer.Option("--json", help="Short for --format json.")),
+    _option(
+        "output",
+        str,
+        STDOUT,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; - is stdout."),
+    ),
+    _option("quiet", bool, False, typer.Option("--quiet", "-q", help="No narration on stderr.")),
+    _option(
+        "spec_dir",
+        list[Path] | None,
+        None,
+        typer.Option("--spec-dir", metavar="DIR", help="Look here first for specs and workloads."),
+    ),
+]

@@ -1,0 +1,1 @@
+"""How work lies on a machine: tiling, fabric, placement, legality, message plans."""

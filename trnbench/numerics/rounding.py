@@ -1,0 +1,174 @@
+"""Rounding of float32 values to a narrower format: to nearest even, or stochastically.
+
+Engines hold FP32 internally and round when they write, so input is taken as float32 first and the
+result is a float32 array whose values the format can hold exactly.
+
+Overflow. Trainium's FP8 E4M3 has an infinity and may overflow to it (or NaN), as ml_dtypes does:
+that is `native`, and each format's `overflow` says what it yields. `saturate` clamps to the largest
+finite value instead, infinities included, as the compiler's saturate-infinity option does. Formats
+without infinity and NaN (int8, the elements of MXFP4) always clamp; NaN becomes 0 in int8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnbench.errors import InputError, UnknownNameError
+from trnbench.numerics.formats import Format, OverflowResult, format_named
+
+Rounding = Literal["rne", "sr"]
+Overflow = Literal["native", "saturate"]
+ROUNDINGS: tuple[Rounding, ...] = ("rne", "sr")
+OVERFLOWS: tuple[Overflow, ...] = ("native", "saturate")
+
+Float32Array: TypeAlias = NDArray[np.float32]
+
+_FP32_MANTISSA_BITS = 23
+_NOISE_BITS = 32
+_SIGN = np.uint32(0x8000_0000)
+_INFINITY = np.uint32(0x7F80_0000)
+_OVERFLOW_VALUE: Mapping[OverflowResult, float] = {"infinity": np.inf, "nan": np.nan}
+# Elements rounded at a time: the six temporaries of a chunk then stay in a core's L2 cache.
+_CHUNK = 1 << 15
+
+
+def numpy_dtype(format: Format) -> np.dtype[Any] | None:
+    """Return the numpy or ml_dtypes type that stores the format, None where there is none."""
+    if format.dtype_name is None:
+        return None
+    return np.dtype(getattr(ml_dtypes, format.dtype_name, format.dtype_name))
+
+
+def round_to(
+    array: ArrayLike,
+    format: Format | str,
+    *,
+    rounding: Rounding = "rne",
+    rng: np.random.Generator | None = None,
+    overflow: Overflow = "native",
+) -> Float32Array:
+    """Return `array` rounded to `format`, as float32; `sr` draws 32 random bits an element.
+
+    The result may be the input itself where the format changes nothing (fp32).
+    """
+    target = format_named(format) if isinstance(format, str) else format
+    if target.block > 1:
+        raise InputError(
+            f"{target.name} rounds groups of {target.block} along an axis, not single numbers",
+            hint="use trnbench.numerics.blocks.block_round",
+        )
+    if target.mantissa_bits > _FP32_MANTISSA_BITS:
+        raise InputError(f"{target.name} is wider than the FP32 in which engines hold numbers")
+    return round_elements(array, target, rounding=rounding, rng=rng, overflow=overflow)
+
+
+def round_elements(
+    array: ArrayLike,
+    format: Format,
+    *,
+    rounding: Rounding,
+    rng: np.random.Generator | None,
+    overflow: Overflow,
+) -> Float32Array:
+    """Return `array` rounded to the elements of `format`, whose block scale is not considered."""
+    _require_known(rounding, overflow)
+    with np.errstate(over="ignore"):
+        values = np.asarray(array, dtype=np.float32)
+    if overflow == "saturate":
+        values = np.clip(values, np.float32(format.min_value), np.float32(format.max_value))
+    if rounding == "rne":
+        return _nearest(values, format)
+    if rng is None:
+        raise InputError("stochastic rounding needs a seeded random generator")
+    if format.mantissa_bits == _FP32_MANTISSA_BITS:
+        return values
+    flat = np.ascontiguousarray(values).reshape(-1)
+    rounded = np.empty_like(flat)
+    for start in range(0, flat.size, _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        rounded[chunk] = _stochastic(flat[chunk], format, rng)
+    return rounded.reshape(values.shape)
+
+
+def _require_known(rounding: str, overflow: str) -> None:
+    if rounding not in ROUNDINGS:
+        raise UnknownNameError("rounding", rounding, ROUNDINGS)
+    if overflow not in OVERFLOWS:
+        raise UnknownNameError("overflow policy", overflow, OVERFLOWS)
+
+
+def _nearest(values: Float32Array, format: Format) -> Float32Array:
+    dtype = numpy_dtype(format)
+    if dtype is None:
+        return _nearest_by_bits(values, format.mantissa_bits)
+    if dtype == values.dtype:
+        return values
+    if dtype.kind == "i":
+        whole = np.clip(np.rint(np.nan_to_num(values, nan=0.0)), format.min_value, format.max_value)
+        return whole.astype(dtype).astype(np.float32)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        narrow = values.astype(dtype)
+    return widen(narrow)
+
+
+def widen(narrow: NDArray[Any]) -> Float32Array:
+    """Return the stored numbers as float32; exact for every format but fp64."""
+    if narrow.dtype.itemsize > 1:
+        return narrow.astype(np.float32)
+    # One-byte ml_dtypes convert number by number; a table of all 256 is four times faster.
+    with np.errstate(invalid="ignore"):
+        table = np.arange(256, dtype=np.uint8).view(narrow.dtype).astype(np.float32)
+    return np.asarray(table[narrow.view(np.uint8)], dtype=np.float32)
+
+
+def _nearest_by_bits(values: Float32Array, mantissa_bits: int) -> Float32Array:
+    """Round to a format with the exponent of fp32 and a shorter mantissa; ties to even."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    bits = flat.view(np.uint32)
+    dropped = _FP32_MANTISSA_BITS - mantissa_bits
+    half_less_one = np.uint32((1 << (dropped - 1)) - 1)
+    odd = (bits >> np.uint32(dropped)) & np.uint32(1)
+    kept = (bits + half_less_one + odd) & np.uint32((0xFFFF_FFFF << dropped) & 0xFFFF_FFFF)
+    rounded = kept.view(np.float32)
+    rounded[np.isnan(flat)] = np.nan
+    return rounded.reshape(values.shape)
+
+
+def _stochastic(values: Float32Array, format: Format, rng: np.random.Generator) -> Float32Array:
+    """Round one chunk up with probability equal to the distance from the value below.
+
+    Model: hardware adds random bits below the last kept one and truncates the magnitude. With
+    q the step at x and r of 32 random bits, the result is q * floor(|x|/q + r / 2^32). Where the
+    format is normal that is an integer addition on the bits of x; below, q no longer follows the
+    exponent of x and the same sum is done in float64.
+    """
+    noise = rng.integers(0, 1 << _NOISE_BITS, size=values.size, dtype=np.uint32)
+    bits = values.view(np.uint32)
+    magnitude_bits = bits & ~_SIGN
+    dropped = _FP32_MANTISSA_BITS - format.mantissa_bits
+    keep = np.uint32((0xFFFF_FFFF << dropped) & 0xFFFF_FFFF)
+    rounded = (magnitude_bits + (noise >> np.uint32(_NOISE_BITS - dropped))) & keep
+    magnitude = rounded.view(np.float32)
+    subnormal = magnitude_bits < _bits_of(2.0**format.min_exponent)
+    if subnormal.any():
+        steps = np.abs(values[subnormal]).astype(np.float64) / format.smallest
+        below = np.floor(steps + noise[subnormal] * 2.0**-_NOISE_BITS)
+        magnitude[subnormal] = below * format.smallest
+    if format.overflow == "maximum":
+        signed = np.copysign(magnitude, values).clip(format.min_value, format.max_value)
+    else:
+        magnitude[rounded > _bits_of(format.max_value)] = _OVERFLOW_VALUE[format.overflow]
+        signed = np.copysign(magnitude, values)
+    special = magnitude_bits >= _INFINITY
+    if special.any():
+        signed[special] = _nearest(values[special], format)
+    return signed if format.exponent_bits else signed + np.float32(0)  # integers have no -0
+
+
+def _bits_of(value: float) -> np.uint32:
+    return np.float32(value).view(np.uint32)

@@ -1,0 +1,1 @@
+"""Hardware and prices as frozen records, one TOML file each. Knows no workload and no model."""

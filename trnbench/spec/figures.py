@@ -1,0 +1,179 @@
+"""The figures by which platforms are compared, derived from the specs, and what they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from trnbench.catalog.provenance import Kind, Provenance
+from trnbench.spec.chip import Chip
+from trnbench.spec.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
+from trnbench.spec.instance import Platform
+from trnbench.units import Dimension
+
+
+@attrs.frozen(kw_only=True)
+class Figure:
+    """One figure of a platform; `kind` is the weakest evidence it rests on."""
+
+    key: str
+    label: str
+    value: float
+    dimension: Dimension | None
+    kind: Kind
+
+
+def figures(platform: Platform) -> tuple[Figure, ...]:
+    """Return the figures of a platform, in the order people read them."""
+    instance = platform.instance
+    count = _weakest(instance.provenance, "chips")
+    return (
+        Figure(key="chips", label="chips", value=instance.chips, dimension=None, kind=count),
+        *_compute(platform.chip, instance.chips, count),
+        *_links(platform),
+        *_host(platform),
+    )
+
+
+def chip_figures(chip: Chip) -> tuple[Figure, ...]:
+    """Return the figures of one chip by itself."""
+    return tuple(_compute(chip, 1, Kind.MEASURED))
+
+
+def _compute(chip: Chip, chips: int, count_kind: Kind) -> Iterator[Figure]:
+    def total(
+        key: str, label: str, per_chip: float, dimension: Dimension | None, *paths: str
+    ) -> Figure:
+        kind = max(count_kind, _weakest(chip.provenance, *paths))
+        return Figure(key=key, label=label, value=per_chip * chips, dimension=dimension, kind=kind)
+
+    memory = chip.memory
+    yield total("ranks", "ranks (default)", chip.ranks(), None, "cores.logical_default")
+    yield total(
+        "memory_bytes",
+        "device memory",
+        memory.capacity_per_chip_bytes,
+        Dimension.BYTES,
+        "memory.capacity_per_chip",
+    )
+    yield total(
+        "memory_bandwidth_bytes_per_s",
+        "memory bandwidth",
+        memory.bandwidth_per_chip_bytes_per_s,
+        Dimension.BYTES_PER_S,
+        "memory.bandwidth_per_chip",
+    )
+    for number_format in chip.formats:
+        yield total(
+            f"peak_{number_format}_flop_per_s",
+            f"peak {number_format}",
+            chip.peak_flop_per_s(number_format),
+            Dimension.FLOP_PER_S,
+            *_rate_paths(chip, number_format),
+        )
+    for number_format, rate in chip.headline_per_chip_flop_per_s.items():
+        yield total(
+            f"headline_{number_format}_flop_per_s",
+            f"headline {number_format}",
+            rate,
+            Dimension.FLOP_PER_S,
+            f"headline_per_chip.{number_format}",
+        )
+
+
+def _rate_paths(chip: Chip, number_format: str) -> tuple[str, ...]:
+    if chip.cores is None:
+        return (f"multiprocessors.rates_per_chip.{number_format}",)
+    tensor = "cores.tensor"
+    array = (f"{tensor}.rows", f"{tensor}.columns", f"{tensor}.clock")
+    return (*array, f"{tensor}.formats.{number_format}", "cores.count")
+
+
+def _links(platform: Platform) -> Iterator[Figure]:
+    provenance = platform.instance.provenance
+    for i, level in enumerate(platform.instance.fabric):
+        match level:
+            case OnChip():
+                continue
+            case FullMesh():
+                value = (level.chips - 1) * level.bandwidth_per_link_one_way_bytes_per_s
+                label = f"{level.name}, a chip, one way"
+            case Torus() | Direct():
+                value = level.links_per_chip * level.bandwidth_per_link_one_way_bytes_per_s
+                label = f"{level.name}, a chip, one way"
+            case Switch():
+                value = level.bandwidth_per_chip_one_way_bytes_per_s
+                label = f"{level.name}, a chip, one way"
+            case Network():
+                value = level.adapters * level.bandwidth_per_adapter_one_way_bytes_per_s
+                label = f"{level.name}, an instance, one way"
+        yield Figure(
+            key=f"fabric_{_scope(level)}_one_way_bytes_per_s",
+            label=label,
+            value=value,
+            dimension=Dimension.BYTES_PER_S,
+            kind=_weakest(provenance, f"fabric[{i}].bandwidth"),
+        )
+
+
+def _scope(level: Level) -> str:
+    return "network" if isinstance(level, Network) else level.name.replace("-", "_")
+
+
+def _host(platform: Platform) -> Iterator[Figure]:
+    host, provenance = platform.instance.host, platform.instance.provenance
+    for key, label, value, dimension in (
+        ("vcpus", "host vCPUs", host.vcpus, None),
+        ("memory", "host memory", host.memory_bytes, Dimension.BYTES),
+        ("local_storage", "local storage", host.local_storage_bytes, Dimension.BYTES),
+    ):
+        if value is not None:
+            suffix = f"_{dimension.value}" if dimension else ""
+            yield Figure(
+                key=f"host_{key}{suffix}",
+                label=label,
+                value=value,
+                dimension=dimension,
+                kind=_weakest(provenance, f"host.{key}"),
+            )
+
+
+def _weakest(provenance: Provenance, *prefixes: str) -> Kind:
+    kinds = [
+        evidence.kind
+        for path, evidence in provenance.evidence.items()
+        if any(path.startswith(prefix) for prefix in prefixes)
+    ]
+    return max(kinds, default=Kind.DERIVED)
+
+
+@attrs.frozen(kw_only=True)
+class Compared:
+    """One figure of several specs side by side; None where a spec does not have it."""
+
+    key: str
+    label: str
+    dimension: Dimension | None
+    values: tuple[float | None, ...]
+
+    @property
+    def ratios(self) -> tuple[float | None, ...]:
+        """Each value over the first one."""
+        first = self.values[0]
+        return tuple(None if value is None or not first else value / first for value in self.values)
+
+
+def compare(columns: Sequence[Sequence[Figure]]) -> tuple[Compared, ...]:
+    """Return the figures of several specs lined up by key, in the order of their appearance."""
+    order = {figure.key: figure for column in columns for figure in column}
+    by_key = [{figure.key: figure.value for figure in column} for column in columns]
+    return tuple(
+        Compared(
+            key=key,
+            label=figure.label,
+            dimension=figure.dimension,
+            values=tuple(column.get(key) for column in by_key),
+        )
+        for key, figure in order.items()
+    )

@@ -1,0 +1,53 @@
+"""Specs by name: chips, instances, platforms and price lists out of the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trnbench.catalog.document import load
+from trnbench.catalog.search import Catalog
+from trnbench.catalog.toml_file import read_toml
+from trnbench.spec.chip import Chip
+from trnbench.spec.instance import Instance, Platform
+from trnbench.spec.price import PriceList
+
+
+def load_chip(catalog: Catalog, name: str, *, where: str = "") -> Chip:
+    """Return the chip with this name or alias."""
+    return load(catalog.find("chips", name, where=where).path, Chip)
+
+
+def load_instance(catalog: Catalog, name: str, *, where: str = "") -> Instance:
+    """Return the instance with this name or alias."""
+    return load(catalog.find("instances", name, where=where).path, Instance)
+
+
+def load_platform(catalog: Catalog, name: str) -> Platform:
+    """Return the instance with this name or alias, joined with its chip."""
+    instance = load_instance(catalog, name)
+    place = f"{Path(instance.provenance.path)} (chip)"
+    return Platform(instance=instance, chip=load_chip(catalog, instance.chip, where=place))
+
+
+def load_published(catalog: Catalog, system: str, chip: str) -> Instance | None:
+    """Return the instance that a publication means by this system and chip, or None.
+
+    A remark in brackets behind the system's name is left aside; where the name fits several
+    machines, their files list it with the chip behind it.
+    """
+    bare = system.partition(" (")[0]
+    spelled = {bare, f"{bare}, {chip}"}
+    for entry in catalog.entries("instances"):
+        table = read_toml(entry.path)
+        names = {entry.name}
+        for key in ("aliases", "published_as"):
+            listed = table.get(key, [])
+            names |= set(map(str, listed)) if isinstance(listed, list) else set()
+        if names & spelled:
+            return load(entry.path, Instance)
+    return None
+
+
+def load_prices(catalog: Catalog, name: str) -> PriceList:
+    """Return the published prices of an instance type by name or alias."""
+    return load(catalog.find("prices", name).path, PriceList)

@@ -1,0 +1,1 @@
+"""What is trained and how it is laid out: models, weights, layouts, suites. Knows no hardware."""

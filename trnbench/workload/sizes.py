@@ -1,0 +1,28 @@
+"""The bounds every whole number of a workload record is checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+MAX_SIZE = 2**31
+"""No dimension, layer count or degree reaches this; products of two still fit 64 bits."""
+MAY_BE_ZERO = {"minimum": 0}
+"""Metadata of the fields whose least value is not 1."""
+
+
+def check_sizes(record: object) -> None:
+    """Raise ValueError naming every whole number of the record that is out of bounds."""
+    faults = list(_out_of_bounds(record))
+    if faults:
+        raise ValueError("; ".join(faults))
+
+
+def _out_of_bounds(record: object) -> Iterator[str]:
+    for field in attrs.fields(type(record)):  # type: ignore[arg-type]
+        value = getattr(record, field.name)
+        minimum = field.metadata.get("minimum", 1)
+        for number in value if isinstance(value, tuple) else (value,):
+            if type(number) is int and not minimum <= number < MAX_SIZE:
+                yield f"`{field.name}` must be from {minimum} to {MAX_SIZE - 1}, found {number}"
