@@ -21,8 +21,8 @@ def grid(shape: tuple[int, int], label: Callable[[int], str]) -> list[str]:
     rows, columns = shape
     labels = [[label(row * columns + column) for column in range(columns)] for row in range(rows)]
     width = max(len(text) for line in labels for text in line)
-    edge = " " * (width // 2 + 2)
-    spread = " " * (width + 3)
+    edge = " " * (width + 1)
+    spread = " " * (width + 2)
     wrap_line = edge + spread.join([WRAP] * columns)
     link_line = edge + spread.join(["|"] * columns)
     lines = [wrap_line]

@@ -1,9 +1,4 @@
-"""The use cases, typed in and out: the Python API of trnbench, and all that its fronts call.
-
-from trnbench import app
-catalog = app.open_catalog()
-platform = app.platform_named(catalog, "trn2.48xlarge")
-"""
+"""Use cases about data files: list, show, compare, validate, import, and what is installed."""
 
 from __future__ import annotations
 
@@ -14,8 +9,8 @@ from pathlib import Path
 
 from trnbench import __version__
 from trnbench.catalog.document import Documented, load
-from trnbench.catalog.listing import FileCheck, Listed, listed
-from trnbench.catalog.search import SECTIONS, SINGULAR, Catalog, Entry, open_catalog
+from trnbench.catalog.listing import FileCheck
+from trnbench.catalog.search import SECTIONS, SINGULAR, Catalog, Entry
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.report.sheet import Sheet
@@ -29,26 +24,6 @@ from trnbench.workload import files as workload_files
 from trnbench.workload.hf_config import import_config, read_config
 from trnbench.workload.model import Model
 from trnbench.workload.weights import active_parameter_count, parameter_count, parameters_by_block
-
-__all__ = [
-    "SPEC_SECTIONS",
-    "WORKLOAD_SECTIONS",
-    "Catalog",
-    "Compared",
-    "FileCheck",
-    "Listed",
-    "Sheet",
-    "diff",
-    "import_model",
-    "info",
-    "listed",
-    "open_catalog",
-    "parameters",
-    "platform_named",
-    "prices_named",
-    "sheet",
-    "validate",
-]
 
 READERS = {**spec_files.READERS, **workload_files.READERS}
 SPEC_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "specs")

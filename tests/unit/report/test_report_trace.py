@@ -1,0 +1,43 @@
+"""Trace files: microseconds, a track for each lane, in order of appearance."""
+
+from __future__ import annotations
+
+import json
+
+from trnbench.report.trace import Span, trace
+
+
+def test_spans_become_complete_events_on_their_own_tracks():
+    spans = [
+        Span(process="chip", lane="tensor", name="multiply", start_s=1e-6, end_s=3e-6),
+        Span(process="chip", lane="dma 0", name="load", start_s=0.0, end_s=2e-6),
+        Span(
+            process="chip",
+            lane="tensor",
+            name="multiply",
+            start_s=3e-6,
+            end_s=4e-6,
+            arguments={"k": 1},
+        ),
+    ]
+    document = json.loads(trace(spans))
+    events = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    assert [(e["ts"], e["dur"], e["tid"]) for e in events] == [(1, 2, 1), (0, 2, 2), (3, 1, 1)]
+    assert events[2]["args"] == {"k": 1}
+    names = {
+        e["tid"]: e["args"]["name"] for e in document["traceEvents"] if e["name"] == "thread_name"
+    }
+    assert names == {1: "tensor", 2: "dma 0"}
+    assert trace(spans) == trace(spans)
+
+
+def test_the_topology_drawing_wraps_round():
+    from trnbench.report.drawing import grid
+
+    assert grid((2, 2), str) == [
+        "  ~   ~",
+        "~ 0 - 1 ~",
+        "  |   |",
+        "~ 2 - 3 ~",
+        "  ~   ~",
+    ]

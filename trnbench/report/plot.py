@@ -1,0 +1,121 @@
+"""Scatter and line plots in plain characters: axes in logarithms, one mark a series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+MARKS = "ox+*#@%&"
+LEFT = 11
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Points of one kind; `joined` draws a line of dots between them instead of marks."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+    joined: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A logarithmic axis: its title and how its numbers are written."""
+
+    title: str
+    text: Callable[[float], str]
+
+
+def log_plot(
+    series: Sequence[Series], x: Axis, y: Axis, *, width: int = 78, height: int = 18
+) -> str:
+    """Return a plot with both axes logarithmic; points that are not positive are left out."""
+    drawn = [point for one in series for point in one.points if min(point) > 0]
+    if not drawn:
+        return "nothing to plot"
+    columns = max(width - LEFT - 2, 20)
+    xs, ys = _span([point[0] for point in drawn]), _span([point[1] for point in drawn])
+    canvas = [[" "] * columns for _ in range(height)]
+
+    def put(point: tuple[float, float], mark: str, *, over: bool) -> None:
+        column = round(_share(point[0], xs) * (columns - 1))
+        row = height - 1 - round(_share(point[1], ys) * (height - 1))
+        if over or canvas[row][column] == " ":
+            canvas[row][column] = mark
+
+    marks = iter(MARKS * (len(series) // len(MARKS) + 1))
+    legend = []
+    for one in series:
+        points = [point for point in one.points if min(point) > 0]
+        if one.joined:
+            for point in _between(points, columns):
+                put(point, ".", over=False)
+            legend.append(f". {one.label}")
+        else:
+            mark = next(marks)
+            for point in points:
+                put(point, mark, over=True)
+            legend.append(f"{mark} {one.label}")
+    return "\n".join(
+        [
+            f"{y.title}",
+            *_rows(canvas, ys, y),
+            " " * LEFT + "+" + "-" * columns,
+            _ticks(xs, x, columns),
+            " " * LEFT + f" {x.title}",
+            *(" " * LEFT + f" {entry}" for entry in legend),
+        ]
+    )
+
+
+def bars(rows: Sequence[tuple[str, float]], *, width: int = 40) -> list[str]:
+    """Return one line a row: label, bar in proportion to the largest value, nothing else."""
+    largest = max((value for _, value in rows), default=0.0)
+    label_width = max((len(label) for label, _ in rows), default=0)
+    return [
+        f"{label.ljust(label_width)}  {'#' * round(width * value / largest if largest else 0)}"
+        for label, value in rows
+    ]
+
+
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    low, high = math.log10(min(values)), math.log10(max(values))
+    # A single value still needs an axis around it.
+    return (low, high) if high - low > 1e-9 else (low - 0.5, high + 0.5)
+
+
+def _share(value: float, span: tuple[float, float]) -> float:
+    return (math.log10(value) - span[0]) / (span[1] - span[0])
+
+
+def _between(points: Sequence[tuple[float, float]], columns: int) -> list[tuple[float, float]]:
+    dots: list[tuple[float, float]] = list(points[:1])
+    for (x0, y0), (x1, y1) in pairwise(points):
+        for step in range(1, columns + 1):
+            share = step / columns
+            dots.append((x0 ** (1 - share) * x1**share, y0 ** (1 - share) * y1**share))
+    return dots
+
+
+def _rows(canvas: list[list[str]], ys: tuple[float, float], axis: Axis) -> list[str]:
+    last = len(canvas) - 1
+    lines = []
+    for i, row in enumerate(canvas):
+        share = 1 - i / last
+        labelled = i % max(last // 4, 1) == 0
+        value = 10 ** (ys[0] + share * (ys[1] - ys[0]))
+        label = axis.text(value) if labelled else ""
+        lines.append(f"{label:>{LEFT - 1}} |{''.join(row)}".rstrip())
+    return lines
+
+
+def _ticks(xs: tuple[float, float], axis: Axis, columns: int) -> str:
+    line = [" "] * (LEFT + 1 + columns + 12)
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        text = axis.text(10 ** (xs[0] + share * (xs[1] - xs[0])))
+        start = LEFT + 1 + round(share * (columns - 1)) - (len(text) // 2 if share else 0)
+        start = min(start, LEFT + 1 + columns - len(text))
+        line[start : start + len(text)] = text
+    return "".join(line).rstrip()
