@@ -84,3 +84,12 @@ def test_python_versions_agree():
     project = tomli.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["requires-python"] == ">=3.11"
     assert project["tool"]["ruff"]["target-version"] == "py311"
+
+
+def test_every_use_case_of_the_python_api_can_be_had():
+    from trnbench import app
+
+    assert sorted(app.__all__) == sorted(app._HOMES)
+    assert all(getattr(app, name) is not None for name in app.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        app.nothing  # noqa: B018

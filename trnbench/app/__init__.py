@@ -4,30 +4,40 @@
     catalog = app.open_catalog()
     platform = app.platform_named(catalog, "trn2.48xlarge")
 
-What needs numpy is loaded when it is first asked for.
+Each is imported when it is first asked for: start-up time is a feature.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from trnbench.app.files import (
-    READERS,
-    SPEC_SECTIONS,
-    WORKLOAD_SECTIONS,
-    diff,
-    import_model,
-    info,
-    parameters,
-    platform_named,
-    prices_named,
-    sheet,
-    validate,
-)
-from trnbench.catalog.listing import listed
-from trnbench.catalog.search import Catalog, open_catalog
+if TYPE_CHECKING:
+    from trnbench.app.files import (
+        READERS,
+        diff,
+        import_model,
+        info,
+        parameters,
+        platform_named,
+        prices_named,
+        sheet,
+        validate,
+    )
+    from trnbench.catalog.listing import listed
+    from trnbench.catalog.search import SPEC_SECTIONS, WORKLOAD_SECTIONS, Catalog, open_catalog
 
-_LATER: dict[str, str] = {}
+_MODULES = {
+    "trnbench.app.files": (
+        *("READERS", "diff", "import_model", "info", "parameters", "platform_named"),
+        *("prices_named", "sheet", "validate"),
+    ),
+    "trnbench.catalog.listing": ("listed",),
+    "trnbench.catalog.search": (
+        *("SPEC_SECTIONS", "WORKLOAD_SECTIONS", "Catalog", "open_catalog"),
+    ),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "READERS",
@@ -44,11 +54,10 @@ __all__ = [
     "prices_named",
     "sheet",
     "validate",
-    *_LATER,
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from trnbench import __version__
 from trnbench.catalog.document import Documented, load
 from trnbench.catalog.listing import FileCheck
-from trnbench.catalog.search import SECTIONS, SINGULAR, Catalog, Entry
+from trnbench.catalog.search import SECTIONS, SINGULAR, WORKLOAD_SECTIONS, Catalog, Entry
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.report.sheet import Sheet
@@ -26,8 +26,6 @@ from trnbench.workload.model import Model
 from trnbench.workload.weights import active_parameter_count, parameter_count, parameters_by_block
 
 READERS = {**spec_files.READERS, **workload_files.READERS}
-SPEC_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "specs")
-WORKLOAD_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "workloads")
 
 
 def platform_named(catalog: Catalog, name: str) -> Platform:

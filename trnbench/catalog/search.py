@@ -29,6 +29,8 @@ SECTIONS: Mapping[str, str] = {
     "collective": "workloads",
     "training": "workloads",
 }
+SPEC_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "specs")
+WORKLOAD_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "workloads")
 SINGULAR: Mapping[str, str] = {
     "chips": "chip",
     "instances": "instance",
