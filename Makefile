@@ -35,6 +35,13 @@ fmt: $(READY) ## format and fix what can be fixed by itself
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+bench-matrix: $(READY) ## time the matrix suites on every Trainium chip
+	@for suite in square llama ragged kernels; do \
+	  $(BIN)/trnbench matrix --suite $$suite --on trainium1,trainium2,trainium3 $(ARGS) || exit $$?; echo; done
+
+snapshots: $(READY) ## rewrite the golden files after a change that is meant
+	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)
+
 wheel: $(READY) ## build the wheel and the source archive into dist/
 	@$(BIN)/python -m build --no-isolation
 

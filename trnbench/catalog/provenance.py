@@ -92,9 +92,14 @@ class Provenance:
     conflicts: tuple[Conflict, ...] = ()
     claims: tuple[Claim, ...] = ()
 
-    def weakest(self) -> Kind:
-        """Return the weakest kind among the file's numbers."""
-        return max((e.kind for e in self.evidence.values()), default=Kind.VENDOR)
+    def weakest(self, *prefixes: str) -> Kind:
+        """Return the weakest kind among the numbers whose key path starts with one of these."""
+        kinds = [
+            evidence.kind
+            for path, evidence in self.evidence.items()
+            if path.startswith(prefixes or "")
+        ]
+        return max(kinds, default=Kind.DERIVED)
 
 
 @attrs.frozen(kw_only=True)

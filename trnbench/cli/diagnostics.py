@@ -47,6 +47,20 @@ def say(text: str) -> None:
         return
 
 
+def watched() -> bool:
+    """Tell whether a person watches stderr: a terminal, and not a CI job's."""
+    return sys.stderr.isatty() and not os.environ.get("CI")
+
+
+def say_in_place(text: str) -> None:
+    """Write over the current line of stderr; no text wipes it."""
+    try:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+
+
 def guarded(action: Callable[[], object], *, debug: bool) -> int:
     """Run `action` and return its exit code; every failure becomes a line, never a traceback."""
     try:

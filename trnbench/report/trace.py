@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MICROSECOND_S = 1e-6
 DECIMALS = 6  # a picosecond: below that is the noise of floating point
@@ -27,7 +27,11 @@ class Span:
 
 
 def trace(spans: Sequence[Span]) -> bytes:
-    """Return the trace file of some spans; processes and lanes keep their order of appearance."""
+    """Return the trace file of some spans; processes and lanes keep their order of appearance.
+
+    Spans that overlap on one lane are moved to further tracks of it, "lane (2)" and so on.
+    """
+    spans = _apart(spans)
     processes = {name: i for i, name in enumerate(dict.fromkeys(s.process for s in spans), 1)}
     lanes = {key: i for i, key in enumerate(dict.fromkeys((s.process, s.lane) for s in spans), 1)}
     names = [
@@ -52,3 +56,16 @@ def trace(spans: Sequence[Span]) -> bytes:
     ]
     document = {"displayTimeUnit": "ns", "traceEvents": names + events}
     return (json.dumps(document, separators=(",", ":")) + "\n").encode()
+
+
+def _apart(spans: Sequence[Span]) -> list[Span]:
+    free: dict[tuple[str, str], list[float]] = {}
+    moved = list(spans)
+    for i in sorted(range(len(spans)), key=lambda i: spans[i].start_s):
+        span = spans[i]
+        tracks = free.setdefault((span.process, span.lane), [])
+        track = next((t for t, end_s in enumerate(tracks) if end_s <= span.start_s), len(tracks))
+        tracks[track : track + 1] = [span.end_s]
+        if track:
+            moved[i] = replace(span, lane=f"{span.lane} ({track + 1})")
+    return moved

@@ -14,7 +14,7 @@ import attrs
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS, Hertz, Ratio, Seconds, Watts
 from trnbench.errors import did_you_mean
-from trnbench.numerics.formats import FORMATS
+from trnbench.numerics.formats import FORMATS, format_named
 
 FLOP_PER_MULTIPLY_ADD = 2
 
@@ -261,6 +261,11 @@ class Chip:
             return tuple(self.cores.tensor.formats)
         assert self.multiprocessors is not None
         return tuple(self.multiprocessors.rates_per_chip_flop_per_s)
+
+    def format_named(self, text: str) -> str:
+        """Return the canonical name of a format; `fp8` and `mxfp8` mean the chip's first such."""
+        family = [name for name in self.formats if name.startswith(f"{text}_")]
+        return family[0] if family else format_named(text).name
 
     def peak_flop_per_s(self, number_format: str) -> float:
         """Return the dense peak of the whole chip's tensor units, FLOP/s."""

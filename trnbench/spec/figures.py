@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from trnbench.catalog.provenance import Kind, Provenance
+from trnbench.catalog.provenance import Kind
 from trnbench.spec.chip import Chip
 from trnbench.spec.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.spec.instance import Platform
@@ -27,7 +27,7 @@ class Figure:
 def figures(platform: Platform) -> tuple[Figure, ...]:
     """Return the figures of a platform, in the order people read them."""
     instance = platform.instance
-    count = _weakest(instance.provenance, "chips")
+    count = instance.provenance.weakest("chips")
     return (
         Figure(key="chips", label="chips", value=instance.chips, dimension=None, kind=count),
         *_compute(platform.chip, instance.chips, count),
@@ -45,7 +45,7 @@ def _compute(chip: Chip, chips: int, count_kind: Kind) -> Iterator[Figure]:
     def total(
         key: str, label: str, per_chip: float, dimension: Dimension | None, *paths: str
     ) -> Figure:
-        kind = max(count_kind, _weakest(chip.provenance, *paths))
+        kind = max(count_kind, chip.provenance.weakest(*paths))
         return Figure(key=key, label=label, value=per_chip * chips, dimension=dimension, kind=kind)
 
     memory = chip.memory
@@ -113,7 +113,7 @@ def _links(platform: Platform) -> Iterator[Figure]:
             label=label,
             value=value,
             dimension=Dimension.BYTES_PER_S,
-            kind=_weakest(provenance, f"fabric[{i}].bandwidth"),
+            kind=provenance.weakest(f"fabric[{i}].bandwidth"),
         )
 
 
@@ -135,17 +135,8 @@ def _host(platform: Platform) -> Iterator[Figure]:
                 label=label,
                 value=value,
                 dimension=dimension,
-                kind=_weakest(provenance, f"host.{key}"),
+                kind=provenance.weakest(f"host.{key}"),
             )
-
-
-def _weakest(provenance: Provenance, *prefixes: str) -> Kind:
-    kinds = [
-        evidence.kind
-        for path, evidence in provenance.evidence.items()
-        if any(path.startswith(prefix) for prefix in prefixes)
-    ]
-    return max(kinds, default=Kind.DERIVED)
 
 
 @attrs.frozen(kw_only=True)

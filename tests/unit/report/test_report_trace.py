@@ -31,6 +31,24 @@ def test_spans_become_complete_events_on_their_own_tracks():
     assert trace(spans) == trace(spans)
 
 
+def test_overlapping_spans_of_a_lane_go_to_tracks_of_their_own():
+    spans = [
+        Span(process="chip", lane="dma", name=name, start_s=start, end_s=end)
+        for name, start, end in (("a", 0.0, 3.0), ("b", 1.0, 2.0), ("c", 2.0, 4.0), ("d", 3.0, 5.0))
+    ]
+    document = json.loads(trace(spans))
+    tracks = {
+        e["tid"]: e["args"]["name"] for e in document["traceEvents"] if e["name"] == "thread_name"
+    }
+    events = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    assert [(e["name"], tracks[e["tid"]]) for e in events] == [
+        ("a", "dma"),
+        ("b", "dma (2)"),
+        ("c", "dma (2)"),
+        ("d", "dma"),
+    ]
+
+
 def test_the_topology_drawing_wraps_round():
     from trnbench.report.drawing import grid
 

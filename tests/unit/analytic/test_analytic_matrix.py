@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnbench.analytic.matrix import PARTS, matrix_time
+from trnbench.analytic.matrix_stream import stream_time
+from trnbench.analytic.matrix_systolic import Conventions, array_time
+from trnbench.catalog.search import open_catalog
+from trnbench.mapping.tiling.schedule import KERNELS
+from trnbench.program.matrix import matrix_product
+from trnbench.spec.library import load_chip
+
+CATALOG = open_catalog()
+NEURON = ("trainium1", "trainium2", "trainium3")
+CHIPS = {name: load_chip(CATALOG, name) for name in (*NEURON, "h100", "a100-80gb")}
+SIZES = st.integers(1, 20000)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    m=SIZES,
+    k=SIZES,
+    n=SIZES,
+    chip=st.sampled_from(sorted(CHIPS)),
+    kernel=st.sampled_from(KERNELS),
+    cores=st.sampled_from([1, "all"]),
+)
+def test_nothing_beats_the_peak_or_the_memory(m, k, n, chip, kernel, cores):
+    time = matrix_time(matrix_product(m, k, n), CHIPS[chip], cores=cores, kernel=kernel)
+    assert float(time.time_s) > 0
+    assert 0 < float(time.utilization) <= 1
+    assert float(time.flop_per_s) <= float(time.roofline_flop_per_s) * (1 + 1e-9)
+    assert float(time.hbm_bytes) >= float(time.product.operand_bytes) * (1 - 1e-9)
+    busiest = max(float(getattr(time, f"{part}_s")) for part in PARTS if part != "fixed")
+    assert float(time.time_s) == pytest.approx(busiest + float(time.fixed_s))
+
+
+@settings(deadline=None, max_examples=40)
+@given(m=SIZES, k=SIZES, n=SIZES, batch=st.integers(1, 4), chip=st.sampled_from(sorted(CHIPS)))
+def test_arrays_are_priced_as_scalars_are(m, k, n, batch, chip):
+    one = matrix_time(matrix_product(m, k, n, batch=batch), CHIPS[chip])
+    ms = np.full((3000, 3), 77.0)
+    ms[1234, 1] = m
+    many = matrix_time(matrix_product(ms, k, n, batch=batch), CHIPS[chip])
+    for name in ("time_s", "tensor_s", "memory_s", "fixed_s", "hbm_bytes"):
+        assert getattr(many, name)[1234, 1] == pytest.approx(float(getattr(one, name)), rel=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(m=SIZES, k=SIZES, n=SIZES, chip=st.sampled_from(NEURON))
+def test_more_products_take_longer_and_more_cores_do_not(m, k, n, chip):
+    chip_record = CHIPS[chip]
+    one = float(matrix_time(matrix_product(m, k, n), chip_record).time_s)
+    three = float(matrix_time(matrix_product(m, k, n, batch=3), chip_record).time_s)
+    split = float(matrix_time(matrix_product(m, k, n, batch=3), chip_record, cores=2).time_s)
+    assert one < three <= 3 * one * 1.001
+    assert split <= three * 1.001
+
+
+def test_tensor_time_of_a_whole_product():
+    # 32 x 16 x 64 products of 512 cycles at 2.8 GHz = 5.99 ms; weights 32 cycles each.
+    time = matrix_time(matrix_product(4096, 8192, 8192), CHIPS["trainium1"])
+    assert float(time.tensor_s) == pytest.approx(32768 * 512 / 2.8e9)
+    assert float(time.weights_s) == pytest.approx(32768 * 32 / 2.8e9)
+    assert str(time.binds) == "tensor"
+    assert float(time.cycles) == pytest.approx(float(time.time_s) * 2.8e9)
+
+
+def test_tensor_time_is_the_systolic_model_with_overlap():
+    # The moving operand streams past a stationary K x M tile: the `is` flow.
+    product = matrix_product(512, 1024, 2048)
+    conventions = Conventions(
+        dataflow="is", rows=128, columns=128, overlap=True, count_from_zero=False
+    )
+    cycles = float(array_time(product, conventions).cycles)
+    time = matrix_time(product, CHIPS["trainium2"])
+    assert float(time.tensor_s) * 2.4e9 == pytest.approx(cycles)
+
+
+def test_ragged_tiles_cost_at_least_the_shortest_product():
+    # N = 520: a tile of 512 and one of 8 that takes 64 cycles.
+    time = matrix_time(matrix_product(128, 128, 520), CHIPS["trainium1"])
+    assert float(time.tensor_s) == pytest.approx((512 + 64) / 2.8e9)
+
+
+@pytest.mark.parametrize(
+    ("chip", "number_format", "pattern", "times"),
+    [
+        ("trainium1", "fp8_e4m3", None, 1.0),
+        ("trainium2", "fp8_e4m3", None, 2.0),
+        ("trainium3", "mxfp8_e4m3", None, 4.0),
+        ("trainium2", "bf16", "4:16", 4.0),
+        ("trainium2", "bf16", "2:4", 2.0),
+        ("trainium2", "fp8_e4m3", "4:16", 4.0),
+        ("trainium2", "fp32", None, 0.25),
+    ],
+)
+def test_formats_and_patterns_against_dense_bf16(chip, number_format, pattern, times):
+    dense = matrix_time(matrix_product(4096, 8192, 4096), CHIPS[chip])
+    other = matrix_product(4096, 8192, 4096, format_a=number_format, pattern=pattern)
+    time = matrix_time(other, CHIPS[chip])
+    assert float(dense.tensor_s) / float(time.tensor_s) == pytest.approx(times)
+    assert float(time.utilization) <= 1
+
+
+def test_naive_kernel_reads_both_operands_again_and_again():
+    # a: 16 moving tiles, b: 32 stationary ones
+    time = matrix_time(matrix_product(4096, 8192, 8192), CHIPS["trainium1"], kernel="naive")
+    a, b = 4096 * 8192 * 2, 8192 * 8192 * 2
+    assert float(time.read_bytes) == 16 * a + 32 * b
+    assert float(time.written_bytes) == 4096 * 8192 * 2
+    assert str(time.binds) == "memory"
+
+
+def test_short_contractions_are_bound_by_writing_results():
+    time = matrix_time(matrix_product(8192, 128, 8192), CHIPS["trainium1"])
+    assert str(time.binds) == "memory"
+    assert float(time.intensity_flop_per_byte) < 128
+
+
+def test_turning_an_operand_costs_time():
+    plain = matrix_time(matrix_product(2048, 2048, 2048), CHIPS["trainium1"])
+    turned = matrix_time(matrix_product(2048, 2048, 2048, transpose_a=True), CHIPS["trainium1"])
+    assert float(turned.time_s) > float(plain.time_s)
+    assert float(turned.tensor_s) > float(plain.tensor_s)
+
+
+def test_what_cannot_be_is_a_result_with_reasons():
+    lacking = matrix_time(matrix_product([1, 2], 1, 1, format_a="mxfp4"), CHIPS["trainium1"])
+    assert not lacking.feasible
+    assert np.isnan(lacking.time_s).all()
+    assert "it has fp32" in lacking.reasons[0]
+    partly = matrix_time(matrix_product(256, [100, 160], 128, pattern="4:16"), CHIPS["trainium2"])
+    assert not partly.feasible
+    assert np.isnan(partly.time_s).tolist() == [True, False]
+    cores = matrix_time(matrix_product(1, 1, 1), CHIPS["h100"], cores=2)
+    assert cores.reasons == ("h100 has 1 core, not 2",)
+
+
+def test_gpu_runs_in_waves_of_tiles():
+    # H100, 132 multiprocessors: 16 x 8 tiles of 256 x 128 are one wave, 17 x 8 need two.
+    one = matrix_time(matrix_product(4096, 8192, 1024), CHIPS["h100"])
+    per_unit = 989.4e12 / 132
+    assert float(one.tensor_s) == pytest.approx(2 * 256 * 128 * 8192 / per_unit)
+    more = matrix_time(matrix_product(4096 + 256, 8192, 1024), CHIPS["h100"])
+    assert float(more.tensor_s) > 1.4 * float(one.tensor_s)
+
+
+def test_gpu_pads_the_contraction_and_waits_for_memory():
+    short = matrix_time(matrix_product(4096, 1, 4096), CHIPS["h100"])
+    full = matrix_time(matrix_product(4096, 64, 4096), CHIPS["h100"])
+    assert float(short.tensor_s) == float(full.tensor_s)
+    thin = matrix_time(matrix_product(1, 8192, 8192), CHIPS["h100"])
+    assert str(thin.binds) == "memory"
+    bytes_moved = 8192 * 8192 * 2 + 2 * 8192 * 2
+    assert float(thin.memory_s) == pytest.approx(bytes_moved / 3.35e12)
+
+
+def test_streaming_takes_bytes_at_the_rate_of_their_rows():
+    # Trainium1: 16 engines, a row of 8 KiB in 6 + 8192 / 17 ns.
+    rate = 16 * 8192 / (6e-9 + 8192 / 17e9)
+    time = stream_time(1e9, 8192, CHIPS["trainium1"])
+    assert float(time.bytes_per_s) == pytest.approx(rate)
+    assert float(time.time_s) == pytest.approx(1.3e-6 + 1e9 / rate)
+    assert float(stream_time(1e9, 8192, CHIPS["trainium1"], cores=2).bytes_per_s) == pytest.approx(
+        2 * rate
+    )
+    assert float(stream_time(3.35e12, 1, CHIPS["h100"]).time_s) == pytest.approx(1.0)

@@ -1,0 +1,45 @@
+"""The two matrix engines read one schedule and must agree, though neither calls the other."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from trnbench.analytic.matrix import matrix_time
+from trnbench.catalog.search import open_catalog
+from trnbench.emulate.matrix import run_matrix
+from trnbench.program.matrix import matrix_product
+from trnbench.spec.library import load_chip
+
+CATALOG = open_catalog()
+SEED = 20261121
+SHAPES = 200
+
+
+def sample(seed: int) -> list[tuple[int, int, int]]:
+    """Return shapes from 128 to 16384, evenly over the logarithm, half of them ragged."""
+    rng = random.Random(seed)
+    shapes = []
+    for place in range(SHAPES):
+        m, k, n = (round(2 ** rng.uniform(7, 14)) for _ in range(3))
+        if place % 2:
+            m, k, n = (round(size / 128) * 128 for size in (m, k, n))
+        shapes.append((m, k, n))
+    return shapes
+
+
+@pytest.mark.parametrize("number_format", ["bf16", "fp32", "fp8_e4m3"])
+@pytest.mark.parametrize("chip_name", ["trainium1", "trainium2", "trainium3"])
+def test_blocked_times_agree(chip_name: str, number_format: str):
+    chip = load_chip(CATALOG, chip_name)
+    shapes = sample(SEED)
+    m, k, n = np.array(shapes, dtype=np.float64).T
+    closed = matrix_time(matrix_product(m, k, n, format_a=number_format), chip)
+    played = [run_matrix(matrix_product(*shape, format_a=number_format), chip) for shape in shapes]
+    error = np.abs(closed.time_s / np.array([run.time_s for run in played]) - 1)
+    assert np.mean(error < 0.05) >= 0.95
+    assert np.max(error) < 0.10
+    read = np.array([run.read_bytes for run in played])
+    assert np.allclose(closed.read_bytes, read, rtol=0.01)

@@ -1,0 +1,198 @@
+"""`trnbench matrix`: matrix products on chips, in time and in numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.names import completes
+from trnbench.cli.output import Format, write_whole
+from trnbench.cli.printing import printing
+from trnbench.cli.progress import Progress
+from trnbench.errors import InputError
+
+if TYPE_CHECKING:
+    from trnbench.app.matrix import MatrixRequest
+    from trnbench.catalog.search import Catalog
+    from trnbench.cli.output import Output
+    from trnbench.mapping.tiling.split import Cores
+    from trnbench.workload.suite import Product
+
+_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
+MAX_DIGITS = 12
+
+
+class Engine(StrEnum):
+    """Which engine answers."""
+
+    ANALYTIC = "analytic"
+    EMULATE = "emulate"
+    BOTH = "both"
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The engines this stands for."""
+        return ("analytic", "emulate") if self is Engine.BOTH else (self.value,)
+
+
+class Kernel(StrEnum):
+    """The kernel schedules, from the simplest to the best."""
+
+    NAIVE = "naive"
+    HOISTED = "hoisted"
+    BLOCKED_FREE = "blocked-free"
+    BLOCKED = "blocked"
+
+
+class Precision(StrEnum):
+    """How the tensor engine takes a format: its documented passes, or its fast mode."""
+
+    NATIVE = "native"
+    FAST = "fast"
+
+
+class RoundingMode(StrEnum):
+    """How results are rounded: to nearest even, or stochastically."""
+
+    RNE = "rne"
+    SR = "sr"
+
+
+@printing
+def matrix(
+    out: Output,
+    catalog: Catalog,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MxKxN[xBATCH]...]", help="Products, e.g. 4096x8192x8192."),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", help="A matrix suite.", autocompletion=completes(("matrix",))),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="CHIP,...",
+            help="Chips; default: the suite's.",
+            autocompletion=completes(("chips",)),
+        ),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(metavar="FORMAT,...", help="Formats; default: bf16, the suite's.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="Closed form, instruction by instruction.")] = (
+        Engine.ANALYTIC
+    ),
+    kernel: Annotated[Kernel, typer.Option(help="Kernel schedule of a NeuronCore.")] = (
+        Kernel.BLOCKED
+    ),
+    cores: Annotated[str, typer.Option(metavar="1|N|all", help="Cores of the chip to use.")] = "1",
+    precision: Annotated[
+        Precision, typer.Option(help="Tensor-engine mode of formats that have a fast one.")
+    ] = Precision.NATIVE,
+    sparsity: Annotated[
+        str | None, typer.Option(metavar="KEEP:GROUP", help="Structured sparsity, e.g. 4:16.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compute the product in the format, against float64.")
+    ] = False,
+    rounding: Annotated[
+        RoundingMode | None, typer.Option(help="With --check: rounding of results; default: rne.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="With --check: seed of operands and rounding; default: 0.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace of the play.")
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw rooflines.")] = False,
+) -> int:
+    """Time matrix products on a core or a whole chip, and compute them in its number formats.
+
+    Times are of one core unless --cores says otherwise. Utilisation is of the tensor units' peak
+    in the format, not of the vendor's headline.
+    """
+    from trnbench.app import matrix as use_case
+    from trnbench.report.matrix import matrix_report, matrix_trace
+
+    if plot and out.format is not Format.TABLE:
+        raise InputError("--plot draws for people; it needs --format table")
+    if not check and (rounding is not None or seed is not None):
+        raise InputError("--rounding and --seed act on numbers; they need --check")
+    base = _what(catalog, shapes or [], suite, on, dtype)
+    request = replace(
+        base,
+        engines=engine.engines,
+        kernel=kernel.value,
+        cores=_cores(cores),
+        precision=precision.value,
+        pattern=sparsity,
+        rounding=(rounding or RoundingMode.RNE).value,
+        seed=seed or 0,
+        check=check,
+        trace=trace is not None,
+    )
+    with Progress(quiet=out.quiet) as progress:
+        answers = use_case.run(catalog, request, progress=progress)
+    if trace is not None:
+        write_whole(trace, matrix_trace(answers))
+        out.narrate(f"trace: {trace} (open it at ui.perfetto.dev)")
+    out.write(matrix_report(answers, use_case.inputs_of(request), plot=plot))
+    good = all(a.feasible and (a.numbers is None or a.numbers.within_bound) for a in answers)
+    return ExitCode.DONE if good else ExitCode.ANSWER_IS_NO
+
+
+def _what(
+    catalog: Catalog, shapes: list[str], suite: str | None, on: str | None, dtype: str | None
+) -> MatrixRequest:
+    from trnbench.app import matrix as use_case
+
+    if bool(shapes) == (suite is not None):
+        raise InputError("give products (such as 4096x8192x8192) or --suite NAME, one of the two")
+    chips, formats = _names("--on", on), _names("--dtype", dtype)
+    if suite is not None:
+        return use_case.suite_request(catalog, suite, chips=chips, formats=formats)
+    if not chips:
+        raise InputError("on which chip? e.g. --on trainium1,trainium2")
+    products = tuple(_product(text) for text in shapes)
+    return use_case.MatrixRequest(products=products, chips=chips, formats=formats or ("bf16",))
+
+
+def _product(text: str) -> Product:
+    from trnbench.workload.suite import Product
+
+    match = _SHAPE.fullmatch(text.strip().lower())
+    if match is None or any(len(size) > MAX_DIGITS for size in match.groups(default="1")):
+        raise InputError(
+            f"{text!r} is not a product; write MxKxN or MxKxNxBATCH, e.g. 4096x8192x8192"
+        )
+    m, k, n, batch = (int(size) for size in match.groups(default="1"))
+    try:
+        return Product(m=m, k=k, n=n, batch=batch)
+    except ValueError as error:
+        raise InputError(f"{text!r}: {error}") from None
+
+
+def _names(option: str, text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if "" in names:
+        raise InputError(f"{option}: an empty name in {text!r}")
+    return names
+
+
+def _cores(text: str) -> Cores:
+    if text == "all":
+        return "all"
+    if not text.isdecimal() or not int(text[:6]) >= 1 or len(text) > 6:
+        raise InputError(f"--cores: expected a number from 1 or all, found {text!r}")
+    return int(text)

@@ -1,0 +1,147 @@
+"""A matrix product as both engines read it: sizes, formats, operations and bytes; no hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnbench.errors import InputError
+from trnbench.numerics.formats import format_named
+from trnbench.numerics.sparsity import parse_pattern
+from trnbench.units import BITS_PER_BYTE
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+FLOP_PER_MULTIPLY_ADD = 2
+TAG_BITS = 4
+MIN_RESULT_BITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MatrixProduct:
+    """c[m, n] = a[m, k] b[k, n], `batch` times over; sizes are whole numbers that broadcast.
+
+    Both operands lie in memory with the contraction outermost (a as k x m), as a systolic array
+    takes them. `transpose_a` and `transpose_b` say that one lies the other way round (a as m x k)
+    and is turned on the chip. `pattern` ("4:16") prunes `a`, which is then stored compressed.
+    """
+
+    m: FloatArray
+    k: FloatArray
+    n: FloatArray
+    batch: FloatArray
+    format_a: str
+    format_b: str
+    format_out: str
+    transpose_a: bool
+    transpose_b: bool
+    pattern: str | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the common shape of the size arrays."""
+        return np.broadcast_shapes(self.m.shape, self.k.shape, self.n.shape, self.batch.shape)
+
+    @property
+    def ratio(self) -> int:
+        """Return how many elements along k one stored element of `a` stands for."""
+        return 1 if self.pattern is None else parse_pattern(self.pattern).ratio
+
+    @property
+    def flop(self) -> FloatArray:
+        """Return the operations that are carried out, FLOP; pruned products are not."""
+        return self.dense_flop / self.ratio
+
+    @property
+    def dense_flop(self) -> FloatArray:
+        """Return the operations of the dense product, FLOP."""
+        return FLOP_PER_MULTIPLY_ADD * self.m * self.k * self.n * self.batch
+
+    @property
+    def element_bytes_a(self) -> float:
+        """Return bytes per element of dense `a`, tags of a pattern included."""
+        stored = format_named(self.format_a).bytes_per_element
+        tag = 0.0 if self.pattern is None else TAG_BITS / BITS_PER_BYTE
+        return (stored + tag) / self.ratio
+
+    @property
+    def element_bytes_b(self) -> float:
+        """Return bytes per element of `b`."""
+        return format_named(self.format_b).bytes_per_element
+
+    @property
+    def element_bytes_out(self) -> float:
+        """Return bytes per element of the result."""
+        return format_named(self.format_out).bytes_per_element
+
+    @property
+    def operand_bytes(self) -> FloatArray:
+        """Return the bytes of both operands and the result, each once."""
+        a = self.m * self.k * self.element_bytes_a
+        b = self.k * self.n * self.element_bytes_b
+        return self.batch * (a + b) + self.result_bytes
+
+    @property
+    def result_bytes(self) -> FloatArray:
+        """Return the bytes of the result."""
+        return self.batch * self.m * self.n * self.element_bytes_out
+
+
+def matrix_product(
+    m: ArrayLike,
+    k: ArrayLike,
+    n: ArrayLike,
+    *,
+    batch: ArrayLike = 1,
+    format_a: str = "bf16",
+    format_b: str | None = None,
+    format_out: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    pattern: str | None = None,
+) -> MatrixProduct:
+    """Return the product m x k x n; `b` and the result have the format of `a` unless said.
+
+    Sizes that are not whole numbers of at least 1, and names nobody knows, are input errors.
+    """
+    sizes = {"m": m, "k": k, "n": n, "batch": batch}
+    arrays = {name: _whole(name, value) for name, value in sizes.items()}
+    _check_broadcast(arrays)
+    name_a = format_named(format_a).name
+    return MatrixProduct(
+        **arrays,
+        format_a=name_a,
+        format_b=format_named(format_b or name_a).name,
+        format_out=format_named(format_out or name_a).name,
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+        pattern=None if pattern is None else str(parse_pattern(pattern)),
+    )
+
+
+def usual_result_format(number_format: str) -> str:
+    """Return the format results are usually kept in: the operands', but 16 bits at least."""
+    found = format_named(number_format)
+    return found.name if found.bits >= MIN_RESULT_BITS else "bf16"
+
+
+def _whole(name: str, value: ArrayLike) -> FloatArray:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} of a matrix product: expected whole numbers") from error
+    if not bool(np.all((array >= 1) & (array == np.floor(array)) & np.isfinite(array))):
+        raise InputError(f"{name} of a matrix product: expected whole numbers of at least 1")
+    return array
+
+
+def _check_broadcast(arrays: Mapping[str, FloatArray]) -> None:
+    try:
+        np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError as error:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise InputError(f"sizes of a matrix product do not broadcast: {shapes}") from error

@@ -1,0 +1,256 @@
+"""Matrix products as people and machines read them: table, roofline, trace."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trnbench.catalog.provenance import Kind
+from trnbench.emulate.matrix import TraceEvent
+from trnbench.numerics.accuracy import ErrorReport
+from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.report import Column, Report, Row, as_table
+from trnbench.report.text_table import Style, draw
+from trnbench.report.trace import Span, trace
+from trnbench.units import Dimension, show, significant
+from trnbench.workload.suite import Product
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixAnswer:
+    """One product on one chip by one engine; figures are NaN where it cannot run.
+
+    `size_bytes` is what moves at the chip's memory. `evidence` is the weakest kind of chip figure
+    the time rests on.
+    """
+
+    product: Product
+    chip: str
+    number_format: str
+    engine: str
+    kernel: str | None
+    cores: int
+    time_s: float
+    cycles: float
+    flop: float
+    peak_flop_per_s: float
+    size_bytes: float
+    memory_bytes_per_s: float
+    binds: str
+    parts_s: Mapping[str, float]
+    engine_utilization: Mapping[str, float] = field(default_factory=dict)
+    stalls_s: Mapping[str, float] = field(default_factory=dict)
+    evidence: Kind
+    reasons: tuple[str, ...]
+    numbers: ErrorReport | None = None
+    events: tuple[TraceEvent, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Return whether the product can run."""
+        return not self.reasons
+
+    @property
+    def flop_per_s(self) -> float:
+        """Return operations carried out per second."""
+        return self.flop / self.time_s
+
+    @property
+    def utilization(self) -> float:
+        """Return the achieved part of the tensor units' peak in this format."""
+        return self.flop_per_s / self.peak_flop_per_s
+
+    @property
+    def intensity_flop_per_byte(self) -> float:
+        """Return operations per byte at memory."""
+        return self.flop / self.size_bytes
+
+
+def matrix_report(
+    answers: Sequence[MatrixAnswer], inputs: Mapping[str, object], *, plot: bool = False
+) -> Report:
+    """Return the report of some products, a row each; `plot` adds rooflines for people."""
+    checked = any(answer.numbers for answer in answers)
+    columns = [
+        Column(key="shape", title="m x k x n"),
+        Column(key="chip", title="chip"),
+        Column(key="dtype", title="dtype"),
+        Column(key="engine", title="engine"),
+        Column(key="cores", title="cores"),
+        Column(key="time_s", title="time", dimension=Dimension.SECONDS, own_prefix=True),
+        Column(key="flop_per_s", title="rate", dimension=Dimension.FLOP_PER_S),
+        Column(key="utilization", title="of peak", dimension=Dimension.RATIO, digits=3),
+        Column(key="bytes", title="memory traffic", dimension=Dimension.BYTES, own_prefix=True),
+        Column(key="binds", title="binds"),
+        Column(key="evidence", title="evidence"),
+    ]
+    if checked:
+        columns[-1:] = [
+            Column(key="rms_relative_error", title="rms error", digits=3),
+            Column(key="bound_use", title="of bound", dimension=Dimension.RATIO, digits=3),
+            Column(key="check", title="check"),
+        ]
+    report = Report(
+        verb="matrix",
+        inputs=inputs,
+        rows=tuple(_row(answer) for answer in answers),
+        columns=tuple(columns),
+        summary={
+            "utilization_of": "tensor-unit peak of the format, without the vendor's headline",
+            "feasible": sum(answer.feasible for answer in answers),
+            "rows": len(answers),
+        },
+        notes=tuple(dict.fromkeys(note for answer in answers for note in _notes(answer))),
+    )
+    people = functools.partial(_draw, report, tuple(answers), plot)
+    return Report(
+        verb=report.verb,
+        inputs=report.inputs,
+        rows=report.rows,
+        columns=report.columns,
+        summary=report.summary,
+        notes=report.notes,
+        people=people,
+    )
+
+
+def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:
+    """Return the Perfetto trace of what was played, a track an engine."""
+    return trace(
+        [
+            Span(
+                process=f"{answer.chip} core 0, {answer.kernel}",
+                lane=event.engine,
+                name=event.name,
+                start_s=event.start_s,
+                end_s=event.end_s,
+            )
+            for answer in answers
+            for event in answer.events
+        ]
+    )
+
+
+_FIGURES = (
+    *("time_s", "cycles", "flop", "flop_per_s", "utilization", "bytes"),
+    *("intensity_flop_per_byte", "peak_flop_per_s", "memory_bytes_per_s", "binds"),
+    *("parts_s", "engine_utilization", "stalls_s"),
+)
+
+
+def _row(answer: MatrixAnswer) -> Row:
+    product, numbers = answer.product, answer.numbers
+    shape = f"{product.m}x{product.k}x{product.n}"
+    row: dict[str, object] = {
+        "shape": shape if product.batch == 1 else f"{shape} x{product.batch}",
+        "label": product.label,
+        "m": product.m,
+        "k": product.k,
+        "n": product.n,
+        "batch": product.batch,
+        "chip": answer.chip,
+        "dtype": answer.number_format,
+        "engine": answer.engine,
+        "kernel": answer.kernel,
+        "cores": answer.cores,
+        "feasible": answer.feasible,
+        "reasons": answer.reasons,
+        "evidence": answer.evidence.word,
+    }
+    row |= _figures(answer) if answer.feasible else dict.fromkeys(_FIGURES)
+    if numbers is not None:
+        row |= {
+            "max_absolute_error": numbers.max_abs,
+            "max_relative_error": numbers.max_rel,
+            "rms_relative_error": numbers.rms_rel,
+            "bound_use": numbers.bound_use,
+            "check": "ok" if numbers.within_bound else "FAILED",
+        }
+    return row  # type: ignore[return-value]
+
+
+def _figures(answer: MatrixAnswer) -> dict[str, object]:
+    return {
+        "time_s": answer.time_s,
+        "cycles": answer.cycles,
+        "flop": answer.flop,
+        "flop_per_s": answer.flop_per_s,
+        "utilization": answer.utilization,
+        "bytes": answer.size_bytes,
+        "intensity_flop_per_byte": answer.intensity_flop_per_byte,
+        "peak_flop_per_s": answer.peak_flop_per_s,
+        "memory_bytes_per_s": answer.memory_bytes_per_s,
+        "binds": answer.binds,
+        "parts_s": dict(answer.parts_s),
+        "engine_utilization": dict(answer.engine_utilization),
+        "stalls_s": dict(answer.stalls_s),
+    }
+
+
+def _notes(answer: MatrixAnswer) -> list[str]:
+    notes = [f"no: {reason}" for reason in answer.reasons]
+    if answer.kernel is None and answer.feasible:
+        notes.append(f"{answer.chip}: datasheet rates, tiles and waves; no software efficiency")
+    return notes
+
+
+def _draw(report: Report, answers: tuple[MatrixAnswer, ...], plot: bool, style: Style) -> str:
+    blocks = [draw(as_table(report), style)]
+    blocks += ["\n".join(report.notes)] if report.notes else []
+    blocks += [_stalls(answer) for answer in answers if answer.stalls_s and answer.feasible]
+    if plot:
+        blocks.append(_rooflines([a for a in answers if a.feasible], style))
+    return "\n\n".join(blocks)
+
+
+def _stalls(answer: MatrixAnswer) -> str:
+    product = answer.product
+    waits = [
+        f"{cause} {significant(100 * time_s / answer.time_s, 3)}%"
+        for cause, time_s in answer.stalls_s.items()
+        if time_s > 0
+    ]
+    busy = [
+        f"{name} {significant(100 * share, 3)}%"
+        for name, share in answer.engine_utilization.items()
+        if not name.startswith("dma ") and share > 0
+    ]
+    dma = [share for name, share in answer.engine_utilization.items() if name.startswith("dma ")]
+    if dma:
+        busy.append(f"dma engines {significant(100 * sum(dma) / len(dma), 3)}% on average")
+    shape = f"{product.m}x{product.k}x{product.n} {answer.number_format} on {answer.chip}"
+    waiting = ", ".join(waits) or "nothing"
+    return f"{shape}: busy {', '.join(busy)}\n  tensor engine waits for: {waiting}"
+
+
+def _rooflines(answers: Sequence[MatrixAnswer], style: Style) -> str:
+    if not answers:
+        return "nothing to plot"
+    lowest = min(answer.intensity_flop_per_byte for answer in answers)
+    highest = max(answer.intensity_flop_per_byte for answer in answers)
+    series = []
+    for chip, number_format in dict.fromkeys((a.chip, a.number_format) for a in answers):
+        mine = [a for a in answers if (a.chip, a.number_format) == (chip, number_format)]
+        peak, fed = mine[0].peak_flop_per_s, mine[0].memory_bytes_per_s
+        ridge = peak / fed
+        ends = sorted({lowest / 2, ridge, highest * 2})
+        points = tuple((x, min(peak, x * fed)) for x in ends)
+        ridge_text = f"ridge at {significant(ridge, 3)} FLOP/byte"
+        series.append(
+            Series(label=f"{chip} {number_format}, {ridge_text}", points=points, joined=True)
+        )
+        for engine in dict.fromkeys(a.engine for a in mine):
+            found = tuple(
+                (a.intensity_flop_per_byte, a.flop_per_s)
+                for a in mine
+                if a.engine == engine and math.isfinite(a.flop_per_s)
+            )
+            series.append(Series(label=f"{chip} {number_format}, {engine}", points=found))
+    return log_plot(
+        series,
+        Axis(title="FLOP per byte of memory traffic", text=lambda v: significant(v, 2)),
+        Axis(title="FLOP/s", text=lambda v: show(v, Dimension.FLOP_PER_S, digits=2)),
+        width=min(style.width, 100),
+    )
