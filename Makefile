@@ -35,9 +35,22 @@ fmt: $(READY) ## format and fix what can be fixed by itself
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+bench: bench-matrix bench-collective bench-train ## run every benchmark suite
+
 bench-matrix: $(READY) ## time the matrix suites on every Trainium chip
 	@for suite in square llama ragged kernels; do \
 	  $(BIN)/trnbench matrix --suite $$suite --on trainium1,trainium2,trainium3 $(ARGS) || exit $$?; echo; done
+
+bench-collective: $(READY) ## time the collective suites on Trainium and GPU instances
+	@for suite in trn1 trn2 trn3 gpu; do \
+	  $(BIN)/trnbench collective --suite $$suite $(ARGS) || exit $$?; echo; done
+
+bench-train: $(READY) ## show the training suites
+	@for suite in trn1 trn2 nxd-examples; do \
+	  $(BIN)/trnbench workload show training/$$suite $(ARGS) || exit $$?; echo; done
+
+bench-self: $(READY) ## measure trnbench's own speed against its bars
+	@$(BIN)/python -m tests.bench.run $(ARGS)
 
 snapshots: $(READY) ## rewrite the golden files after a change that is meant
 	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)

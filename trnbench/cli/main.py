@@ -10,7 +10,13 @@ from typing import Annotated
 import typer
 
 from trnbench import __version__
-from trnbench.cli import info_command, matrix_command, spec_command, workload_command
+from trnbench.cli import (
+    collective_command,
+    info_command,
+    matrix_command,
+    spec_command,
+    workload_command,
+)
 from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
 
 EPILOG = (
@@ -30,6 +36,7 @@ application = typer.Typer(
 application.add_typer(spec_command.application, name="spec")
 application.add_typer(workload_command.application, name="workload")
 application.command("matrix")(matrix_command.matrix)
+application.command("collective")(collective_command.collective)
 application.command("info")(info_command.info)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.engine import Engine
 from trnbench.cli.names import completes
 from trnbench.cli.output import Format, write_whole
 from trnbench.cli.printing import printing
@@ -26,19 +27,6 @@ if TYPE_CHECKING:
 
 _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
 MAX_DIGITS = 12
-
-
-class Engine(StrEnum):
-    """Which engine answers."""
-
-    ANALYTIC = "analytic"
-    EMULATE = "emulate"
-    BOTH = "both"
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """The engines this stands for."""
-        return ("analytic", "emulate") if self is Engine.BOTH else (self.value,)
 
 
 class Kernel(StrEnum):

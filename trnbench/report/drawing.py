@@ -33,6 +33,24 @@ def grid(shape: tuple[int, int], label: Callable[[int], str]) -> list[str]:
     return lines
 
 
+def loaded_torus(
+    shape: tuple[int, int], right: Sequence[float], below: Sequence[float]
+) -> list[str]:
+    """Return a 2D torus with the load (0 to 1) of the link right of and below each chip, in %.
+
+    The last link of a row or column is the one that wraps round.
+    """
+    rows, columns = shape
+    width = len(str(rows * columns - 1))
+    pad = " " * width
+    lines = []
+    for row in range(rows):
+        chips = range(row * columns, (row + 1) * columns)
+        lines.append("".join(f"{chip:>{width}} -{100 * right[chip]:>3.0f}- " for chip in chips))
+        lines.append("".join(f"{100 * below[chip]:>{width + 1}.0f}{pad}     " for chip in chips))
+    return [line.rstrip() for line in lines]
+
+
 def _level(level: Level, instance: Instance) -> str:
     def rate(value: float) -> str:
         return show(value, Dimension.BYTES_PER_S)

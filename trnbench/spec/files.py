@@ -11,6 +11,7 @@ from trnbench.catalog.listing import unknown_name
 from trnbench.catalog.search import Catalog
 from trnbench.errors import Fault
 from trnbench.spec.chip import Chip
+from trnbench.spec.collective_efficiency import CollectiveStack
 from trnbench.spec.instance import Instance
 from trnbench.spec.price import PriceList
 
@@ -18,6 +19,7 @@ READERS: Mapping[str, Callable[[Path], Documented]] = {
     "chips": partial(load, record=Chip),
     "instances": partial(load, record=Instance),
     "prices": partial(load, record=PriceList),
+    "calibration": partial(load, record=CollectiveStack),
 }
 
 _MARKS = {
@@ -26,6 +28,7 @@ _MARKS = {
     "fabric": "instances",
     "cores": "chips",
     "multiprocessors": "chips",
+    "tunings": "calibration",
 }
 
 

@@ -48,8 +48,8 @@ def test_malformed_matrix_suite(tmp_path, old, new, message):
     ("old", "new", "message"),
     [
         ('"all-gather"', '"allgather"', "expected one of all-reduce"),
-        ('"1 KiB"', '"2 GiB"', "sizes go up from `min_size` to `max_size`"),
-        ('"1 KiB"', "1024", "min_size: expected a quantity with unit"),
+        ('"4 KiB"', '"2 GiB"', "sizes go up from `min_size` to `max_size`"),
+        ('"4 KiB"', "1024", "min_size: expected a quantity with unit"),
         ("factor = 4", "factor = 1", "by a `factor` above 1"),
         ("nodes = 2", "nodes = 0", "places[1]: `nodes` must be from 1"),
     ],
@@ -80,7 +80,7 @@ def test_malformed_training_suite(tmp_path, old, new, message):
 
 def test_suites_by_name():
     assert load_matrix_suite(CATALOG, "square").products[0].m == 256
-    assert load_collective_suite(CATALOG, "trn1").min_size_bytes == 1024
+    assert load_collective_suite(CATALOG, "trn1").min_size_bytes == 4096
     assert load_training_suite(CATALOG, "nxd-examples").case[3].layout.tp == 16
     with pytest.raises(UnknownNameError, match="unknown training suite 'nxd'"):
         load_training_suite(CATALOG, "nxd")

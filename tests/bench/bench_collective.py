@@ -1,0 +1,95 @@
+"""Speed of the collective engines: messages per CPU-second, sizes per second, 100,000 chips."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.bench.figure import best_of, show
+from trnbench.analytic.collective import collective_time
+from trnbench.analytic.collective_profile import profile
+from trnbench.analytic.collective_sweep import sweep
+from trnbench.catalog.search import open_catalog
+from trnbench.emulate.collective import play
+from trnbench.emulate.collective_data import check_data
+from trnbench.emulate.collective_streams import Stream, play_chunked, play_together
+from trnbench.mapping.message_plan.algorithm import Algorithm
+from trnbench.mapping.message_plan.placed import Placed, place_collective
+from trnbench.mapping.message_plan.select import select
+from trnbench.mapping.placement import place
+from trnbench.spec.collective_efficiency import stack_of
+from trnbench.spec.library import load_platform
+
+MIB = 2.0**20
+
+
+def placed(instance: str, nodes: int, algorithm: Algorithm, *, symmetric: bool = True) -> Placed:
+    where = place(load_platform(open_catalog(), instance), nodes=nodes)
+    found = place_collective(
+        where, "all-reduce", [np.arange(where.ranks)], algorithm, symmetric=symmetric
+    )
+    assert isinstance(found, Placed)
+    return found
+
+
+def main() -> None:
+    """Print each figure beside its bar."""
+    catalog = open_catalog()
+    tuning = stack_of(catalog, "trn2.48xlarge").tuning("node")
+
+    ring = placed("trn2.48xlarge", 4, Algorithm(name="ring"), symmetric=False)
+    played, cpu_s = best_of(lambda: play(ring, tuning, 32 * MIB, symmetric=False))
+    show(
+        "lock-step rounds, 256 ranks, flat ring",
+        played.messages / cpu_s,
+        "messages/s",
+        1.5e6,
+        "at least",
+    )
+
+    kanga = placed("trn2.48xlarge", 1, Algorithm(name="kangaring"))
+    streams = [
+        Stream(placed=kanga, tuning=tuning, size_bytes=size * MIB, start_s=start * 1e-5)
+        for start, size in enumerate((64, 100, 33, 128, 71, 256, 90, 45))
+    ]
+    together, cpu_s = best_of(lambda: play_together(streams, steps_per_run=10**6))
+    show(
+        "8 overlapping all-reduces, 64 ranks",
+        together.messages / cpu_s,
+        "messages/s",
+        1e5,
+        "at least",
+    )
+
+    def large_cluster() -> float:
+        platform = load_platform(catalog, "trn2.48xlarge")
+        where = place(platform, nodes=6250)
+        stack = stack_of(catalog, "trn2.48xlarge")
+        selected = select(stack, where, "all-reduce", [np.arange(where.ranks)])
+        assert isinstance(selected, tuple)
+        choice = selected[-1]
+        return play_chunked(choice.placed, choice.tuning, 1024 * MIB, 8).time_s
+
+    _, cpu_s = best_of(large_cluster)
+    show("all-reduce over 100,000 chips, emulated", cpu_s * 1e3, "ms", 1000, "at most")
+
+    sizes = np.geomspace(2**10, 2**34, 1_000_000)
+    found = profile(kanga)
+    _, cpu_s = best_of(lambda: collective_time(found, tuning, sizes))
+    show("closed form, one placed collective", len(sizes) / cpu_s, "sizes/s", 1e6, "at least")
+
+    def cold_sweep() -> object:
+        where = place(load_platform(catalog, "trn2-ultraserver"))
+        stack = stack_of(catalog, "trn2-ultraserver")
+        selected = select(stack, where, "all-reduce", [np.arange(where.ranks)])
+        assert isinstance(selected, tuple)
+        return sweep(selected, np.geomspace(2**10, 2**30, 21))
+
+    _, cpu_s = best_of(cold_sweep)
+    show("sweep of an UltraServer, everything built", cpu_s * 1e3, "ms", 500, "at most")
+
+    _, cpu_s = best_of(lambda: check_data(kanga.plan, 100_003))
+    show("data check, 64 ranks, 100,003 elements", cpu_s * 1e3, "ms", 2000, "at most")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnbench.emulate.collective_sharing import fair_rates, transfer_times
+
+
+def rates(paths, capacity):
+    width = max(map(len, paths))
+    none = len(capacity)
+    links = np.array([[*path, *[none] * (width - len(path))] for path in paths])
+    return fair_rates(links, np.append(np.array(capacity, dtype=float), np.inf))
+
+
+def test_one_link_is_shared_alike():
+    assert rates([[0], [0], [0], [0]], [8.0]) == pytest.approx([2, 2, 2, 2])
+
+
+def test_what_a_slow_message_cannot_use_goes_to_others():
+    # The long message is held to 1 by link 1 (2 shared by two); link 0 leaves 10 - 1 = 9.
+    assert rates([[0, 1], [1], [0]], [10.0, 2.0]) == pytest.approx([1, 1, 9])
+
+
+def test_three_levels_of_bottleneck():
+    # Link 0: three messages of 1. Link 1 then has 9 - 1 for one message, link 2 20 - 8 for one.
+    found = rates([[0], [0], [0, 1], [1, 2], [2]], [3.0, 9.0, 20.0])
+    assert found == pytest.approx([1, 1, 1, 8, 12])
+
+
+def test_the_rest_speeds_up_when_a_message_ends():
+    # Two share 2 bytes/s: the first byte is through after 1 s, then 2 of 3 bytes go at 2 bytes/s.
+    times = transfer_times(
+        np.array([[0], [0]]),
+        np.array([1.0, 3.0]),
+        np.array([2.0, np.inf]),
+        np.zeros(2, dtype=np.int64),
+        1,
+    )
+    assert times == pytest.approx([1.0, 2.0])
+
+
+def test_groups_run_apart():
+    times = transfer_times(
+        np.array([[0], [0], [1]]),
+        np.array([1.0, 1.0, 1.0]),
+        np.array([1.0, 1.0, np.inf]),
+        np.array([0, 0, 1]),
+        2,
+    )
+    assert times == pytest.approx([2.0, 2.0, 1.0])
+
+
+PATHS = st.lists(
+    st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True), min_size=1, max_size=12
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(paths=PATHS, capacity=st.lists(st.floats(0.5, 50), min_size=6, max_size=6))
+def test_no_link_is_overdrawn_and_every_message_has_a_full_link_where_it_is_fastest(
+    paths, capacity
+):
+    found = rates(paths, capacity)
+    load = np.zeros(6)
+    for path, rate in zip(paths, found, strict=True):
+        load[path] += rate
+    assert (load <= np.array(capacity) * (1 + 1e-9)).all()
+    for path, rate in zip(paths, found, strict=True):
+        full = [link for link in path if load[link] >= capacity[link] * (1 - 1e-6)]
+        others = [max(r for p, r in zip(paths, found, strict=True) if link in p) for link in full]
+        assert any(rate >= most * (1 - 1e-6) for most in others)

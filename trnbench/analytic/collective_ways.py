@@ -1,0 +1,74 @@
+"""Critical ways through pipelined trees and chains, as lines over size: latency plus bytes.
+
+For a size, the critical way is the chain of waits that ends last. Between sizes the time is the
+largest of the lines found at a few of them, from where latency is all to where transfer is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.analytic.collective_profile import Pipeline
+from trnbench.mapping.message_plan.pieces import last_arrival
+from trnbench.spec.collective_efficiency import Tuning
+
+FloatArray = NDArray[np.float64]
+# Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
+_SCALES = (0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A critical way, its hops and waits summed up.
+
+    `s_per_byte[kind]`: the transfers on it that links of this kind slow most, at full speed.
+    """
+
+    latency_s: float
+    near_hops: int
+    remote_hops: int
+    s_per_byte: tuple[float, float, float]
+
+
+def critical_ways(pipeline: Pipeline, tuning: Tuning) -> list[Way]:
+    """Return the critical ways of a pipelined phase with a stack, for small to large sizes.
+
+    Samples of a parameter share the ways of their mean.
+    """
+    shares = np.array(
+        [float(np.mean(share)) for share in (tuning.on_chip, tuning.link, tuning.network)]
+    )
+    need = pipeline.s_per_byte / shares[:, None]
+    slowest, transfer = need.argmax(axis=0), need.max(axis=0)
+    step = np.where(
+        pipeline.remote, float(np.mean(tuning.network_step_s)), float(np.mean(tuning.step_s))
+    )
+    start = pipeline.latency_s + step
+    even = float(start.max() / transfer.max()) if transfer.max() > 0 else 0.0
+    ways = set()
+    for scale in _SCALES:
+        found = last_arrival(pipeline.flow, start, transfer * even * scale)
+        at_full_speed = pipeline.s_per_byte[slowest[found.messages], found.messages]
+        per_kind = np.bincount(slowest[found.messages], weights=at_full_speed, minlength=3)
+        hops = found.messages[found.ends_hop]
+        far = int(pipeline.remote[hops].sum())
+        ways.add(
+            Way(
+                latency_s=float(pipeline.latency_s[hops].sum()),
+                near_hops=len(hops) - far,
+                remote_hops=far,
+                s_per_byte=(float(per_kind[0]), float(per_kind[1]), float(per_kind[2])),
+            )
+        )
+    return sorted(ways, key=lambda way: (way.latency_s, way.s_per_byte))
+
+
+def way_time(way: Way, tuning: Tuning, size_bytes: FloatArray) -> FloatArray:
+    """Return the time of a way for sizes in bytes, s."""
+    on_chip, link, network = way.s_per_byte
+    moving = on_chip / tuning.on_chip + link / tuning.link + network / tuning.network
+    steps = way.near_hops * tuning.step_s + way.remote_hops * tuning.network_step_s
+    return np.asarray(way.latency_s + steps + size_bytes * moving)

@@ -1,0 +1,162 @@
+"""The functional engine: a plan's messages carry real numbers, and every rank is checked.
+
+All messages of a round read what the rounds before have left, as in the timed engine. Numbers are
+whole and small, so sums are exact in any order and the result must match to the bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.errors import InputError
+from trnbench.mapping.message_plan.plan import Moves, Plan
+
+IntArray = NDArray[np.int64]
+_LARGEST_VALUE = 1000
+_MOST_NUMBERS = 64_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataCheck:
+    """Whether every rank ended with exactly what it should; `elements` in each rank's buffer."""
+
+    passed: bool
+    ranks: int
+    elements: int
+    wrong_elements: int
+    first_wrong_rank: int | None
+
+
+def check_data(
+    plan: Plan,
+    elements: int,
+    *,
+    seed: int = 0,
+    fill: Literal["random", "all-ones"] = "random",
+) -> DataCheck:
+    """Return the check of a plan with buffers of `elements` numbers at each rank.
+
+    Elements are dealt to ranks as evenly as whole numbers allow; some segments may be empty.
+    """
+    if elements < 1:
+        raise InputError(f"a data check needs at least 1 element, not {elements}")
+    total = elements * plan.ranks
+    if plan.items:
+        total *= plan.ranks
+    if total > _MOST_NUMBERS:
+        raise InputError(
+            f"a data check of {plan.ranks} ranks with {elements} elements needs {total} numbers",
+            hint=f"at most {_MOST_NUMBERS}; check fewer elements or ranks",
+        )
+    generator = np.random.default_rng(seed)
+    bounds = _bounds(plan, elements)
+    width = int(bounds[-1])
+    shape = (plan.ranks, width)
+    given = (
+        np.ones(shape, dtype=np.int64)
+        if fill == "all-ones"
+        else generator.integers(1, _LARGEST_VALUE, shape)
+    )
+    held = _initial(plan, given, bounds)
+    for phase in plan.phases:
+        at = 0
+        for _, times in phase.pattern.distinct_rounds:
+            for _ in range(times):
+                _carry(held, plan.moves(phase, at), bounds)
+                at += 1
+    wanted, matters = _expected(plan, given, bounds)
+    wrong = (held != wanted) & matters
+    ranks = np.flatnonzero(wrong.any(axis=1))
+    return DataCheck(
+        passed=not len(ranks),
+        ranks=plan.ranks,
+        elements=elements,
+        wrong_elements=int(wrong.sum()),
+        first_wrong_rank=int(ranks[0]) if len(ranks) else None,
+    )
+
+
+def _bounds(plan: Plan, elements: int) -> IntArray:
+    """Return where each segment begins; items of all-to-all each get a share of the buffer."""
+    if not plan.items:
+        return np.arange(plan.segments + 1) * elements // plan.segments
+    per_item = elements if plan.pairs is not None else None
+    if per_item is not None:
+        return np.arange(plan.segments + 1) * per_item
+    one_rank = np.diff(np.arange(plan.ranks + 1) * elements // plan.ranks)
+    return np.concatenate([[0], np.cumsum(np.tile(one_rank, plan.ranks))])
+
+
+def _of_blocks(plan: Plan, blocks: IntArray, bounds: IntArray) -> NDArray[np.bool_]:
+    """Return [row, element] whether an element lies in the row's block."""
+    start = bounds[blocks * plan.channels]
+    stop = bounds[(blocks + 1) * plan.channels]
+    element = np.arange(bounds[-1])
+    return (element >= start[:, None]) & (element < stop[:, None])
+
+
+def _item_masks(plan: Plan, bounds: IntArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which elements each rank holds first and which it must hold in the end."""
+    item = np.searchsorted(bounds, np.arange(bounds[-1]), side="right") - 1
+    sender, goal = np.divmod(item // plan.channels, plan.ranks)
+    rank = np.arange(plan.ranks)[:, None]
+    if plan.pairs is not None:
+        listed = np.zeros((plan.ranks, plan.ranks), dtype=bool)
+        listed[plan.pairs[:, 0], plan.pairs[:, 1]] = True
+        moved = listed[sender, goal]
+        return (sender == rank) & moved, (goal == rank) & moved
+    return sender == rank, goal == rank
+
+
+def _initial(plan: Plan, given: IntArray, bounds: IntArray) -> IntArray:
+    """Return what each rank holds at the start; zero where it holds nothing."""
+    match plan.op:
+        case "all-reduce" | "reduce-scatter":
+            return given.copy()
+        case "all-gather":
+            return np.where(_of_blocks(plan, plan.owner, bounds), given, 0)
+        case "broadcast":
+            return np.where(_roots(plan)[:, None], given, 0)
+        case _:
+            return np.where(_item_masks(plan, bounds)[0], given, 0)
+
+
+def _roots(plan: Plan) -> NDArray[np.bool_]:
+    return np.asarray((plan.place == 0).all(axis=1))
+
+
+def _expected(plan: Plan, given: IntArray, bounds: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Return what each rank must hold at the end, and which elements are asked for."""
+    everything = np.ones(given.shape, dtype=bool)
+    match plan.op:
+        case "all-reduce":
+            return np.broadcast_to(given.sum(axis=0), given.shape), everything
+        case "reduce-scatter":
+            total = np.broadcast_to(given.sum(axis=0), given.shape)
+            return total, _of_blocks(plan, plan.owner, bounds)
+        case "all-gather":
+            mine = _of_blocks(plan, plan.owner, bounds)
+            return np.broadcast_to((given * mine).sum(axis=0), given.shape), everything
+        case "broadcast":
+            root = int(np.flatnonzero(_roots(plan))[0])
+            return np.broadcast_to(given[root], given.shape), everything
+        case _:
+            held, wanted = _item_masks(plan, bounds)
+            return np.broadcast_to((given * held).sum(axis=0), given.shape), wanted
+
+
+def _carry(held: IntArray, moves: Moves, bounds: IntArray) -> None:
+    """Apply one round: all reads first, then copies, then sums."""
+    size = bounds[moves.segment + 1] - bounds[moves.segment]
+    move = np.repeat(np.arange(len(size)), size)
+    start = np.cumsum(size) - size
+    element = np.arange(len(move)) - start[move] + bounds[moves.segment][move]
+    value = held[moves.source[move], element]
+    target = moves.target[move]
+    adds = moves.reduces[move]
+    held[target[~adds], element[~adds]] = value[~adds]
+    np.add.at(held, (target[adds], element[adds]), value[adds])

@@ -1,0 +1,84 @@
+"""An algorithm by name, why one may be refused, and what a level of a plan is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trnbench.mapping.fabric import IntArray
+from trnbench.mapping.message_plan.pattern import Part, Pattern
+from trnbench.mapping.placement import NODES, Grid, Placement
+
+ALGORITHMS: tuple[str, ...] = (
+    "ring",
+    "kangaring",
+    "halving",
+    "mesh",
+    "single-step-mesh",
+    "direct",
+    "tree",
+    "in-switch",
+    "hierarchical",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """An algorithm by name; `hierarchical` runs `inner` in the node and `outer` between nodes.
+
+    `one_way` uses one direction of one ring only; `by_level` makes direct go level by level instead
+    of straight across. `pieces`: how finely trees, chains and switches
+    cut the data to overlap its steps.
+    """
+
+    name: str
+    inner: str | None = None
+    outer: str | None = None
+    one_way: bool = False
+    by_level: bool = False
+    pieces: int = 16
+
+    @property
+    def label(self) -> str:
+        """The name as shown, such as "hierarchical (kangaring, ring)"."""
+        parts = [part for part in (self.inner, self.outer) if part]
+        return f"{self.name} ({', '.join(parts)})" if parts else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why an algorithm cannot serve a group."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Stage:
+    """One level of a plan: the grid axes it joins, their order on a line, and its patterns."""
+
+    axes: tuple[int, ...]
+    make: Callable[[Part], Pattern | Refusal]
+    order: IntArray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where stages are made: the cluster, the group's grid, the algorithm asked for."""
+
+    placement: Placement
+    grid: Grid
+    algorithm: Algorithm
+
+    def size(self, axes: Sequence[int]) -> int:
+        """Return the ranks along these grid axes."""
+        return math.prod(self.grid.ranks.shape[axis] for axis in axes)
+
+    def only(self, *levels: int) -> tuple[int, ...]:
+        """Return the grid axes of these levels."""
+        return tuple(i for i, level in enumerate(self.grid.levels) if level in levels)
+
+    @property
+    def inside(self) -> tuple[int, ...]:
+        """The grid axes inside a node."""
+        return tuple(i for i, level in enumerate(self.grid.levels) if level != NODES)

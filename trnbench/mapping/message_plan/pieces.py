@@ -1,0 +1,103 @@
+"""When pieces arrive on a pipelined tree or chain: each waits for its own parts, not for a round.
+
+A message leaves when its piece is whole at its source and the source has sent the piece before it
+on the same way; it takes its transfer, then its latency. The chain of waits that ends last is the
+critical way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.mapping.message_plan.placed import PlacedRound
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Flow:
+    """The messages of a pipelined phase, all rounds behind one another, and what each waits for.
+
+    `piece_at_source`, `piece_at_target` and `sender` are numbers shared by messages that wait for
+    one another; `cuts` are where rounds end.
+    """
+
+    piece_at_source: IntArray
+    piece_at_target: IntArray
+    sender: IntArray
+    cuts: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Arrival:
+    """When the last piece arrives, and the critical way: messages, and which of them end a hop.
+
+    A message that does not end a hop only held up the next of its sender: its latency is not paid.
+    """
+
+    time_s: float
+    messages: IntArray
+    ends_hop: NDArray[np.bool_]
+
+
+def flow_of(rounds: Sequence[PlacedRound]) -> Flow:
+    """Return the messages of the rounds of one pipelined phase."""
+    way, source, target, piece = (
+        np.concatenate([getattr(found, name) for found in rounds])
+        for name in ("way", "source", "target", "piece")
+    )
+    ranks, pieces = int(max(source.max(), target.max())) + 1, int(piece.max()) + 1
+    places = np.concatenate(
+        [(way * ranks + source) * pieces + piece, (way * ranks + target) * pieces + piece]
+    )
+    place = np.unique(places, return_inverse=True)[1].astype(np.int64)
+    sender = np.unique((way * ranks + source) * ranks + target, return_inverse=True)[1]
+    return Flow(
+        piece_at_source=place[: len(way)],
+        piece_at_target=place[len(way) :],
+        sender=sender.astype(np.int64),
+        cuts=np.cumsum([0, *(len(found.source) for found in rounds)]),
+    )
+
+
+def last_arrival(flow: Flow, start_s: FloatArray, through_s: FloatArray) -> Arrival:
+    """Return the last arrival if messages take `through_s` to send and `start_s` on their way."""
+    messages = len(start_s)
+    nothing = messages
+    places = int(max(flow.piece_at_source.max(), flow.piece_at_target.max())) + 1
+    whole, made_by = np.zeros(places), np.full(places, nothing)
+    free, freed_by = np.zeros(int(flow.sender.max()) + 1), np.full(flow.sender.max() + 1, nothing)
+    before = np.full(messages, nothing)
+    by_hop = np.zeros(messages, dtype=bool)
+    ends = np.zeros(messages)
+    for first, stop in zip(flow.cuts[:-1], flow.cuts[1:], strict=True):
+        now = np.arange(first, stop)
+        at, to, sender = flow.piece_at_source[now], flow.piece_at_target[now], flow.sender[now]
+        by_hop[now] = whole[at] >= free[sender]
+        before[now] = np.where(by_hop[now], made_by[at], freed_by[sender])
+        left = np.maximum(whole[at], free[sender]) + through_s[now]
+        free[sender], freed_by[sender] = left, now
+        ends[now] = left + start_s[now]
+        # Of several parts of a piece the last counts: it is written last.
+        order = np.argsort(ends[now], kind="stable")
+        later = ends[now][order] > whole[to[order]]
+        whole[to[order][later]] = ends[now][order][later]
+        made_by[to[order][later]] = now[order][later]
+    last = int(np.argmax(ends))
+    way, paid = [], []
+    pays = True
+    while last != nothing:
+        way.append(last)
+        paid.append(pays)
+        pays = bool(by_hop[last])
+        last = int(before[last])
+    return Arrival(
+        time_s=float(ends.max()),
+        messages=np.array(way[::-1], dtype=np.int64),
+        ends_hop=np.array(paid[::-1], dtype=bool),
+    )

@@ -1,0 +1,171 @@
+"""Which algorithm a stack uses for a group and a size: its table, or the one the user asks for.
+
+The first rule wins whose conditions hold and whose algorithm the group allows; rules passed over
+say why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.errors import UnknownNameError
+from trnbench.mapping.fabric import FloatArray, IntArray
+from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
+from trnbench.mapping.message_plan.placed import Placed, checked_groups, place_collective
+from trnbench.mapping.placement import Groups, Placement
+from trnbench.program.collective import Op
+from trnbench.spec.collective_efficiency import CollectiveStack, Rule, Tuning
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Selected:
+    """An algorithm in place, for sizes from `from_bytes` up to below `below_bytes`.
+
+    `passed_over`: rules that came first and why they could not be used.
+    """
+
+    from_bytes: float
+    below_bytes: float
+    algorithm: Algorithm
+    tuning_name: str
+    tuning: Tuning
+    placed: Placed
+    passed_over: tuple[str, ...]
+
+
+def select(
+    stack: CollectiveStack,
+    placement: Placement,
+    op: Op,
+    groups: Groups,
+    *,
+    algorithm: Algorithm | None = None,
+    tuning: str | None = None,
+    pairs: IntArray | None = None,
+    symmetric: bool = True,
+) -> tuple[Selected, ...] | Refusal:
+    """Return what runs at which sizes (rising), or why nothing can.
+
+    `algorithm` and `tuning` overrule the stack's table.
+    """
+    members = checked_groups(placement, groups)
+    nodes = len(np.unique(members[0] // placement.fabric.ranks_per_node))
+    ranks = members.shape[1]
+    placements: dict[Algorithm, Placed | Refusal] = {}
+
+    def placed(wanted: Algorithm) -> Placed | Refusal:
+        if wanted not in placements:
+            placements[wanted] = place_collective(
+                placement, op, members, wanted, pairs=pairs, symmetric=symmetric
+            )
+        return placements[wanted]
+
+    if algorithm is not None:
+        name = tuning or stack.tuning_for(algorithm.name)
+        found = placed(algorithm)
+        if isinstance(found, Refusal):
+            return found
+        return (_selected(0.0, math.inf, algorithm, name, stack, found, ()),)
+    fitting = [rule for rule in stack.rules if rule.fits(op, nodes, ranks)]
+    limits = sorted({rule.limit_bytes(nodes) for rule in fitting} | {math.inf})
+    chosen: list[Selected] = []
+    start = 0.0
+    for limit in limits:
+        found_here = _first(stack, fitting, nodes, start, limit, placed, tuning)
+        if isinstance(found_here, Refusal):
+            return found_here
+        last = chosen[-1] if chosen else None
+        if last and (last.algorithm, last.tuning_name) == (
+            found_here.algorithm,
+            found_here.tuning_name,
+        ):
+            chosen[-1] = _selected(
+                last.from_bytes,
+                limit,
+                last.algorithm,
+                last.tuning_name,
+                stack,
+                last.placed,
+                last.passed_over,
+            )
+        else:
+            chosen.append(found_here)
+        start = limit
+    return tuple(chosen)
+
+
+def selected_for(selected: Sequence[Selected], size_bytes: FloatArray) -> NDArray[np.int64]:
+    """Return for each size the index of the choice that covers it."""
+    starts = np.array([choice.from_bytes for choice in selected])
+    return np.searchsorted(starts, size_bytes, side="right") - 1
+
+
+def chunks_of(tuning: Tuning, phases: int, size_bytes: FloatArray) -> FloatArray:
+    """Return into how many chunks a collective of these sizes is cut; 1 where nothing overlaps."""
+    if phases < 2:
+        return np.ones_like(size_bytes)
+    return np.clip(np.ceil(size_bytes / tuning.chunk_bytes), 1.0, float(tuning.chunks))
+
+
+def algorithm_named(text: str, *, pieces: int = 16) -> Algorithm:
+    """Return the algorithm a text names: "ring", "hierarchical" or "hierarchical:ring:tree"."""
+    name, *parts = text.split(":")
+    for part in (name, *parts):
+        if part not in ALGORITHMS:
+            raise UnknownNameError("collective algorithm", part, ALGORITHMS)
+    inner, outer = (*parts, None, None)[:2]
+    return Algorithm(name=name, inner=inner, outer=outer, pieces=pieces)
+
+
+def _first(
+    stack: CollectiveStack,
+    rules: Sequence[Rule],
+    nodes: int,
+    start: float,
+    limit: float,
+    placed: Callable[[Algorithm], Placed | Refusal],
+    tuning: str | None,
+) -> Selected | Refusal:
+    passed: list[str] = []
+    for rule in rules:
+        if rule.limit_bytes(nodes) < limit:
+            continue
+        name = tuning or rule.tuning
+        wanted = Algorithm(
+            name=rule.algorithm,
+            inner=rule.inner,
+            outer=rule.outer,
+            pieces=stack.tuning(name).pieces,
+        )
+        found = placed(wanted)
+        if isinstance(found, Refusal):
+            passed.append(f"{wanted.label}: {found.reason}")
+        else:
+            return _selected(start, limit, wanted, name, stack, found, tuple(passed))
+    why = "; ".join(passed) or "no rule covers this group"
+    return Refusal(reason=f"{stack.name} has no algorithm for it ({why})")
+
+
+def _selected(
+    start: float,
+    limit: float,
+    algorithm: Algorithm,
+    tuning: str,
+    stack: CollectiveStack,
+    placed: Placed,
+    passed: tuple[str, ...],
+) -> Selected:
+    return Selected(
+        from_bytes=start,
+        below_bytes=limit,
+        algorithm=algorithm,
+        tuning_name=tuning,
+        tuning=stack.tuning(tuning),
+        placed=placed,
+        passed_over=passed,
+    )

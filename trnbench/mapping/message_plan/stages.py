@@ -1,0 +1,267 @@
+"""Which pattern each algorithm runs on which lines of a group's grid, level by level.
+
+The table `_STAGES` names every algorithm. What cannot be built is a `Refusal` with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from trnbench.errors import UnknownNameError
+from trnbench.mapping.fabric import IntArray
+from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Refusal, Site, Stage
+from trnbench.mapping.message_plan.direct import Direct, SingleStep
+from trnbench.mapping.message_plan.halving import Halving, gray_order
+from trnbench.mapping.message_plan.in_switch import InSwitch
+from trnbench.mapping.message_plan.kangaring import KangaRing
+from trnbench.mapping.message_plan.pattern import Part, Pattern
+from trnbench.mapping.message_plan.ring import Chain, Ring, RingExchange
+from trnbench.mapping.message_plan.ring_orders import ring_orders
+from trnbench.mapping.message_plan.tree import Tree
+from trnbench.mapping.placement import CORES, NODES, Grid
+from trnbench.spec.fabric import Switch, Torus
+
+
+def stages_of(site: Site, name: str) -> list[Stage] | Refusal:
+    """Return the levels of an algorithm on a group, innermost first, or why it cannot run."""
+    if name not in ALGORITHMS:
+        raise UnknownNameError("collective algorithm", name, ALGORITHMS)
+    if name != "hierarchical":
+        return _STAGES[name](site)
+    outer_axes = site.only(NODES)
+    if not outer_axes:
+        return Refusal(reason="hierarchical needs a group on several nodes")
+    inner, outer = site.algorithm.inner or "ring", site.algorithm.outer or "ring"
+    for part in (inner, outer):
+        if part not in ALGORITHMS:
+            raise UnknownNameError("collective algorithm", part, ALGORITHMS)
+    inside = _inner_stages(site, inner) if site.inside else []
+    if isinstance(inside, Refusal):
+        return inside
+    if outer not in _BETWEEN_NODES:
+        return Refusal(reason=f"{outer} does not run between nodes; {', '.join(_BETWEEN_NODES)} do")
+    return [*inside, _BETWEEN_NODES[outer](site, outer_axes)]
+
+
+def _inner_stages(site: Site, name: str) -> list[Stage] | Refusal:
+    """Return the stages on one node of a group whose first axis is the nodes."""
+    node = Site(placement=site.placement, grid=_without_nodes(site.grid), algorithm=site.algorithm)
+    stages = _STAGES[name](node)
+    if isinstance(stages, Refusal):
+        return stages
+    return [
+        Stage(axes=tuple(a + 1 for a in stage.axes), make=stage.make, order=stage.order)
+        for stage in stages
+    ]
+
+
+def _without_nodes(grid: Grid) -> Grid:
+    """Return one node's part of a grid whose first axis is the nodes."""
+    return Grid(ranks=grid.ranks[0], levels=grid.levels[1:], places=grid.places[1:])
+
+
+def _orders(site: Site, axis: int) -> IntArray:
+    level = site.grid.levels[axis]
+    if level < 0:
+        found = np.arange(site.size((axis,)))[None, :]
+    else:
+        found = ring_orders(site.placement.fabric, level, site.grid.places[axis])
+    return found[:1] if site.algorithm.one_way else found
+
+
+def _with_cores(orders: IntArray, cores: int) -> IntArray:
+    """Return rings over ranks: all cores of a chip one after the other."""
+    return (orders[:, :, None] * cores + np.arange(cores)).reshape(len(orders), -1)
+
+
+def _ring_maker(site: Site, orders: IntArray) -> Callable[[Part], Pattern | Refusal]:
+    def make(part: Part) -> Pattern | Refusal:
+        if part == "exchange":
+            return RingExchange(positions=orders.shape[1], two_way=not site.algorithm.one_way)
+        if part == "broadcast":
+            starts = np.argmin(orders, axis=1)
+            turned = np.stack([np.roll(o, -s) for o, s in zip(orders, starts, strict=True)])
+            return Chain(orders=turned, blocks=site.algorithm.pieces)
+        return Ring(orders=orders, part=part)
+
+    return make
+
+
+def _direct_stage(site: Site, axes: tuple[int, ...]) -> Stage:
+    size = site.size(axes)
+
+    def make(part: Part) -> Pattern | Refusal:
+        blocks = site.algorithm.pieces if part == "broadcast" else size
+        return Direct(positions=size, part=part, blocks=blocks)
+
+    return Stage(axes=axes, make=make)
+
+
+def _ring(site: Site) -> list[Stage] | Refusal:
+    if site.only(NODES):
+        return _flat_ring(site)
+    cores, chips = site.only(CORES), [a for a in site.inside if site.grid.levels[a] != CORES]
+    stages = []
+    # Axes stand outermost first, so the last chip axis is the innermost level.
+    for axis in reversed(chips):
+        innermost = axis == chips[-1]
+        inside = cores if innermost else ()
+        orders = _with_cores(_orders(site, axis), site.size(inside))
+        stages.append(Stage(axes=(axis, *inside), make=_ring_maker(site, orders)))
+    if not chips:
+        orders = np.arange(site.size(cores))[None, :]
+        stages.append(Stage(axes=cores, make=_ring_maker(site, orders)))
+    return stages
+
+
+def _flat_ring(site: Site) -> list[Stage] | Refusal:
+    nodes = site.size(site.only(NODES))
+    cores, chips = site.only(CORES), [a for a in site.inside if site.grid.levels[a] != CORES]
+    if len(chips) > 1:
+        return Refusal(reason="a flat ring over nodes of several link levels; use hierarchical")
+    if chips:
+        rings = _orders(site, chips[0])
+        starts = 1 if site.algorithm.one_way else rings.shape[1]
+        # Each start enters and leaves the node through other adapters; together they use all.
+        rings = np.stack([np.roll(rings[s % len(rings)], -s) for s in range(starts)])
+        chain = _with_cores(rings, site.size(cores))
+    else:
+        chain = np.arange(site.size(cores))[None, :]
+    length = chain.shape[1]
+    orders = (np.arange(nodes)[None, :, None] * length + chain[:, None, :]).reshape(len(chain), -1)
+    axes = tuple(range(len(site.grid.levels)))
+    return [Stage(axes=axes, make=_ring_maker(site, orders))]
+
+
+def _kangaring(site: Site) -> list[Stage] | Refusal:
+    cores, chips = site.only(CORES), [a for a in site.inside if site.grid.levels[a] != CORES]
+    if site.only(NODES):
+        return Refusal(reason="kangaring stays inside a node; use hierarchical between nodes")
+    if site.size(cores) != site.placement.ranks_per_chip or not cores or not chips:
+        return Refusal(reason="kangaring needs all ranks of each of several chips in the group")
+    orders, per_chip = _orders(site, chips[-1]), site.size(cores)
+
+    def make(part: Part) -> Pattern | Refusal:
+        if part in ("exchange", "broadcast"):
+            return _ring_maker(site, _with_cores(orders, per_chip))(part)
+        return KangaRing(orders=orders, ranks_per_chip=per_chip, part=part)
+
+    inner = Stage(axes=(chips[-1], *cores), make=make)
+    outer = [
+        Stage(axes=(axis,), make=_ring_maker(site, _orders(site, axis)))
+        for axis in reversed(chips[:-1])
+    ]
+    return [inner, *outer]
+
+
+def _halving(site: Site) -> list[Stage] | Refusal:
+    cores = site.only(CORES)
+    others = [axis for axis in range(len(site.grid.levels)) if axis not in cores]
+    inside = [_direct_stage(site, cores)] if cores else []
+    return [*inside, *(_halving_stage(site, (axis,)) for axis in reversed(others))]
+
+
+def _halving_stage(site: Site, axes: tuple[int, ...]) -> Stage:
+    size = site.size(axes)
+    level = site.grid.levels[axes[0]]
+    power = size & (size - 1) == 0
+    order = None
+    if power and level >= 0:
+        spec = site.placement.fabric.levels[level].level
+        if isinstance(spec, Torus) and size == site.placement.fabric.levels[level].count:
+            order = gray_order(spec.shape)
+
+    def make(part: Part) -> Pattern | Refusal:
+        if not power:
+            return Refusal(reason=f"halving needs a power of two, not {size}")
+        if part in ("exchange", "broadcast"):
+            return Refusal(reason="halving does all-reduce, all-gather and reduce-scatter only")
+        return Halving(positions=size, part=part)
+
+    return Stage(axes=axes, make=make, order=order)
+
+
+def _mesh(site: Site) -> list[Stage] | Refusal:
+    cores, nodes = site.only(CORES), site.only(NODES)
+    chips = tuple(axis for axis in site.inside if axis not in cores)
+    return [_direct_stage(site, axes) for axes in (cores, chips, nodes) if axes]
+
+
+def _everyone(site: Site) -> list[Stage] | Refusal:
+    axes = tuple(range(len(site.grid.levels)))
+    if site.algorithm.by_level:
+        return [_direct_stage(site, (axis,)) for axis in reversed(axes)]
+    return [_direct_stage(site, axes)]
+
+
+def _single_step(site: Site) -> list[Stage] | Refusal:
+    axes = tuple(range(len(site.grid.levels)))
+
+    def make(part: Part) -> Pattern | Refusal:
+        if part != "reduce":
+            return Refusal(reason="single-step-mesh does all-reduce only")
+        return SingleStep(positions=site.size(axes))
+
+    return [Stage(axes=axes, make=make)]
+
+
+def _tree_stage(site: Site, axes: tuple[int, ...]) -> Stage:
+    def make(part: Part) -> Pattern | Refusal:
+        if part not in ("reduce", "broadcast"):
+            return Refusal(reason="tree does all-reduce and broadcast only")
+        return Tree(positions=site.size(axes), part=part, blocks=site.algorithm.pieces)
+
+    return Stage(axes=axes, make=make)
+
+
+def _tree(site: Site) -> list[Stage] | Refusal:
+    return [_tree_stage(site, tuple(range(len(site.grid.levels))))]
+
+
+def _in_switch(site: Site) -> list[Stage] | Refusal:
+    if len(site.grid.levels) != 1 or site.grid.levels[0] < 0:
+        return Refusal(reason="in-switch reduction needs a group of chips on one switch")
+    spec = site.placement.fabric.levels[site.grid.levels[0]].level
+    name = site.placement.platform.instance.name
+    if not isinstance(spec, Switch) or not spec.reduces:
+        return Refusal(reason=f"{name} has no switch that reduces")
+    size = site.size((0,))
+    least = spec.reduces_from_chips or 2
+    if size < least:
+        return Refusal(reason=f"{name} reduces in its switch from {least} chips on, not {size}")
+
+    def make(part: Part) -> Pattern | Refusal:
+        if part == "exchange":
+            return Refusal(reason="in-switch reduction does no all-to-all")
+        return InSwitch(positions=size, part=part, pieces=site.algorithm.pieces)
+
+    return [Stage(axes=(0,), make=make)]
+
+
+_STAGES: Mapping[str, Callable[[Site], list[Stage] | Refusal]] = {
+    "ring": _ring,
+    "kangaring": _kangaring,
+    "halving": _halving,
+    "mesh": _mesh,
+    "single-step-mesh": _single_step,
+    "direct": _everyone,
+    "tree": _tree,
+    "in-switch": _in_switch,
+    "hierarchical": lambda _: Refusal(reason="hierarchical does not nest in itself"),
+}
+
+
+def _ring_between(site: Site, axes: tuple[int, ...]) -> Stage:
+    orders = np.arange(site.size(axes))[None, :]
+    return Stage(axes=axes, make=_ring_maker(site, orders))
+
+
+_BETWEEN_NODES: Mapping[str, Callable[[Site, tuple[int, ...]], Stage]] = {
+    "ring": _ring_between,
+    "halving": _halving_stage,
+    "direct": _direct_stage,
+    "mesh": _direct_stage,
+    "tree": _tree_stage,
+}

@@ -1,0 +1,125 @@
+"""Ranks on a cluster: which chip a rank is on, and the regular grid a group of ranks forms.
+
+A rank is a logical core on Trainium, a device on a GPU machine. Ranks count through cores of a
+chip, chips of a node, nodes of the cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnbench.errors import InputError
+from trnbench.mapping.fabric import Fabric, IntArray, LinkFault, build_fabric
+from trnbench.mapping.fabric_routes import Routes, build_routes
+from trnbench.spec.instance import Platform
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Placement:
+    """A cluster with its ranks, its links and the paths between them."""
+
+    platform: Platform
+    fabric: Fabric
+    routes: Routes
+
+    @property
+    def nodes(self) -> int:
+        """Instances."""
+        return self.fabric.nodes
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the whole cluster."""
+        return self.fabric.ranks_per_node * self.fabric.nodes
+
+    @property
+    def ranks_per_chip(self) -> int:
+        """Ranks on each chip."""
+        return self.fabric.ranks_per_chip
+
+    @property
+    def memory_bandwidth_per_rank_bytes_per_s(self) -> float:
+        """Device memory bandwidth of one rank, bytes/s."""
+        chip = self.platform.chip
+        return chip.memory.bandwidth_per_chip_bytes_per_s / self.ranks_per_chip
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Grid:
+    """A group as a grid of ranks, outermost axis first: nodes, units of each level, cores.
+
+    `ranks[...]` are numbers within the group; `places[axis]` are what stands along an axis: node
+    numbers, places on a level, or cores of a chip. `levels[axis]` is the index of a scale-up
+    level, `NODES`, `CORES` or, for chips in no regular pattern, `CHIPS`.
+    """
+
+    ranks: IntArray
+    levels: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+
+
+NODES, CORES, CHIPS = -1, -2, -3
+Groups = Sequence[Sequence[int] | IntArray] | IntArray
+
+
+def place(
+    platform: Platform,
+    *,
+    nodes: int = 1,
+    logical_size: int | None = None,
+    faults: Sequence[LinkFault] = (),
+) -> Placement:
+    """Return `nodes` instances of a platform with their ranks and links."""
+    cores = platform.chip.cores
+    if logical_size is not None and (cores is None or logical_size not in cores.logical_sizes):
+        legal = ", ".join(map(str, cores.logical_sizes)) if cores else "none: a device is one rank"
+        raise InputError(f"{platform.chip.name} has no logical size {logical_size}; legal: {legal}")
+    ranks_per_chip = platform.chip.ranks(logical_size)
+    fabric = build_fabric(
+        platform.instance, nodes=nodes, ranks_per_chip=ranks_per_chip, faults=faults
+    )
+    return Placement(platform=platform, fabric=fabric, routes=build_routes(fabric))
+
+
+def grid_of(placement: Placement, group: IntArray) -> Grid:
+    """Return the grid a group's ranks form (sorted); irregular parts become one axis."""
+    fabric = placement.fabric
+    group = np.sort(group)
+    node, local = np.divmod(group, fabric.ranks_per_node)
+    nodes = np.unique(node)
+    per_node = len(group) // len(nodes)
+    same = len(group) % len(nodes) == 0 and bool(
+        (local.reshape(len(nodes), -1) == local[:per_node]).all()
+    )
+    if not same:
+        axis = tuple(range(len(group)))
+        return Grid(ranks=np.arange(len(group)), levels=(CHIPS,), places=(axis,))
+    shape: list[int] = []
+    levels: list[int] = []
+    places: list[tuple[int, ...]] = []
+
+    def axis_of(level: int, values: IntArray) -> None:
+        if len(values) > 1:
+            shape.append(len(values))
+            levels.append(level)
+            places.append(tuple(map(int, values)))
+
+    axis_of(NODES, nodes)
+    chip, core = np.divmod(local[:per_node], fabric.ranks_per_chip)
+    chips, cores = np.unique(chip), np.unique(core)
+    if len(chips) * len(cores) != per_node:
+        axis_of(CHIPS, local[:per_node])
+    else:
+        per_level = [np.unique(chips // up.span % up.count) for up in fabric.levels]
+        if math.prod(len(values) for values in per_level) == len(chips):
+            for index in reversed(range(len(per_level))):
+                axis_of(index, per_level[index])
+        else:
+            axis_of(CHIPS, chips)
+        axis_of(CORES, cores)
+    ranks = np.arange(len(group)).reshape(tuple(shape) or (1,))
+    return Grid(ranks=ranks, levels=tuple(levels), places=tuple(places))

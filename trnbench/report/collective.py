@@ -1,0 +1,274 @@
+"""Collectives as people and machines read them: sweep table, link loads, plot, trace."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trnbench.catalog.provenance import Kind
+from trnbench.report.drawing import loaded_torus
+from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.report import Column, Report, Row, as_table
+from trnbench.report.text_table import Style, TextTable, draw, wrap
+from trnbench.report.trace import Span, trace
+from trnbench.units import Dimension, show, significant
+
+BUSIEST = 12
+"""Links that the list of the busiest holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLoad:
+    """What one link carried: its name, its share of the time at full speed, its bytes."""
+
+    name: str
+    level: str
+    busy: float
+    size_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorusLoad:
+    """Busy shares of a 2D torus: to the right of and below each chip, the busier direction."""
+
+    level: str
+    shape: tuple[int, int]
+    right: tuple[float, ...]
+    below: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveAnswer:
+    """One collective of one size on one cluster by one engine; figures are None where it is no.
+
+    `size_bytes` counts as nccl-tests does. `bound_s`: what no algorithm can beat on these links.
+    `together_s`: the time while the collectives asked for run beside it.
+    """
+
+    op: str
+    instance: str
+    nodes: int
+    ranks: int
+    group_size: int
+    size_bytes: float
+    elements: int
+    number_format: str
+    engine: str
+    stack: str
+    evidence: Kind
+    time_s: float | None = None
+    algbw_bytes_per_s: float | None = None
+    busbw_bytes_per_s: float | None = None
+    bound_s: float | None = None
+    bound_by: str | None = None
+    algorithm: str | None = None
+    tuning: str | None = None
+    check: str | None = None
+    together_s: float | None = None
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    links: tuple[LinkLoad, ...] = ()
+    tori: tuple[TorusLoad, ...] = ()
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Return whether the collective can run."""
+        return not self.reasons
+
+
+def collective_report(
+    answers: Sequence[CollectiveAnswer],
+    inputs: Mapping[str, object],
+    *,
+    links: bool = False,
+    plot: bool = False,
+) -> Report:
+    """Return the report of some collectives, a row each."""
+    several = len({(a.op, a.instance, a.nodes) for a in answers}) > 1
+    columns = [
+        *([Column(key="op", title="op"), Column(key="instance", title="on")] if several else []),
+        *([Column(key="nodes", title="nodes")] if several else []),
+        Column(key="size_bytes", title="size (B)"),
+        Column(key="elements", title="count"),
+        Column(key="dtype", title="type"),
+        Column(key="engine", title="engine"),
+        Column(key="time_s", title="time", dimension=Dimension.SECONDS, own_prefix=True),
+        *(
+            [Column(key="together_s", title="beside", dimension=Dimension.SECONDS, own_prefix=True)]
+            if any(a.together_s for a in answers)
+            else []
+        ),
+        Column(key="algbw_gb_per_s", title="algbw (GB/s)"),
+        Column(key="busbw_gb_per_s", title="busbw (GB/s)"),
+        Column(key="of_bound", title="of bound", dimension=Dimension.RATIO, digits=3),
+        Column(key="algorithm", title="algorithm"),
+        *([Column(key="check", title="check")] if any(a.check for a in answers) else []),
+    ]
+    report = Report(
+        verb="collective",
+        inputs=inputs,
+        rows=tuple(_row(answer, links) for answer in answers),
+        columns=tuple(columns),
+        summary={
+            "busbw": "algbw x 2(r-1)/r for all-reduce, x (r-1)/r for all-gather, reduce-scatter "
+            "and all-to-all, x 1 for the others; r: ranks of the group",
+            "feasible": sum(answer.feasible for answer in answers),
+            "rows": len(answers),
+        },
+    )
+    people = functools.partial(_draw, report, tuple(answers), links, plot)
+    return Report(
+        verb=report.verb,
+        inputs=report.inputs,
+        rows=report.rows,
+        columns=report.columns,
+        summary=report.summary,
+        people=people,
+    )
+
+
+def collective_trace(answers: Sequence[CollectiveAnswer]) -> bytes:
+    """Return the Perfetto trace of what was played."""
+    return trace([span for answer in answers for span in answer.spans])
+
+
+def _row(answer: CollectiveAnswer, links: bool) -> Row:
+    bound = answer.bound_s / answer.time_s if answer.bound_s and answer.time_s else None
+    row: dict[str, object] = {
+        "op": answer.op,
+        "instance": answer.instance,
+        "nodes": answer.nodes,
+        "ranks": answer.ranks,
+        "group_size": answer.group_size,
+        "size_bytes": _whole(answer.size_bytes),
+        "elements": answer.elements,
+        "dtype": answer.number_format,
+        "engine": answer.engine,
+        "time_s": answer.time_s,
+        "algbw_bytes_per_s": answer.algbw_bytes_per_s,
+        "busbw_bytes_per_s": answer.busbw_bytes_per_s,
+        "together_s": answer.together_s,
+        "bound_s": answer.bound_s,
+        "of_bound": bound,
+        "bound_by": answer.bound_by,
+        "algorithm": answer.algorithm,
+        "tuning": answer.tuning,
+        "check": answer.check,
+        "calibration": answer.stack,
+        "evidence": answer.evidence.word,
+        "feasible": answer.feasible,
+        "reasons": answer.reasons,
+        "warnings": answer.warnings,
+    }
+    if links:
+        row["links"] = [
+            {"link": link.name, "level": link.level, "busy": link.busy, "bytes": link.size_bytes}
+            for link in answer.links
+        ]
+    return row  # type: ignore[return-value]
+
+
+def _whole(size_bytes: float) -> int | float:
+    return int(size_bytes) if size_bytes == int(size_bytes) else size_bytes
+
+
+def _draw(
+    report: Report,
+    answers: tuple[CollectiveAnswer, ...],
+    links: bool,
+    plot: bool,
+    style: Style,
+) -> str:
+    shown = Report(
+        verb=report.verb,
+        inputs=report.inputs,
+        rows=tuple(_with_gigabytes(row) for row in report.rows),
+        columns=report.columns,
+    )
+    several = len({(a.op, a.instance, a.nodes, a.ranks, a.group_size) for a in answers}) > 1
+    what = "several collectives" if several else _heading(answers[0])
+    heading = f"{what}; GB/s are 1e9 bytes/s"
+    blocks = [style.strong(heading), draw(as_table(shown), style)]
+    notes = dict.fromkeys(note for answer in answers for note in _notes(answer))
+    if notes:
+        blocks.append("\n".join(wrap(note, style.width, "") for note in notes))
+    if links:
+        blocks += [_link_block(answer, style) for answer in _largest(answers)]
+    if plot:
+        blocks.append(_busbw_plot([a for a in answers if a.feasible], style))
+    return "\n\n".join(blocks)
+
+
+def _heading(answer: CollectiveAnswer) -> str:
+    where = f"{answer.op} on {_count(answer.nodes, 'node')} of {answer.instance}"
+    if not answer.group_size:
+        return where
+    groups = _count(answer.ranks // answer.group_size, "group")
+    return f"{where}: {groups} of {_count(answer.group_size, 'rank')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _with_gigabytes(row: Row) -> Row:
+    shown = dict(row)
+    for key in ("algbw", "busbw"):
+        rate = row[f"{key}_bytes_per_s"]
+        shown[f"{key}_gb_per_s"] = rate / 1e9 if isinstance(rate, float) else None
+    return shown
+
+
+def _notes(answer: CollectiveAnswer) -> list[str]:
+    notes = [f"no: {reason}" for reason in answer.reasons]
+    notes += [f"warning: {warning}" for warning in answer.warnings]
+    if answer.feasible:
+        notes.append(f"{answer.instance}: calibration {answer.stack}, {answer.evidence.word}")
+    return notes
+
+
+def _largest(answers: Sequence[CollectiveAnswer]) -> list[CollectiveAnswer]:
+    last = {(a.op, a.instance, a.nodes): a for a in answers if a.links}
+    return list(last.values())
+
+
+def _link_block(answer: CollectiveAnswer, style: Style) -> str:
+    size = show(answer.size_bytes, Dimension.BYTES)
+    rows = tuple(
+        (link.name, link.level, f"{100 * link.busy:.1f}%", show(link.size_bytes, Dimension.BYTES))
+        for link in answer.links[:BUSIEST]
+    )
+    table = TextTable(
+        headings=("link", "level", "busy", "carried"), rows=rows, right=(False, False, True, True)
+    )
+    heading = f"Busiest of {len(answer.links)} links, {answer.op} of {size} on {answer.instance}"
+    drawn = [
+        f"{torus.level}: share of the time each link is busy, the busier direction, %\n"
+        + "\n".join(f"    {line}" for line in loaded_torus(torus.shape, torus.right, torus.below))
+        for torus in answer.tori
+    ]
+    return "\n\n".join([style.strong(heading), draw(table, style, indent="  "), *drawn])
+
+
+def _busbw_plot(answers: Sequence[CollectiveAnswer], style: Style) -> str:
+    labels = dict.fromkeys((a.op, a.instance, a.nodes, a.engine) for a in answers)
+    series = [
+        Series(
+            label=f"{op} {instance}:{nodes}, {engine}",
+            points=tuple(
+                (a.size_bytes, a.busbw_bytes_per_s)
+                for a in answers
+                if (a.op, a.instance, a.nodes, a.engine) == (op, instance, nodes, engine)
+                and a.busbw_bytes_per_s
+            ),
+        )
+        for op, instance, nodes, engine in labels
+    ]
+    return log_plot(
+        series,
+        Axis(title="size", text=lambda v: show(v, Dimension.BYTES, digits=2)),
+        Axis(title="busbw, GB/s", text=lambda v: significant(v / 1e9, 2)),
+        width=min(style.width, 100),
+    )
