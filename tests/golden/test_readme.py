@@ -1,0 +1,82 @@
+"""The README keeps its word: its captures are real output, and its table of errors is computed."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.validation import test_collective_evidence as collectives
+from tests.validation import test_kernel_ladder as kernels
+from trnbench.analytic.matrix import matrix_time
+from trnbench.cli.main import main
+from trnbench.emulate.matrix import run_matrix
+from trnbench.program.matrix import matrix_product
+from trnbench.report.text_table import TextTable, markdown
+
+README = Path(__file__).parents[2] / "README.md"
+CAPTURE = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n(?P<shown>.*?)```", re.DOTALL)
+TABLE = re.compile(r"(?<=<!-- accuracy -->\n).*?(?=<!-- /accuracy -->)", re.DOTALL)
+
+
+def check(old: str, new: str) -> None:
+    if os.environ.get("TRNBENCH_UPDATE_GOLDEN"):
+        README.write_text(README.read_text().replace(old, new, 1))
+    else:
+        assert old == new
+
+
+@pytest.mark.parametrize("command", [m["command"] for m in CAPTURE.finditer(README.read_text())])
+def test_a_capture_is_what_the_command_prints(command, capfdbinary, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert main(shlex.split(command)[1:]) == 0
+    out = capfdbinary.readouterr().out.decode()
+    (found,) = [m for m in CAPTURE.finditer(README.read_text()) if m["command"] == command]
+    check(found[0], f"```console\n$ {command}\n{out}```")
+
+
+def test_the_table_of_errors_is_current():
+    table = TextTable(
+        headings=("what", "measured by", "error"),
+        rows=(*_kernel_rows(), *_collective_rows()),
+        right=(False, False, True),
+    )
+    (found,) = TABLE.finditer(README.read_text())
+    check(
+        f"<!-- accuracy -->\n{found[0]}<!-- /accuracy -->",
+        f"<!-- accuracy -->\n{markdown(table)}\n<!-- /accuracy -->",
+    )
+
+
+def _kernel_rows():
+    for row, (chip, number_format, kernel) in kernels.LADDER.items():
+        product = matrix_product(*kernels.SHAPE, format_a=number_format)
+        closed = float(matrix_time(product, kernels.chip(chip), kernel=kernel).time_s)
+        played = run_matrix(product, kernels.chip(chip), kernel=kernel).time_s
+        errors = [time_s / kernels.seconds(row) - 1 for time_s in (closed, played)]
+        what = f"{chip}, one core, {number_format} 4096x8192x8192, {kernel} kernel"
+        by = f"{1e3 * kernels.seconds(row):.2f} ms (`{row}`)"
+        yield what, by, f"{100 * errors[0]:+.1f} % closed form, {100 * errors[1]:+.1f} % played"
+
+
+def _collective_rows():
+    trn1 = collectives.large(collectives.trainium_rows(), "nd-allr64-2n")
+    error = collectives.geometric_error("trn1.32xlarge", trn1)
+    yield "trn1.32xlarge, all-reduce over 64 ranks, 1 MiB up", _rows(trn1), _mean(error)
+    for name, (instance, prefix) in collectives.GPU_SWEEPS.items():
+        rows = collectives.large(collectives.gpu_rows(), prefix)
+        error = collectives.geometric_error(instance, rows)
+        yield f"{name}, 1 MiB up", _rows(rows), _mean(error)
+
+
+def _rows(rows):
+    return f"{len(rows)} sizes (`{os.path.commonprefix([row.id for row in rows]).rstrip('-')}`)"
+
+
+def _mean(error):
+    assert math.isfinite(error)
+    return f"{100 * error:.1f} % geometric mean"
