@@ -9,20 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TypeAlias
 
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.workload.operation import OPERATIONS, Operation
 
-Op = Literal[
-    "all-reduce",
-    "all-gather",
-    "reduce-scatter",
-    "all-to-all",
-    "broadcast",
-    "permute",
-    "send-receive",
-]
-OPS: tuple[Op, ...] = get_args(Op)
+Op: TypeAlias = Operation
+OPS = OPERATIONS
 
 _SHORT: Mapping[str, Op] = {
     "allr": "all-reduce",

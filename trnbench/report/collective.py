@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trnbench.catalog.provenance import Kind
 from trnbench.report.drawing import loaded_torus
@@ -118,15 +118,7 @@ def collective_report(
             "rows": len(answers),
         },
     )
-    people = functools.partial(_draw, report, tuple(answers), links, plot)
-    return Report(
-        verb=report.verb,
-        inputs=report.inputs,
-        rows=report.rows,
-        columns=report.columns,
-        summary=report.summary,
-        people=people,
-    )
+    return replace(report, people=functools.partial(_draw, report, tuple(answers), links, plot))
 
 
 def collective_trace(answers: Sequence[CollectiveAnswer]) -> bytes:
@@ -181,12 +173,7 @@ def _draw(
     plot: bool,
     style: Style,
 ) -> str:
-    shown = Report(
-        verb=report.verb,
-        inputs=report.inputs,
-        rows=tuple(_with_gigabytes(row) for row in report.rows),
-        columns=report.columns,
-    )
+    shown = replace(report, rows=tuple(_with_gigabytes(row) for row in report.rows))
     several = len({(a.op, a.instance, a.nodes, a.ranks, a.group_size) for a in answers}) > 1
     what = "several collectives" if several else _heading(answers[0])
     heading = f"{what}; GB/s are 1e9 bytes/s"

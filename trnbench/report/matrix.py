@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trnbench.catalog.provenance import Kind
 from trnbench.emulate.matrix import TraceEvent
@@ -104,16 +104,7 @@ def matrix_report(
         },
         notes=tuple(dict.fromkeys(note for answer in answers for note in _notes(answer))),
     )
-    people = functools.partial(_draw, report, tuple(answers), plot)
-    return Report(
-        verb=report.verb,
-        inputs=report.inputs,
-        rows=report.rows,
-        columns=report.columns,
-        summary=report.summary,
-        notes=report.notes,
-        people=people,
-    )
+    return replace(report, people=functools.partial(_draw, report, tuple(answers), plot))
 
 
 def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:

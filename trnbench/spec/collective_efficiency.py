@@ -6,7 +6,7 @@ take the same record; a prediction names it. Selection is a table: the first rul
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
 
@@ -15,6 +15,7 @@ from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.workload.operation import Operation
 
 # Stacks share their folder with other calibrations; their names begin with this.
 FILE_PREFIX = "collective-"
@@ -30,15 +31,7 @@ AlgorithmName = Literal[
     "in-switch",
     "hierarchical",
 ]
-OpName = Literal[
-    "all-reduce",
-    "all-gather",
-    "reduce-scatter",
-    "all-to-all",
-    "broadcast",
-    "permute",
-    "send-receive",
-]
+ALGORITHM_NAMES: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +80,7 @@ class Rule:
     inner: AlgorithmName | None = None
     outer: AlgorithmName | None = None
     tuning: str
-    ops: tuple[OpName, ...] = ()
+    ops: tuple[Operation, ...] = ()
     nodes_from: int | None = None
     nodes_to: int | None = None
     ranks_from: int | None = None

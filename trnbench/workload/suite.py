@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import attrs
 
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes
 from trnbench.numerics.formats import FORMATS
 from trnbench.workload.layout import Layout
+from trnbench.workload.operation import Operation
 from trnbench.workload.sizes import check_sizes
-
-Operation = Literal[
-    "all-reduce",
-    "all-gather",
-    "reduce-scatter",
-    "all-to-all",
-    "broadcast",
-    "permute",
-    "send-receive",
-]
 
 
 @attrs.frozen(kw_only=True)

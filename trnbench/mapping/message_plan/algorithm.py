@@ -9,18 +9,9 @@ from dataclasses import dataclass
 from trnbench.mapping.fabric import IntArray
 from trnbench.mapping.message_plan.pattern import Part, Pattern
 from trnbench.mapping.placement import NODES, Grid, Placement
+from trnbench.spec.collective_efficiency import ALGORITHM_NAMES
 
-ALGORITHMS: tuple[str, ...] = (
-    "ring",
-    "kangaring",
-    "halving",
-    "mesh",
-    "single-step-mesh",
-    "direct",
-    "tree",
-    "in-switch",
-    "hierarchical",
-)
+ALGORITHMS: tuple[str, ...] = ALGORITHM_NAMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,16 @@
+"""The collective operations that work may ask for: the one list of their names."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Operation = Literal[
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "broadcast",
+    "permute",
+    "send-receive",
+]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
