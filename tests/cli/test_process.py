@@ -57,6 +57,15 @@ def test_an_interrupt_is_130(capsys):
     assert capsys.readouterr().err == "trnbench: interrupted\n" * 2
 
 
+def test_an_interrupted_command_says_so(capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "info", interrupt)
+    assert main(["info"]) == 130
+    assert capsys.readouterr().err == "trnbench: interrupted\n"
+
+
 def test_our_own_bug_is_70_and_has_a_traceback_only_on_request(capsys, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("oops")

@@ -89,6 +89,8 @@ def guarded(action: Callable[[], object], *, debug: bool) -> int:
         what = f"internal error: {type(error).__name__}: {error}"
         hint = f"this is a bug in trnbench; run again with --debug and report it at {REPORT_TO}"
         return _failed(what, hint, ExitCode.BUG, debug)
+    if code == ExitCode.INTERRUPTED:  # Typer turns Ctrl-C into this value by itself
+        say("trnbench: interrupted")
     return code if isinstance(code, int) else ExitCode.DONE
 
 

@@ -120,4 +120,4 @@ def _style(to_terminal: bool) -> Style:
     width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
     dumb = os.environ.get("TERM") == "dumb"
     colour = to_terminal and not dumb and not os.environ.get("NO_COLOR")
-    return Style(width=max(width, NARROWEST), colour=colour)
+    return Style(width=max(width, NARROWEST), colour=colour, terminal=to_terminal)

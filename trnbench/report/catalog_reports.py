@@ -29,7 +29,9 @@ def list_report(verb: str, files: Sequence[Listed]) -> Report:
         verb=verb,
         inputs={},
         rows=rows,
-        columns=tuple(Column(key=key, title=key) for key in columns),
+        columns=tuple(
+            Column(key=key, title=key, spare=key in ("aliases", "origin")) for key in columns
+        ),
         notes=tuple(
             f"{file.entry.name} from {file.entry.path} hides {hidden}"
             for file in files

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from trnbench.catalog.provenance import Kind
 from trnbench.report.drawing import loaded_torus
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, Row, as_table
+from trnbench.report.report import Column, Report, Row, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.report.trace import Span, trace
 from trnbench.units import Dimension, show, significant
@@ -91,9 +91,9 @@ def collective_report(
         *([Column(key="op", title="op"), Column(key="instance", title="on")] if several else []),
         *([Column(key="nodes", title="nodes")] if several else []),
         Column(key="size_bytes", title="size (B)"),
-        Column(key="elements", title="count"),
-        Column(key="dtype", title="type"),
-        Column(key="engine", title="engine"),
+        Column(key="elements", title="count", spare=True),
+        Column(key="dtype", title="type", spare=True),
+        Column(key="engine", title="engine", spare=True),
         Column(key="time_s", title="time", dimension=Dimension.SECONDS, own_prefix=True),
         *(
             [Column(key="together_s", title="beside", dimension=Dimension.SECONDS, own_prefix=True)]
@@ -102,7 +102,7 @@ def collective_report(
         ),
         Column(key="algbw_gb_per_s", title="algbw (GB/s)"),
         Column(key="busbw_gb_per_s", title="busbw (GB/s)"),
-        Column(key="of_bound", title="of bound", dimension=Dimension.RATIO, digits=3),
+        Column(key="of_bound", title="of bound", dimension=Dimension.RATIO, digits=3, spare=True),
         Column(key="algorithm", title="algorithm"),
         *([Column(key="check", title="check")] if any(a.check for a in answers) else []),
     ]
@@ -177,7 +177,7 @@ def _draw(
     several = len({(a.op, a.instance, a.nodes, a.ranks, a.group_size) for a in answers}) > 1
     what = "several collectives" if several else _heading(answers[0])
     heading = f"{what}; GB/s are 1e9 bytes/s"
-    blocks = [style.strong(heading), draw(as_table(shown), style)]
+    blocks = [style.strong(heading), draw_rows(shown, style)]
     notes = dict.fromkeys(note for answer in answers for note in _notes(answer))
     if notes:
         blocks.append("\n".join(wrap(note, style.width, "") for note in notes))

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 
 from trnbench import __version__
-from trnbench.report.report import Cell, Report, as_table
-from trnbench.report.text_table import Style, draw, markdown
+from trnbench.report.report import Cell, Report, as_table, draw_rows
+from trnbench.report.text_table import Style, markdown
 
 
 def _table(report: Report, style: Style) -> str:
@@ -18,7 +18,7 @@ def _table(report: Report, style: Style) -> str:
         return report.people(style)
     if not report.rows:
         return "no rows"
-    return "\n".join([draw(as_table(report), style), *(style.faint(n) for n in report.notes)])
+    return "\n".join([draw_rows(report, style), *(style.faint(n) for n in report.notes)])
 
 
 def _markdown(report: Report, style: Style) -> str:

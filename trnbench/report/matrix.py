@@ -11,8 +11,8 @@ from trnbench.catalog.provenance import Kind
 from trnbench.emulate.matrix import TraceEvent
 from trnbench.numerics.accuracy import ErrorReport
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, Row, as_table
-from trnbench.report.text_table import Style, draw
+from trnbench.report.report import Column, Report, Row, draw_rows
+from trnbench.report.text_table import Style
 from trnbench.report.trace import Span, trace
 from trnbench.units import Dimension, show, significant
 from trnbench.workload.suite import Product
@@ -77,14 +77,20 @@ def matrix_report(
         Column(key="shape", title="m x k x n"),
         Column(key="chip", title="chip"),
         Column(key="dtype", title="dtype"),
-        Column(key="engine", title="engine"),
-        Column(key="cores", title="cores"),
+        Column(key="engine", title="engine", spare=True),
+        Column(key="cores", title="cores", spare=True),
         Column(key="time_s", title="time", dimension=Dimension.SECONDS, own_prefix=True),
         Column(key="flop_per_s", title="rate", dimension=Dimension.FLOP_PER_S),
         Column(key="utilization", title="of peak", dimension=Dimension.RATIO, digits=3),
-        Column(key="bytes", title="memory traffic", dimension=Dimension.BYTES, own_prefix=True),
+        Column(
+            key="bytes",
+            title="memory traffic",
+            dimension=Dimension.BYTES,
+            own_prefix=True,
+            spare=True,
+        ),
         Column(key="binds", title="binds"),
-        Column(key="evidence", title="evidence"),
+        Column(key="evidence", title="evidence", spare=True),
     ]
     if checked:
         columns[-1:] = [
@@ -188,7 +194,7 @@ def _notes(answer: MatrixAnswer) -> list[str]:
 
 
 def _draw(report: Report, answers: tuple[MatrixAnswer, ...], plot: bool, style: Style) -> str:
-    blocks = [draw(as_table(report), style)]
+    blocks = [draw_rows(report, style)]
     blocks += ["\n".join(report.notes)] if report.notes else []
     blocks += [_stalls(answer) for answer in answers if answer.stalls_s and answer.feasible]
     if plot:

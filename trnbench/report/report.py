@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from trnbench.report.text_table import Style, TextTable
+from trnbench.report.text_table import Style, TextTable, draw, shortened, width_of
 from trnbench.units import Dimension, Scale, scale_for, show, significant
 
 Cell = str | float | int | bool | None | Sequence[str] | Sequence[float] | Mapping[str, object]
@@ -16,7 +16,8 @@ Row = Mapping[str, Cell]
 class Column:
     """A column people see: the row key, its heading, and the dimension of its numbers.
 
-    One prefix serves the whole column and stands in the heading, unless `own_prefix` is set.
+    One prefix serves the whole column and stands in the heading, unless `own_prefix` is set. A
+    `spare` column is left out where a terminal is too narrow.
     """
 
     key: str
@@ -24,6 +25,7 @@ class Column:
     dimension: Dimension | None = None
     digits: int = 4
     own_prefix: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,24 @@ def as_table(report: Report) -> TextTable:
         rows=tuple(tuple(row) for row in cells),
         right=tuple(numeric),
     )
+
+
+def draw_rows(report: Report, style: Style) -> str:
+    """Return the table; a narrow terminal gets fewer columns, and is told which are missing."""
+    table = as_table(report)
+    missing: list[str] = []
+    columns = list(report.columns)
+    for column in reversed(report.columns):
+        if style.terminal and column.spare and width_of(table) > style.width:
+            columns.remove(column)
+            missing.insert(0, column.title)
+            table = as_table(replace(report, columns=tuple(columns)))
+    if style.terminal:
+        table = shortened(table, style.width)
+    lines = [draw(table, style)]
+    if missing:
+        lines.append(style.faint(f"too narrow for: {', '.join(missing)} (--format csv has all)"))
+    return "\n".join(lines)
 
 
 def _is_number(value: Cell) -> bool:

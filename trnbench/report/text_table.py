@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 GAP = "  "
+DOTS = "..."
 BOLD = "\x1b[1m"
 DIM = "\x1b[2m"
 RESET = "\x1b[0m"
@@ -13,10 +14,14 @@ RESET = "\x1b[0m"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """What the output can show: columns of width, and whether it takes colour."""
+    """What the output can show: characters a line, and whether it takes colour.
+
+    Texts are wrapped at `width`; tables keep to it only where a terminal would break them.
+    """
 
     width: int = 100
     colour: bool = False
+    terminal: bool = False
 
     def strong(self, text: str) -> str:
         """Return `text` in bold, where colour is on."""
@@ -37,6 +42,26 @@ class TextTable:
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: tuple[bool, ...]
+
+
+def width_of(table: TextTable) -> int:
+    """Return how many characters a line of the drawn table has."""
+    columns = zip_longest(table.headings, *table.rows, fillvalue="")
+    return sum(max(map(len, column)) + len(GAP) for column in columns) - len(GAP)
+
+
+def shortened(table: TextTable, width: int) -> TextTable:
+    """Return the table with its last column cut to fit, the cut marked by dots."""
+    over = width_of(table) - width
+    if over <= 0:
+        return table
+    longest = max(len(row[-1]) for row in table.rows)
+    room = max(longest - over, len(table.headings[-1]), len(DOTS) + 1)
+    rows = tuple(
+        row if len(row[-1]) <= room else (*row[:-1], row[-1][: room - len(DOTS)] + DOTS)
+        for row in table.rows
+    )
+    return TextTable(headings=table.headings, rows=rows, right=table.right)
 
 
 def draw(table: TextTable, style: Style = PLAIN, *, indent: str = "") -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,32 @@ def test_colour_only_adds_escapes():
     for code in ("\x1b[1m", "\x1b[2m", "\x1b[0m"):
         coloured = coloured.replace(code, "")
     assert coloured == text("table")
+
+
+def test_a_narrow_terminal_is_told_what_it_does_not_see():
+    spare = replace(
+        REPORT, columns=tuple(replace(c, spare=c.key != "name") for c in REPORT.columns)
+    )
+    wide = render(spare, "table", Style(width=80, terminal=True)).decode()
+    assert wide == text("table")
+    narrow = render(spare, "table", Style(width=24, terminal=True)).decode()
+    assert max(map(len, narrow.splitlines()[:4])) <= 24
+    assert "too narrow for: ok, why (--format csv has all)" in narrow
+    assert render(spare, "table", Style(width=24)).decode() == text("table")
+
+
+def test_what_still_does_not_fit_is_visibly_cut():
+    report = Report(
+        verb="demo",
+        inputs={},
+        rows=({"name": "a", "title": "one two three four"},),
+        columns=(Column(key="name", title="name"), Column(key="title", title="title")),
+    )
+    assert render(report, "table", Style(width=15, terminal=True)).decode().splitlines() == [
+        "name  title",
+        "----  ---------",
+        "a     one tw...",
+    ]
 
 
 def test_json_keeps_full_precision_and_is_strict():
