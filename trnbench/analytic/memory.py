@@ -1,0 +1,268 @@
+"""Device memory of a rank of the worst pipeline stage, by category, against what a platform has.
+
+Model: every stage holds the state of its blocks for the whole step, what its blocks keep for as
+many micro-batches as its schedule has in flight, the largest working set of any block it runs, and
+the messages under way. `fragmentation_ratio` is what an allocator loses of everything that comes
+and goes (activations, working sets, messages); the platform's reserve is taken off its capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.program.block import Lifetime, Resident
+from trnbench.program.points import Points
+from trnbench.program.schedule import splits_backward
+from trnbench.program.schedule_memory import InFlight, in_flight
+from trnbench.program.stages import StageClass
+from trnbench.program.step import StepProgram
+from trnbench.spec.instance import Platform
+from trnbench.units import Dimension, show
+
+FloatArray: TypeAlias = NDArray[np.float64]
+BoolArray: TypeAlias = NDArray[np.bool_]
+Pick: TypeAlias = Callable[[FloatArray], FloatArray]
+
+Category = Literal[
+    "weights",
+    "gradients",
+    "optimizer",
+    "activations",
+    "communication",
+    "scratch",
+    "fragmentation",
+]
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+_PASSING: tuple[Category, ...] = ("activations", "communication", "scratch")
+
+_TOGETHER: Mapping[Category, Category] = {"gradients": "weights", "optimizer": "weights"}
+"""Categories that need not be told apart for a total."""
+
+BUFFERS_PER_MESSAGE = 2
+"""One is filled while the other is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageMemory:
+    """What one class of stages holds on a rank, bytes by category; broadcasts over the layouts.
+
+    `stages` is how many such stages a layout has.
+    """
+
+    role: str
+    stages: FloatArray
+    by_category: Mapping[Category, FloatArray]
+
+    @property
+    def total_bytes(self) -> FloatArray:
+        """Everything together; nothing where a layout has no such stage."""
+        held = sum(self.by_category.values(), start=np.zeros(()))
+        return np.asarray(held * (self.stages > 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Memory:
+    """Memory of every stage class, and of the worst of them, for every layout asked for."""
+
+    stages: tuple[StageMemory, ...]
+    total_bytes: FloatArray
+    capacity_bytes: float
+    reserve_bytes: float
+
+    @property
+    def available_bytes(self) -> float:
+        """What the program may use of a rank's memory."""
+        return self.capacity_bytes - self.reserve_bytes
+
+    @property
+    def feasible(self) -> BoolArray:
+        """Where a layout fits."""
+        return np.asarray(self.total_bytes <= self.available_bytes)
+
+    def worst(self, index: tuple[int, ...] = ()) -> StageMemory:
+        """Return the stage class that needs most in the layout at an index."""
+        return max(self.stages, key=lambda stage: self._at(stage.total_bytes, index))
+
+    def by_category(self, index: tuple[int, ...] = ()) -> Mapping[Category, float]:
+        """Return the worst stage's bytes by category, of the layout at an index."""
+        held = self.worst(index).by_category
+        return {name: self._at(value, index) for name, value in held.items()}
+
+    def refusal(self, index: tuple[int, ...] = ()) -> str | None:
+        """Return in words why the layout at an index does not fit, or None if it does."""
+        if self.feasible[index]:
+            return None
+        ratio = float(self.total_bytes[index]) / self.available_bytes
+        parts = sorted(self.by_category(index).items(), key=lambda part: -part[1])
+        listed = ", ".join(f"{name} {show(size, Dimension.BYTES)}" for name, size in parts if size)
+        available = show(self.available_bytes, Dimension.BYTES)
+        return f"needs {ratio:.2f}x of a rank's memory: {listed} of {available}"
+
+    def _at(self, array: FloatArray, index: tuple[int, ...]) -> float:
+        return float(np.broadcast_to(array, self.total_bytes.shape)[index])
+
+
+def memory(
+    program: StepProgram,
+    platform: Platform,
+    *,
+    fragmentation_ratio: float,
+    logical_size: int | None = None,
+    points: Points | None = None,
+) -> Memory:
+    """Return the memory a step needs on each stage, and what a rank of the platform has.
+
+    With `points`, for those layouts of the program's grid only, one after the other.
+    """
+    stages = _stages(program, fragmentation_ratio, points, {})
+    return Memory(
+        stages=stages,
+        total_bytes=_worst(program, stages, points),
+        capacity_bytes=platform.memory_per_rank_bytes(logical_size),
+        reserve_bytes=_reserve_bytes(platform, logical_size),
+    )
+
+
+def needed_bytes(
+    program: StepProgram, *, fragmentation_ratio: float, points: Points | None = None
+) -> FloatArray:
+    """Return what a rank of the worst stage needs, bytes: the total of `memory`, in less time."""
+    stages = _stages(program, fragmentation_ratio, points, _TOGETHER)
+    return _worst(program, stages, points)
+
+
+def _stages(
+    program: StepProgram,
+    fragmentation_ratio: float,
+    points: Points | None,
+    together: Mapping[Category, Category],
+) -> tuple[StageMemory, ...]:
+    reader = _Reader(program, (lambda array: array) if points is None else points.pick, together)
+    return tuple(reader.stage(stage, fragmentation_ratio) for stage in program.stages)
+
+
+def _worst(
+    program: StepProgram, stages: tuple[StageMemory, ...], points: Points | None
+) -> FloatArray:
+    total = np.zeros(program.shape if points is None else len(points))
+    for stage in stages:
+        np.maximum(total, stage.total_bytes, out=total)
+    return total
+
+
+def _reserve_bytes(platform: Platform, logical_size: int | None) -> float:
+    """Return a rank's reserve; it is stated for ranks of the default logical size."""
+    chip = platform.chip
+    return chip.reserve.per_rank_bytes * chip.ranks() / chip.ranks(logical_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Held:
+    """Bytes of one instance of a block that are counted alike."""
+
+    category: Category
+    lifetime: Lifetime
+    bytes: FloatArray
+
+
+class _Reader:
+    """Adds up a program's residents, stage by stage, over a grid or over some of its layouts."""
+
+    def __init__(
+        self, program: StepProgram, pick: Pick, together: Mapping[Category, Category]
+    ) -> None:
+        grid = program.grid
+        self._pick = pick
+        self._schedule = program.layout.schedule
+        self._pp = pick(grid.pp)
+        self._vpp = pick(grid.vpp)
+        self._micro_batches = np.ceil(
+            pick(grid.global_batch) / (pick(grid.dp) * pick(grid.micro_batch))
+        )
+        self._held = {
+            kind: self._counted_alike(block.residents, together)
+            for kind, block in program.blocks.items()
+        }
+
+    def _counted_alike(
+        self, residents: Sequence[Resident], together: Mapping[Category, Category]
+    ) -> tuple[_Held, ...]:
+        """Return residents added up where category and lifetime make no difference."""
+        sums: dict[tuple[Category, Lifetime], FloatArray] = {}
+        for resident in residents:
+            lifetime = resident.lifetime
+            if not splits_backward(self._schedule):
+                if lifetime == "backward_to_weight":
+                    continue
+                lifetime = "until_backward" if lifetime == "until_weight" else lifetime
+            key = together.get(resident.category, resident.category), lifetime
+            sums[key] = np.asarray(sums.get(key, np.zeros(())) + resident.bytes)
+        return tuple(
+            _Held(category=category, lifetime=lifetime, bytes=self._pick(size))
+            for (category, lifetime), size in sums.items()
+            if np.any(size)
+        )
+
+    def stage(self, stage: StageClass, fragmentation_ratio: float) -> StageMemory:
+        """Return what a class of stages holds."""
+        held: dict[Category, FloatArray] = {category: np.zeros(()) for category in CATEGORIES}
+        flight = self._in_flight(self._pick(stage.index))
+        for kind, blocks in stage.blocks.items():
+            count = self._pick(blocks)
+            block_flight = self._output_in_flight() if kind == "head" else flight
+            for part in self._held[kind]:
+                before = held[part.category]
+                if part.lifetime == "slot":
+                    after = np.maximum(before, part.bytes * (count > 0))
+                else:
+                    after = before + part.bytes * (count * _times(block_flight, part.lifetime))
+                held[part.category] = np.asarray(after)
+        held["communication"] = np.asarray(held["communication"] + self._messages(stage))
+        passing = sum((held[category] for category in _PASSING), start=np.zeros(()))
+        held["fragmentation"] = np.asarray(passing * fragmentation_ratio)
+        return StageMemory(role=stage.role, stages=self._pick(stage.multiplicity), by_category=held)
+
+    def _in_flight(self, index: FloatArray) -> InFlight:
+        return in_flight(
+            self._schedule,
+            pp=self._pp.astype(np.int64),
+            vpp=self._vpp.astype(np.int64),
+            micro_batches=self._micro_batches.astype(np.int64),
+            stage=index.astype(np.int64),
+        )
+
+    def _output_in_flight(self) -> InFlight:
+        """Return how many micro-batches the output block keeps: it runs in the last chunk only.
+
+        There a backward slot follows each forward slot, unless all forward slots come first.
+        """
+        if self._schedule != "interleaved":
+            return self._in_flight(np.asarray(self._pp - 1))
+        all_first = self._micro_batches == self._pp
+        held = np.where(all_first, self._micro_batches, 1.0)
+        return InFlight(until_backward=held, until_weight=held)
+
+    def _messages(self, stage: StageClass) -> FloatArray:
+        sizes = (
+            self._pick(message.size_bytes) * (self._pick(message.count) > 0) * BUFFERS_PER_MESSAGE
+            for message in stage.messages
+        )
+        return np.asarray(sum(sizes, start=np.zeros(())))
+
+
+def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
+    """Return how many micro-batches keep something at once."""
+    match lifetime:
+        case "step" | "slot":
+            return np.ones(())
+        case "until_backward":
+            return flight.until_backward
+        case "until_weight":
+            return flight.until_weight
+        case "backward_to_weight":
+            return np.asarray(flight.until_weight - flight.until_backward)

@@ -1,0 +1,245 @@
+"""The time of a pipelined step in closed form, for whole grids of layouts at once.
+
+Model. p stages, v chunks each, m micro-batches; a message takes c from stage to stage, h of it
+holds up its sender. Three parts add up.
+
+Work: the slowest stage k runs all micro-batches.
+
+Bubble: the longest way through the schedule that keeps to the slowest stage, or, where messages
+make a schedule run ahead, to the last one. It leads through the stages before k and back; at the
+start and at the end it may leave k for a round trip through the stages behind, which pays if that
+takes longer than what k has to do meanwhile. For equal stages this is (p - 1)(F + B + W) / v, and
+with the weight gradients apart (p - 1)(F + B - W), as long as W is the shortest of the three.
+
+Sends: filling and draining takes a message between any two parts of the model. After that
+- GPipe only holds up senders;
+- 1F1B has p micro-batches under way, so a round trip of 2 (p - 1) messages holds up p of them, or a
+  shorter round trip between inner stages that are held up themselves;
+- interleaved runs further ahead, which hides messages; inner stages send twice a chunk, the last
+  stage not after its last chunk, and is the one without slack;
+- ZB-H1 is 1F1B until the first weight gradients, then a W of slack comes with each micro-batch.
+
+It assumes messages shorter than slots, lanes free, and either equal stages or a slow last one. With
+several times as many micro-batches as stages a slow stage elsewhere does no harm, but to the
+interleaved schedule: its time comes out some percent too short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnbench.workload.layout import Schedule
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PassSeconds:
+    """Seconds of one micro-batch: forward, backward, weight gradients.
+
+    The backward is input gradients and what they recompute. All include the communication that
+    they wait for. Arrays broadcast with the degrees.
+    """
+
+    forward_s: ArrayLike
+    backward_s: ArrayLike
+    weight_s: ArrayLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PipelineWork:
+    """What one micro-batch costs on its way; times of a stage count all its chunks.
+
+    `before` and `after` are sums over the stages on either side of the slowest; of equal stages any
+    may count as the slowest. `send_s` is one message between neighbours, latency included;
+    `send_overlap` the share of it during which its sender computes on.
+    """
+
+    slowest: PassSeconds
+    before: PassSeconds
+    after: PassSeconds
+    stages_after: ArrayLike
+    send_s: ArrayLike
+    send_overlap: ArrayLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PipelineTime:
+    """Seconds from the first forward to the last slot's end, and what they are spent on."""
+
+    work_s: FloatArray
+    bubble_s: FloatArray
+    sends_s: FloatArray
+
+    @property
+    def time_s(self) -> FloatArray:
+        """Return the whole time in seconds."""
+        return self.work_s + self.bubble_s + self.sends_s
+
+    @property
+    def bubble_fraction(self) -> FloatArray:
+        """Return the share of the whole time that is bubble."""
+        return self.bubble_s / self.time_s
+
+
+def pipeline_time(
+    schedule: Schedule,
+    *,
+    pp: ArrayLike,
+    vpp: ArrayLike,
+    micro_batches: ArrayLike,
+    work: PipelineWork,
+) -> PipelineTime:
+    """Return the pipeline's time under a legal schedule; degrees and times broadcast."""
+    p, v, m = (_array(degree) for degree in (pp, vpp, micro_batches))
+    slowest = _Passes.of(work.slowest)
+    work_s, bubble_s, sends_s = np.broadcast_arrays(
+        m * slowest.all, _bubble(schedule, p, v, m, work), _sends(schedule, p, v, m, work)
+    )
+    return PipelineTime(work_s=work_s, bubble_s=bubble_s, sends_s=sends_s)
+
+
+def _bubble(
+    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
+) -> FloatArray:
+    slowest, before, after = (_Passes.of(x) for x in (work.slowest, work.before, work.after))
+    behind = _array(work.stages_after)
+    back_and_forth = before.all / v + after.all / v
+    # Round trips behind the slowest stage, less the slots that it has to run meanwhile.
+    match schedule:
+        case "gpipe":
+            return back_and_forth
+        case "1f1b":
+            meanwhile = np.minimum(behind, m - 1)
+            start = after.all - meanwhile * slowest.forward
+            end = after.all - meanwhile * (slowest.backward + slowest.weight)
+            round_trips = np.maximum(start, 0) + np.maximum(end, 0)
+            return np.asarray(before.all + np.minimum(round_trips, after.all))
+        case "interleaved":
+            start = after.all - 2 * behind * slowest.forward
+            end = after.all - 2 * behind * (slowest.backward + slowest.weight)
+            own = (before.all + np.maximum(start, 0) + np.maximum(end, 0)) / v
+            last = after.all / np.maximum(behind, 1)
+            on_last = (before.all + slowest.all + after.all - last) / v - m * (slowest.all - last)
+            longest = np.where(behind > 0, np.maximum(own, on_last), own)
+            return np.where(m == p, back_and_forth, longest)
+        case "zb-h1":
+            return _split_bubble(p, m, slowest, before, after, behind)
+
+
+def _split_bubble(
+    p: FloatArray,
+    m: FloatArray,
+    slowest: _Passes,
+    before: _Passes,
+    after: _Passes,
+    behind: FloatArray,
+) -> FloatArray:
+    """Return the bubble where stage s keeps s micro-batches' weight gradients for the drain."""
+    first_weight = (before.weight + after.weight) / np.maximum(p - 1, 1)
+    # With fewer micro-batches than stages the last stage has no weight gradients before its end.
+    few = before.backward + after.backward + first_weight - m * slowest.weight
+    few_micro_batches = before.forward + after.forward + np.maximum(few, 0)
+    round_trip = after.forward + after.backward
+    start = np.maximum(round_trip - behind * slowest.forward, 0)
+    end = np.maximum(round_trip - behind * (slowest.backward + slowest.weight), 0)
+    drain = before.backward + first_weight - (p - behind) * slowest.weight
+    many = before.forward + np.maximum(drain, 0) + np.minimum(start + end, round_trip)
+    return np.where(m < p, few_micro_batches, many)
+
+
+def _sends(
+    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
+) -> FloatArray:
+    slowest = _Passes.of(work.slowest)
+    send = _array(work.send_s)
+    held = 1 - _array(work.send_overlap)
+    behind = _array(work.stages_after)
+    piped = p > 1
+    there_and_back = 2 * (p - 1)
+    # Others may have time to spare; then the slowest is only held up by what it sends itself.
+    spare = _spare(p, work)
+    sends_on, sends_back = behind > 0, behind < p - 1
+    own = held * send * (1.0 * sends_on + sends_back)
+    match schedule:
+        case "gpipe":
+            forward = np.maximum(held * send - spare.forward, held * send * sends_on)
+            backward = np.maximum(
+                held * send - spare.backward - spare.weight, held * send * sends_back
+            )
+            return np.asarray(piped * (send * there_and_back + (m - 1) * (forward + backward)))
+        case "1f1b":
+            waits = _round_trips(p, m, held) * send - (m - 1) * (1 - 1 / p) * spare.all
+            steady = np.maximum(waits, (m - 1) * own)
+            return np.asarray(piped * (send * there_and_back + steady))
+        case "zb-h1":
+            ramp = np.clip(m - 2, 0, p - 1) * np.maximum(2 * send - spare.all, own)
+            round_trip = (1 - 1 / p) * (2 * send - slowest.weight - spare.all)
+            inner = held * send * np.minimum(p - 1, 2) - spare.all
+            steady = np.maximum(m - p, 0) * np.maximum(own, np.maximum(inner, round_trip))
+            return np.asarray(piped * (send * there_and_back + ramp + steady))
+        case "interleaved":
+            ramps = 2 * (v - 1) * p
+            last = held * send * ((2 - 1 / v) * m * v - ramps - 1)
+            inside = np.where(p > 2, held * send * (2 * m * v - ramps - 1) - slowest.all / v, 0.0)
+            steady = np.where(m == p, held * send * 2 * (p - 1), np.maximum(last, inside))
+            # Each lap around all stages, up in the ramp and down in the drain, before the last one.
+            lap_up = np.maximum(p * send - (p - 1) * spare.forward / v, p * held * send)
+            spare_down = spare.backward + spare.weight
+            lap_down = np.maximum(p * send - (p - 1) * spare_down / v, p * held * send)
+            laps = (v - 1) * (lap_up + lap_down)
+            return np.asarray(piped * (2 * (p - 1) * send + laps + steady))
+
+
+def _spare(p: FloatArray, work: PipelineWork) -> _Passes:
+    """Return how much faster than the slowest the other stages are on average."""
+    slowest, before, after = (_Passes.of(x) for x in (work.slowest, work.before, work.after))
+    others = np.maximum(p - 1, 1)
+    return _Passes(
+        forward=slowest.forward - (before.forward + after.forward) / others,
+        backward=slowest.backward - (before.backward + after.backward) / others,
+        weight=slowest.weight - (before.weight + after.weight) / others,
+    )
+
+
+def _round_trips(p: FloatArray, m: FloatArray, held: FloatArray) -> FloatArray:
+    """Return the messages that micro-batches 1 to m - 1 of 1F1B wait for, on the worst way.
+
+    A round trip over d + 1 stages takes 2 d messages for d + 1 micro-batches. A stage where it
+    turns is also held up by its own message to the stage beyond, unless it is the first or last.
+    """
+    rest = (m - 1) % p
+    whole = 2 * (p - 1) * ((m - 1) // p) + np.where(rest > 0, 2 * (rest - 1) + held, 0.0)
+    to_one_end = 2 - (2 - held) / np.maximum(p - 1, 1)
+    inner = 2 - 2 * (1 - held) / np.maximum(p - 2, 1)
+    turning = (m - 1) * np.maximum(to_one_end, inner) - held
+    return np.where((p > 2) & (m > 1), np.maximum(whole, turning), whole)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Passes:
+    """`PassSeconds` as arrays, and their sum."""
+
+    forward: FloatArray
+    backward: FloatArray
+    weight: FloatArray
+
+    @classmethod
+    def of(cls, passes: PassSeconds) -> _Passes:
+        return cls(
+            forward=_array(passes.forward_s),
+            backward=_array(passes.backward_s),
+            weight=_array(passes.weight_s),
+        )
+
+    @property
+    def all(self) -> FloatArray:
+        return self.forward + self.backward + self.weight
+
+
+def _array(value: ArrayLike) -> FloatArray:
+    return np.asarray(value, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""A pipeline schedule played on one representative rank of each stage."""

@@ -1,0 +1,93 @@
+"""What follows the last slot of a stage: gradients reduced, parameters updated and gathered.
+
+Model: gradients of a chunk are there from the start of its last weight-gradient slot on (they are
+reduced piece by piece). The share that may overlap is reduced from then on, chunk after chunk, in
+what the pipeline's own traffic leaves of the network; the rest follows the stage's last slot. Of
+the parameters, the share that may overlap has until the end of the chunk's first forward in the
+next step; what does not make it, and the rest, follow the optimizer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnbench.emulate.schedule.prepare import Tables
+from trnbench.emulate.schedule.sweep import LANES, SlotRuns, SlotSeconds
+from trnbench.emulate.schedule.times import FloatArray, OverlapRules
+from trnbench.program.schedule import IntArray, SlotKind, SlotOrder
+
+NETWORK = LANES.index("network")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EndingRuns:
+    """When each stage [stage, layout] got through the end of the step."""
+
+    slots_end_s: FloatArray
+    gradients_start_s: FloatArray
+    gradients_end_s: FloatArray
+    optimizer_start_s: FloatArray
+    optimizer_end_s: FloatArray
+    parameters_end_s: FloatArray
+
+
+def ending_runs(
+    order: SlotOrder, table: Tables, rules: OverlapRules, slots: SlotSeconds, runs: SlotRuns
+) -> EndingRuns:
+    """Return the runs of all that follows the slots."""
+    slots_end = runs.free_s[:, -1]
+    last = _chunk_slots(order, order.weight_kind, nth=-1)
+    stage = np.arange(order.pp)[:, None]
+    there_from = runs.start_s[stage, last]
+    early = rules.gradients * table.gradients_s
+    # The network works without a pause from some chunk's start on: the largest sum decides.
+    by_time = np.argsort(last, axis=1)
+    in_turn = np.take_along_axis(early, by_time[..., None], axis=1)
+    still_to_reduce = np.cumsum(in_turn[:, ::-1], axis=1)[:, ::-1]
+    traffic = _traffic_from(slots)[stage, last]
+    starts = np.take_along_axis(there_from + traffic, by_time[..., None], axis=1)
+    early_end = np.where(early.any(axis=1), np.max(starts + still_to_reduce, axis=1), slots_end)
+    late = (1 - rules.gradients) * table.gradients_s.sum(axis=1)
+    gradients_end = np.maximum(slots_end, early_end) + late
+    gradients_start = np.where(early.any(axis=1), there_from.min(axis=1), gradients_end - late)
+    ready = gradients_end
+    if rules.optimizer_waits_for_all:
+        ready = np.broadcast_to(ready.max(axis=0), ready.shape)
+    optimizer_end = ready + table.optimizer_s
+    return EndingRuns(
+        slots_end_s=slots_end,
+        gradients_start_s=gradients_start,
+        gradients_end_s=gradients_end,
+        optimizer_start_s=ready,
+        optimizer_end_s=optimizer_end,
+        parameters_end_s=optimizer_end + _parameters_exposed(order, table, rules, runs),
+    )
+
+
+def _parameters_exposed(
+    order: SlotOrder, table: Tables, rules: OverlapRules, runs: SlotRuns
+) -> FloatArray:
+    """Return the seconds of gathering that neither overlap nor fit before the first use."""
+    first = _chunk_slots(order, SlotKind.FORWARD, nth=0)
+    used_by = runs.end_s[np.arange(order.pp)[:, None], first]
+    gathered_by = np.cumsum(rules.parameters * table.parameters_s, axis=1)
+    too_late = np.maximum(gathered_by - used_by, 0.0).max(axis=1)
+    return np.asarray(too_late + (1 - rules.parameters) * table.parameters_s.sum(axis=1))
+
+
+def _chunk_slots(order: SlotOrder, kind: SlotKind, *, nth: int) -> IntArray:
+    """Return the first or last slot of a kind for every chunk [stage, chunk]."""
+    chunk = np.arange(order.vpp)[:, None, None]
+    hit = (order.kind == kind) & (order.chunk == chunk)
+    found = hit.argmax(axis=-1) if nth == 0 else hit.shape[-1] - 1 - hit[..., ::-1].argmax(axis=-1)
+    return np.asarray(found.T)
+
+
+def _traffic_from(slots: SlotSeconds) -> FloatArray:
+    """Return how long the pipeline still occupies the network from each slot on."""
+    taken = np.where((slots.send_lane == NETWORK)[..., None], slots.send_s, 0.0)
+    if NETWORK in slots.lane_s:
+        taken = taken + slots.lane_s[NETWORK]
+    return np.asarray(np.cumsum(taken[:, ::-1], axis=1)[:, ::-1])

@@ -1,0 +1,184 @@
+"""Times per stage and chunk laid out per slot, as the sweep takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnbench.emulate.schedule.sweep import LANES, SlotSeconds
+from trnbench.emulate.schedule.times import (
+    FloatArray,
+    Lane,
+    OverlapRules,
+    Shares,
+    SlotTimes,
+    StageTimes,
+    seconds,
+)
+from trnbench.errors import InputError
+from trnbench.program.schedule import IntArray, SlotKind, SlotOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tables:
+    """All times as arrays that the slots are read from; the last axis counts layouts.
+
+    Slots: [kind, stage, chunk, layout]; ending: [stage, chunk, layout], the optimizer summed over
+    chunks. `collective_s` and `exposed_s` follow the order of `StageTimes.collectives`.
+    """
+
+    compute_s: FloatArray
+    collective_s: tuple[FloatArray, ...]
+    exposed_s: tuple[FloatArray, ...]
+    send_s: FloatArray
+    latency_s: FloatArray
+    gradients_s: FloatArray
+    optimizer_s: FloatArray
+    parameters_s: FloatArray
+
+    @property
+    def layouts(self) -> int:
+        """Layouts in the batch."""
+        return int(self.compute_s.shape[-1])
+
+    def part(self, layouts: slice) -> Tables:
+        """Return the tables of some of the layouts."""
+        return Tables(
+            compute_s=self.compute_s[..., layouts],
+            collective_s=tuple(array[..., layouts] for array in self.collective_s),
+            exposed_s=tuple(array[..., layouts] for array in self.exposed_s),
+            send_s=self.send_s[..., layouts],
+            latency_s=self.latency_s[..., layouts],
+            gradients_s=self.gradients_s[..., layouts],
+            optimizer_s=self.optimizer_s[..., layouts],
+            parameters_s=self.parameters_s[..., layouts],
+        )
+
+
+def batch_shape(order: SlotOrder, times: StageTimes) -> tuple[int, ...]:
+    """Return the leading axes of the times; shapes that do not fit the order are an error."""
+    expected = (order.pp, order.vpp)
+    arrays = tuple(_arrays(times))
+    try:
+        shape = np.broadcast_shapes(expected, *(array.shape for _, array in arrays))
+    except ValueError:
+        shape = ()
+    if shape[-2:] != expected:
+        found = ", ".join(f"{name} {array.shape}" for name, array in arrays if array.ndim)
+        raise InputError(
+            f"stage times: expected arrays over [..., {order.pp} stages, {order.vpp} chunks]; "
+            f"found {found}"
+        )
+    sends = times.sends
+    for what, lanes in (("forward", sends.forward_lane), ("backward", sends.backward_lane)):
+        if len(lanes) != order.pp:
+            raise InputError(f"{what} lanes: expected {order.pp}, one a stage, found {len(lanes)}")
+    return shape[:-2]
+
+
+def tables(order: SlotOrder, times: StageTimes, rules: OverlapRules) -> Tables:
+    """Return the times of a step for every layout of the batch."""
+    shape = (*batch_shape(order, times), order.pp, order.vpp)
+
+    def table(what: str, value: object) -> FloatArray:
+        array = np.broadcast_to(seconds(what, np.asarray(value)), shape)
+        return np.moveaxis(array.reshape(-1, order.pp, order.vpp), 0, -1)
+
+    def by_kind(what: str, slot: SlotTimes) -> FloatArray:
+        backward, weight = table(what, slot.backward_s), table(what, slot.weight_s)
+        if not order.splits_backward:
+            backward, weight = backward + weight, np.zeros_like(weight)
+        return np.stack([table(what, slot.forward_s), backward, weight])
+
+    collectives = [by_kind(one.name, one.times) for one in times.collectives]
+    shares = [_by_kind(rules.shares_of(one.name)) for one in times.collectives]
+    send_forward = table("sends", times.sends.forward_s)
+    ending = times.ending
+    return Tables(
+        compute_s=by_kind("compute", times.compute),
+        collective_s=tuple(collectives),
+        exposed_s=tuple(
+            (1 - share) * taken for share, taken in zip(shares, collectives, strict=True)
+        ),
+        send_s=np.stack(
+            [send_forward, table("sends", times.sends.backward_s), np.zeros_like(send_forward)]
+        ),
+        latency_s=table("latency", times.sends.latency_s),
+        gradients_s=table("gradients", ending.gradients_s),
+        optimizer_s=table("optimizer", ending.optimizer_s).sum(axis=1),
+        parameters_s=table("parameters", ending.parameters_s),
+    )
+
+
+def slot_compute(order: SlotOrder, table: Tables, slowdown: FloatArray) -> FloatArray:
+    """Return the compute seconds of every slot [stage, slot, layout]."""
+    return per_slot(order, table.compute_s) * slowdown[..., None]
+
+
+def slot_seconds(
+    order: SlotOrder,
+    receiver: IntArray,
+    times: StageTimes,
+    rules: OverlapRules,
+    table: Tables,
+    compute_s: FloatArray,
+) -> SlotSeconds:
+    """Return everything the sweep needs to know about every slot."""
+    length_s = compute_s
+    lane_s: dict[int, FloatArray] = {}
+    for one, taken, exposed in zip(
+        times.collectives, table.collective_s, table.exposed_s, strict=True
+    ):
+        length_s = length_s + per_slot(order, exposed)
+        lane = LANES.index(one.lane)
+        lane_s[lane] = lane_s.get(lane, 0.0) + per_slot(order, taken)
+    sends = (receiver >= 0)[..., None]
+    latency_s = table.latency_s[_stages(order), order.chunk]
+    return SlotSeconds(
+        length_s=length_s,
+        lane_s={lane: taken for lane, taken in lane_s.items() if taken.any()},
+        send_s=np.where(sends, per_slot(order, table.send_s), 0.0),
+        latency_s=np.where(sends, latency_s, 0.0),
+        held=np.where(sends, 1 - rules.sends, 0.0),
+        send_lane=send_lanes(order, times),
+    )
+
+
+def send_lanes(order: SlotOrder, times: StageTimes) -> IntArray:
+    """Return for every slot [stage, slot] the lane its message would take."""
+    forward, backward = _indices(times.sends.forward_lane), _indices(times.sends.backward_lane)
+    forward_slot = order.kind == SlotKind.FORWARD
+    return np.where(forward_slot, forward[:, None], backward[:, None])
+
+
+def per_slot(order: SlotOrder, table: FloatArray) -> FloatArray:
+    """Return a table [kind, stage, chunk, layout] read for every slot [stage, slot, layout]."""
+    return np.asarray(table[order.kind, _stages(order), order.chunk])
+
+
+def _stages(order: SlotOrder) -> IntArray:
+    return np.arange(order.pp)[:, None]
+
+
+def _indices(lanes: tuple[Lane, ...]) -> IntArray:
+    return np.array([LANES.index(lane) for lane in lanes], dtype=np.int64)
+
+
+def _by_kind(shares: Shares) -> FloatArray:
+    return np.array([shares.forward, shares.backward, shares.weight])[:, None, None, None]
+
+
+def _arrays(times: StageTimes) -> Iterator[tuple[str, FloatArray]]:
+    slots = [("compute", times.compute)] + [(one.name, one.times) for one in times.collectives]
+    for name, slot in slots:
+        yield name, np.asarray(slot.forward_s)
+        yield name, np.asarray(slot.backward_s)
+        yield name, np.asarray(slot.weight_s)
+    yield "forward sends", np.asarray(times.sends.forward_s)
+    yield "backward sends", np.asarray(times.sends.backward_s)
+    yield "latency", np.asarray(times.sends.latency_s)
+    yield "gradients", np.asarray(times.ending.gradients_s)
+    yield "optimizer", np.asarray(times.ending.optimizer_s)
+    yield "parameters", np.asarray(times.ending.parameters_s)

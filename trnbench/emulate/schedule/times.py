@@ -1,0 +1,137 @@
+"""What the schedule emulator is given: how long things take, and what may run at the same time.
+
+Arrays of times broadcast to [..., stage, chunk]; leading axes are a batch of layouts that share the
+slot order and the lanes of their messages. A time is that of one micro-batch on one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnbench.errors import InputError
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Lane: TypeAlias = Literal["links", "network"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SlotTimes:
+    """Seconds of a forward, a backward and a weight-gradient slot.
+
+    `backward_s` holds the input gradients and what is recomputed for them; a schedule that does not
+    split the backward runs `weight_s` in the same slot.
+    """
+
+    forward_s: ArrayLike
+    backward_s: ArrayLike
+    weight_s: ArrayLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """The share of a communication, 0 to 1, that may run beside the compute of each kind of slot.
+
+    A weight-gradient share counts only where weight gradients have slots of their own.
+    """
+
+    forward: float
+    backward: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SlotCollective:
+    """Collectives inside slots, all of one purpose ("tensor", "expert", ...) and on one lane."""
+
+    name: str
+    lane: Lane
+    times: SlotTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sends:
+    """One message from each stage to its neighbour: seconds of the lane, then seconds under way.
+
+    Forward messages go to the next stage (the last one's to the first, between chunks), backward
+    messages to the previous one; times and lanes are those of the sending stage.
+    """
+
+    forward_s: ArrayLike
+    backward_s: ArrayLike
+    latency_s: ArrayLike
+    forward_lane: tuple[Lane, ...]
+    backward_lane: tuple[Lane, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ending:
+    """What follows the last slot: gradient reduction, optimizer, gathering of parameters.
+
+    All of a chunk's gradients and parameters; the reduction and the gathering use the network.
+    """
+
+    gradients_s: ArrayLike
+    optimizer_s: ArrayLike
+    parameters_s: ArrayLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageTimes:
+    """All times of a step, per stage and chunk."""
+
+    compute: SlotTimes
+    collectives: tuple[SlotCollective, ...] = ()
+    sends: Sends
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapRules:
+    """What a software stack lets run at the same time; shares from 0 (never) to 1 (all of it).
+
+    `sends`: of a message, while its sender computes on. `collectives`: of those inside slots, by
+    name. `gradients`: of their reduction, from the start of a chunk's last weight gradients on.
+    `parameters`: of their gathering, until the end of a chunk's first forward in the next step.
+    `optimizer_waits_for_all`: no stage updates before all have reduced (a global gradient norm).
+    """
+
+    sends: float
+    gradients: float
+    parameters: float
+    optimizer_waits_for_all: bool
+    collectives: Mapping[str, Shares]
+
+    def __post_init__(self) -> None:
+        """Refuse shares that are none."""
+        for name, share in self._shares():
+            if not 0 <= share <= 1:
+                raise InputError(f"overlap of {name}: expected a share from 0 to 1, found {share}")
+
+    def _shares(self) -> Iterator[tuple[str, float]]:
+        yield from (
+            ("sends", self.sends),
+            ("gradients", self.gradients),
+            ("parameters", self.parameters),
+        )
+        for name, shares in self.collectives.items():
+            yield from ((name, x) for x in (shares.forward, shares.backward, shares.weight))
+
+    def shares_of(self, name: str) -> Shares:
+        """Return the shares of a collective; one the stack says nothing about is an error."""
+        if name not in self.collectives:
+            known = ", ".join(sorted(self.collectives)) or "none"
+            raise InputError(f"no overlap rule for {name!r} collectives; rules exist for: {known}")
+        return self.collectives[name]
+
+
+def seconds(what: str, value: ArrayLike) -> FloatArray:
+    """Return times as an array; negative or endless ones are an error."""
+    array = np.asarray(value, dtype=np.float64)
+    if not bool(np.all(np.isfinite(array) & (array >= 0))):
+        raise InputError(f"{what}: expected seconds of 0 or more")
+    return array

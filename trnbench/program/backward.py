@@ -1,0 +1,351 @@
+"""The backward pass of a block, derived from its forward pass by rule.
+
+A product becomes two, a pass over memory one, a lookup an addition, a collective its counterpart.
+The gradient of a tensor is cut as the tensor is. Where ranks hold parts of its sum, it is summed
+before anything but a sum, a row addition or an exchange reads it; the gradient of a weight stays a
+sum of parts until the step's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trnbench.program.collective import Op
+from trnbench.program.derivatives import DERIVATIVES
+from trnbench.program.grid import Grid
+from trnbench.program.ops import (
+    Attention,
+    CollectiveOp,
+    Elementwise,
+    Gather,
+    MatMul,
+    Operation,
+    Phase,
+    Term,
+)
+from trnbench.program.tensor import ONE, FloatArray, Tensor, array, partial_after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Backward:
+    """Backward operations in order, and the gradients they leave, by the name of what they are of.
+
+    `given` are the gradients of what the block handed on, `inputs` those of what entered it.
+    """
+
+    ops: tuple[Operation, ...]
+    given: tuple[Tensor, ...]
+    weights: Mapping[str, Tensor]
+    inputs: Mapping[str, Tensor]
+
+
+def derive(
+    grid: Grid,
+    forward: Sequence[Operation],
+    *,
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor] = (),
+) -> Backward:
+    """Return the backward pass; gradients of the outputs are given."""
+    deriver = _Deriver(grid, forward)
+    given = tuple(deriver.gradient(output, ()) for output in outputs)
+    for output, gradient in zip(outputs, given, strict=True):
+        deriver.give(output, gradient)
+    for op in reversed(forward):
+        deriver.reverse(op)
+    into = {tensor.name: deriver.summed(tensor) for tensor in inputs}
+    return Backward(
+        ops=tuple(deriver.ops),
+        given=given,
+        weights=deriver.weights,
+        inputs={name: gradient for name, gradient in into.items() if gradient is not None},
+    )
+
+
+class _Deriver:
+    """Collects gradients while it goes through the forward pass from its end."""
+
+    def __init__(self, grid: Grid, forward: Sequence[Operation]) -> None:
+        self.grid = grid
+        self.ops: list[Operation] = []
+        self.weights: dict[str, Tensor] = {}
+        self._parts: dict[Tensor, list[Tensor]] = {}
+        self._of_products = {out for op in forward if isinstance(op, MatMul) for out in op.writes}
+
+    # Gradients
+
+    def gradient(self, tensor: Tensor, reads: tuple[Tensor, ...]) -> Tensor:
+        """Return a new gradient of a tensor, computed from `reads`."""
+        recipe = self.grid.recipe
+        count = len(self._parts.get(tensor, ()))
+        small = tensor.role == "activation" and tensor.format == recipe.linear
+        if tensor.role == "weight":
+            number_format = recipe.gradients
+        elif tensor in self._of_products or small:
+            number_format = recipe.activations
+        else:
+            number_format = tensor.format
+        return Tensor(
+            name=f"d.{tensor.name}" + (f".{count}" if count else ""),
+            dims=tensor.dims,
+            format=number_format,
+            role="gradient",
+            partial=partial_after(reads, tensor.dims),
+        )
+
+    def give(self, tensor: Tensor, gradient: Tensor) -> None:
+        """Note a part of a tensor's gradient."""
+        if tensor.role == "weight":
+            assert tensor.name not in self.weights, f"a block reads {tensor.name} twice"
+            self.weights[tensor.name] = gradient
+        else:
+            self._parts.setdefault(tensor, []).append(gradient)
+
+    def summed(self, tensor: Tensor) -> Tensor | None:
+        """Return the gradient of a tensor, summed over its parts and over ranks; None without."""
+        parts = [self._settled(part) for part in self._by_partial(tensor)]
+        return self._added(tensor, parts) if parts else None
+
+    def _by_partial(self, tensor: Tensor) -> list[Tensor]:
+        """Return the gradient's parts, added up where the same ranks hold parts of their sum."""
+        groups: dict[frozenset[str], list[Tensor]] = {}
+        for part in self._parts.pop(tensor, ()):
+            groups.setdefault(part.partial, []).append(part)
+        return [self._added(tensor, group) for group in groups.values()]
+
+    def _added(self, tensor: Tensor, parts: Sequence[Tensor]) -> Tensor:
+        if len(parts) == 1:
+            return parts[0]
+        over = "".join(f".{axis}" for axis in sorted(parts[0].partial))
+        out = replace(parts[0], name=f"d.{tensor.name}.sum{over}")
+        self._pass("add", tuple(parts), (out,), "B_input")
+        return out
+
+    def _settled(self, part: Tensor) -> Tensor:
+        for axis in sorted(part.partial):
+            ranks = self.grid.ranks(axis)
+            part = self._exchange("all-reduce", axis, part, part, array(ranks > 1))
+        return part
+
+    # Rules
+
+    def reverse(self, op: Operation) -> None:
+        """Emit the backward operations of one forward operation."""
+        match op:
+            case MatMul():
+                self._reverse_product(op)
+            case Attention():
+                self._reverse_attention(op)
+            case Elementwise():
+                self._reverse_pass(op)
+            case Gather():
+                self._reverse_gather(op)
+            case CollectiveOp():
+                self._reverse_collective(op)
+
+    def _reverse_product(self, op: MatMul) -> None:
+        terms = [
+            (term, gradient) for term in op.terms if (gradient := self.summed(term.out)) is not None
+        ]
+        if not terms:
+            return
+        if self.grid.recipe.quantised and op.format == self.grid.recipe.linear:
+            terms = [(term, self._quantised(gradient)) for term, gradient in terms]
+        self._to_left(op, terms)
+        self._to_right(op, terms)
+        for bias in op.bias:
+            of = next(gradient for term, gradient in terms if _is_bias_of(bias, term))
+            out = self.gradient(bias, (of,))
+            self._pass("sum_rows", (of,), (out,), "B_weight")
+            self.give(bias, out)
+
+    def _to_left(self, op: MatMul, terms: Sequence[tuple[Term, Tensor]]) -> None:
+        left = op.terms[0].left
+        if not left.differentiable:
+            return
+        reads = tuple(read for term, gradient in terms for read in (gradient, term.right))
+        out = self.gradient(left, reads)
+        products = tuple(
+            Term(left=gradient, right=term.right, out=out, letters=f"{o},{r}->{x}")
+            for term, gradient in terms
+            for x, r, o in (term.operands,)
+        )
+        self._product(op, products, "B_input")
+        self.give(left, out)
+
+    def _to_right(self, op: MatMul, terms: Sequence[tuple[Term, Tensor]]) -> None:
+        products = []
+        for term, gradient in terms:
+            if not term.right.differentiable:
+                continue
+            x, r, o = term.operands
+            out = self.gradient(term.right, (term.left, gradient))
+            products.append(Term(left=term.left, right=gradient, out=out, letters=f"{x},{o}->{r}"))
+            self.give(term.right, out)
+        if products:
+            weight = op.terms[0].right.role == "weight"
+            self._product(op, tuple(products), "B_weight" if weight else "B_input")
+
+    def _product(self, op: MatMul, terms: tuple[Term, ...], phase: Phase) -> None:
+        name = terms[0].out.name
+        self.ops.append(replace(op, name=name, terms=terms, bias=(), phase=phase))
+
+    def _quantised(self, gradient: Tensor) -> Tensor:
+        number_format = self.grid.recipe.linear
+        out = replace(gradient, name=f"{gradient.name}.{number_format}", format=number_format)
+        self._pass("cast", (gradient,), (out,), "B_input")
+        return out
+
+    def _reverse_attention(self, op: Attention) -> None:
+        gradient = self.summed(op.writes[0])
+        if gradient is None:
+            return
+        reads = (*op.reads, *op.writes, gradient)
+        outs = tuple(self.gradient(tensor, reads) for tensor in op.reads)
+        self.ops.append(replace(op, name=f"d.{op.name}", phase="B_input", reads=reads, writes=outs))
+        for tensor, out in zip(op.reads, outs, strict=True):
+            self.give(tensor, out)
+
+    def _reverse_pass(self, op: Elementwise) -> None:
+        rule = DERIVATIVES[op.function]
+        if rule.constant:
+            return
+        gradients = tuple(
+            gradient for out in op.writes if (gradient := self.summed(out)) is not None
+        )
+        if not gradients:
+            return
+        into = [tensor for tensor in op.reads if tensor.differentiable]
+        if rule.passes:
+            for tensor in into:
+                if tensor.role == "activation":
+                    self.give(tensor, gradients[0])
+            into = [tensor for tensor in into if tensor.role == "weight"]
+        if op.function == "gate_add":
+            self.give(op.reads[0], gradients[0])
+            into = into[1:]
+        if not into:
+            return
+        needed = [op.reads[i] for i in rule.inputs if i < len(op.reads)]
+        needed += [op.writes[i] for i in rule.outputs]
+        reads = (*gradients, *needed)
+        # A gradient is linear in what else was read, so the tensor's own missing parts do no harm.
+        outs = tuple(
+            self.gradient(tensor, tuple(read for read in reads if read is not tensor))
+            for tensor in into
+        )
+        weights_only = all(tensor.role == "weight" for tensor in into)
+        phase: Phase = "B_weight" if weights_only else "B_input"
+        self._pass(f"d_{op.function}", reads, outs, phase, view=op.view, count=op.count)
+        for tensor, out in zip(into, outs, strict=True):
+            self.give(tensor, out)
+
+    def _reverse_gather(self, op: Gather) -> None:
+        source, index = op.reads
+        for gradient in self._by_partial(op.writes[0]):
+            out = self.gradient(source, (gradient, index))
+            phase: Phase = "B_weight" if source.role == "weight" else "B_input"
+            self.ops.append(
+                replace(
+                    op,
+                    name=out.name,
+                    function="scatter_add",
+                    phase=phase,
+                    reads=(gradient, index),
+                    writes=(out,),
+                )
+            )
+            self.give(source, out)
+
+    def _reverse_collective(self, op: CollectiveOp) -> None:
+        match op.op:
+            case "all-reduce":
+                gradient = self.summed(op.write)
+                if gradient is not None and op.read.differentiable:
+                    self.give(op.read, gradient)
+            case "reduce-scatter":
+                gradient = self.summed(op.write)
+                if gradient is not None:
+                    self._back(op, "all-gather", gradient)
+            case _:
+                for gradient in self._by_partial(op.write):
+                    self._reverse_copy(op, gradient)
+
+    def _reverse_copy(self, op: CollectiveOp, gradient: Tensor) -> None:
+        """Return a gradient the way its tensor came: summed, where ranks hold parts of it."""
+        if op.op == "all-to-all":
+            self._back(op, "all-to-all", gradient)
+        elif op.axis not in gradient.partial:
+            out = replace(self.gradient(op.read, ()), partial=gradient.partial)
+            self._pass("slice", (gradient,), (out,), "B_input", view=True)
+            self.give(op.read, out)
+        elif op.ring:
+            self._back(op, "permute", gradient)
+        else:
+            self._back(op, "reduce-scatter", gradient)
+
+    def _back(self, op: CollectiveOp, kind: Op, gradient: Tensor) -> None:
+        settles = kind in ("reduce-scatter", "permute")
+        out = replace(
+            self.gradient(op.read, ()),
+            partial=gradient.partial - {op.axis} if settles else gradient.partial,
+        )
+        self.ops.append(
+            replace(
+                op,
+                name=out.name,
+                op=kind,
+                phase="B_input",
+                read=gradient,
+                write=out,
+                ring="reduce" if op.ring else "",
+            )
+        )
+        self.give(op.read, out)
+
+    # Emission
+
+    def _pass(
+        self,
+        function: str,
+        reads: tuple[Tensor, ...],
+        writes: tuple[Tensor, ...],
+        phase: Phase,
+        *,
+        view: bool = False,
+        count: FloatArray = ONE,
+    ) -> None:
+        self.ops.append(
+            Elementwise(
+                name=writes[0].name,
+                function=function,
+                phase=phase,
+                reads=reads,
+                writes=writes,
+                view=view,
+                count=count,
+            )
+        )
+
+    def _exchange(
+        self, kind: Op, axis: str, read: Tensor, like: Tensor, count: FloatArray
+    ) -> Tensor:
+        out = replace(like, name=f"{read.name}.{kind}", partial=read.partial - {axis})
+        self.ops.append(
+            CollectiveOp(
+                name=out.name,
+                op=kind,
+                axis=axis,
+                phase="B_input",
+                read=read,
+                write=out,
+                ranks=self.grid.ranks(axis),
+                count=count,
+            )
+        )
+        return out
+
+
+def _is_bias_of(bias: Tensor, term: Term) -> bool:
+    return bias.name == f"{term.right.name}.bias"

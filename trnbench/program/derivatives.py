@@ -1,0 +1,62 @@
+"""What the backward pass of each element-wise function needs; the one table of derivatives.
+
+inputs, outputs    which tensors of the forward pass it reads again, by position
+passes             the gradient of the result is the gradient of the activations read
+constant           no gradient flows back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivative:
+    """The needs of one function."""
+
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    passes: bool = False
+    constant: bool = False
+
+
+_LINEAR = Derivative()
+_OF_INPUT = Derivative(inputs=(0,))
+_OF_INPUTS = Derivative(inputs=(0, 1))
+_OF_OUTPUT = Derivative(outputs=(0,))
+_PASSES = Derivative(passes=True)
+
+DERIVATIVES: Mapping[str, Derivative] = {
+    "add": _PASSES,
+    "cast": _PASSES,
+    "rotary": _LINEAR,
+    "join_rotated": _LINEAR,
+    "join_token": _LINEAR,
+    "join": _LINEAR,
+    "repeat_heads": _LINEAR,
+    "scale_mask": _LINEAR,
+    "first_token": _LINEAR,
+    "mean_token": _LINEAR,
+    "softmax": _OF_OUTPUT,
+    "tanh": _OF_OUTPUT,
+    "relu": _OF_OUTPUT,
+    "gelu": _OF_INPUT,
+    "silu": _OF_INPUT,
+    "relu_gate": _OF_INPUTS,
+    "gelu_gate": _OF_INPUTS,
+    "silu_gate": _OF_INPUTS,
+    "dropout": Derivative(outputs=(1,)),
+    "norm": _OF_INPUTS,
+    "modulate": _OF_INPUTS,
+    "gate_add": Derivative(inputs=(1, 2)),
+    "route": Derivative(outputs=(0, 1)),
+    "combine": Derivative(inputs=(0, 1, 2)),
+    "cross": _OF_INPUTS,
+    "row_max": Derivative(constant=True),
+    "exponential_sums": Derivative(inputs=(0, 1, 2)),
+    "cross_entropy": _OF_INPUT,
+    "class_entropy": _OF_INPUTS,
+    "binary_entropy": _OF_INPUTS,
+    "squared_error": _OF_INPUTS,
+}

@@ -1,0 +1,108 @@
+"""The grid of layouts a program spans: degrees, group sizes, and dimensions cut by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from trnbench.program.precision import PrecisionRecipe, recipe_named
+from trnbench.program.tensor import ONE, Dim, FloatArray, array
+from trnbench.workload.layout import Layout
+
+ContextParallel = Literal["ring", "all-to-all"]
+
+TIED_COPIES = 2
+"""The first and the last stage hold the vocabulary that they share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a layout leaves open: how context ranks exchange, and whether the model drops out."""
+
+    context_parallel: ContextParallel = "ring"
+    dropout: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Grid:
+    """A layout, or an open grid of them, as arrays; with its precision and choices."""
+
+    layout: Layout
+    recipe: PrecisionRecipe
+    choices: Choices
+    tp: FloatArray
+    pp: FloatArray
+    dp: FloatArray
+    cp: FloatArray
+    ep: FloatArray
+    vpp: FloatArray
+    micro_batch: FloatArray
+    global_batch: FloatArray
+    sequence: FloatArray
+
+    @property
+    def arrays(self) -> dict[str, FloatArray]:
+        """Degrees and batch sizes by name."""
+        return {name: getattr(self, name) for name in DEGREES}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The common shape of all layouts."""
+        return np.broadcast_shapes(*(value.shape for value in self.arrays.values()))
+
+    @property
+    def micro_batches(self) -> FloatArray:
+        """Micro-batches of each replica in a step."""
+        return np.ceil(self.global_batch / (self.dp * self.micro_batch))
+
+    @property
+    def ranks_per_stage(self) -> FloatArray:
+        """Ranks that hold one pipeline stage."""
+        return array(self.tp * self.cp * self.dp)
+
+    def ranks(self, axis: str) -> FloatArray:
+        """Return how many ranks a group along an axis has."""
+        match axis:
+            case "data":
+                return array(self.cp * self.dp)
+            case "expert_data":
+                return array(self.cp * self.dp / self.ep)
+            case "tied":
+                return array(TIED_COPIES)
+            case "world":
+                return array(self.ranks_per_stage * self.pp)
+            case _:
+                degree: FloatArray = getattr(self, axis)
+                return degree
+
+    def dim(self, name: str, whole: float | FloatArray, *axes: str) -> Dim:
+        """Return a dimension cut along axes; a rest is padded."""
+        size = array(whole)
+        ranks = prod((self.ranks(axis) for axis in axes), start=ONE)
+        return Dim(name=name, size=np.ceil(size / ranks), whole=size, axes=self.used(*axes))
+
+    def used(self, *axes: str) -> tuple[str, ...]:
+        """Return those of the axes along which some layout has more than one rank."""
+        return tuple(axis for axis in axes if np.any(self.ranks(axis) > 1))
+
+    def batch(self) -> Dim:
+        """Return the samples of a micro-batch."""
+        size, whole = self.micro_batch, array(self.micro_batch * self.dp)
+        return Dim(name="batch", size=size, whole=whole, axes=self.used("dp"))
+
+    def tokens(self, *axes: str) -> Dim:
+        """Return the positions of a sequence, cut along the axes."""
+        return self.dim("sequence", self.sequence, *axes)
+
+
+DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "sequence")
+
+
+def grid_of(layout: Layout, choices: Choices) -> Grid:
+    """Return the grid of a layout; an unknown precision is an input error."""
+    degrees = {name: array(getattr(layout, name)) for name in DEGREES}
+    recipe = recipe_named(layout.precision)
+    return Grid(layout=layout, recipe=recipe, choices=choices, **degrees)

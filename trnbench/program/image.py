@@ -1,0 +1,112 @@
+"""Image models as operations: patches, what a denoiser is told, and its output projection."""
+
+from __future__ import annotations
+
+from trnbench.program.builder import BlockBuilder
+from trnbench.program.tensor import INDEX, Tensor
+from trnbench.workload.model import Diffusion, Image, Transformer
+from trnbench.workload.weights import FINAL_MODULATIONS
+
+
+def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:
+    """Return the stream of an image: projected patches, a class token, positions."""
+    grid = b.grid
+    batch, tokens = b.stream()
+    hidden = grid.dim("hidden", transformer.hidden)
+    pixels = grid.dim("pixel", image.channels * image.patch**2)
+    patches = grid.dim("patch", grid.sequence - image.class_token, *tokens.axes)
+    given = b.given("pixels", (batch, patches, pixels), grid.recipe.activations)
+    output = ("patches", "patch.projection", "bsp,ph->bsh", (batch, patches, hidden))
+    (stream,) = b.linear(given, [output])
+    dims = (batch, tokens, hidden)
+    if image.class_token:
+        reads = (stream, b.weights["patch.class_token"])
+        stream = b.elementwise("join_token", reads, "tokens", dims)
+    positions = b.optional("patch.position")
+    if positions:
+        stream = b.elementwise("add", (stream, *positions), "placed", dims)
+    return b.dropout(stream)
+
+
+def conditioning(b: BlockBuilder, transformer: Transformer, diffusion: Diffusion) -> Tensor:
+    """Return what a denoiser is told: its time step and label, as one vector a sample."""
+    grid = b.grid
+    batch = grid.batch()
+    features = grid.dim("time_feature", diffusion.time_features)
+    hidden = grid.dim("hidden", transformer.hidden)
+    dims = (batch, grid.dim("condition", transformer.hidden))
+    time = b.given("time", (batch, features), grid.recipe.activations)
+    (inner,) = b.linear(time, [("time.in", "conditioning.time_in", "bf,fh->bh", (batch, hidden))])
+    active = b.elementwise("silu", (inner,), "time.active", (batch, hidden))
+    (told,) = b.linear(active, [("time.out", "conditioning.time_out", "bh,hc->bc", dims)])
+    labels = b.given("labels", (batch,), INDEX)
+    label = b.gather("lookup", b.weights["conditioning.label"], labels, "label", dims)
+    both = b.elementwise("add", (told, label), "told", dims)
+    return b.elementwise("silu", (both,), "condition.out", dims)
+
+
+def modulation(
+    b: BlockBuilder, transformer: Transformer, condition: Tensor, weight: str, vectors: int
+) -> Tensor:
+    """Return shifts, scales and gates [batch, vector, hidden] from the condition."""
+    grid = b.grid
+    batch = condition.dims[0]
+    vector = grid.dim("modulation", vectors)
+    cut = (batch, vector, grid.dim("hidden", transformer.hidden, "tp"))
+    whole = (batch, vector, grid.dim("hidden", transformer.hidden))
+    (part,) = b.linear(condition, [(f"{weight}.out", weight, "bc,cmh->bmh", cut)])
+    return b.exchange("all-gather", "tp", part, whole)
+
+
+def denoised_loss(
+    b: BlockBuilder,
+    transformer: Transformer,
+    image: Image,
+    diffusion: Diffusion,
+    stream: Tensor,
+    condition: Tensor,
+) -> Tensor:
+    """Return the squared error of the predicted pixels of each patch."""
+    grid = b.grid
+    told = modulation(b, transformer, condition, "modulation.final", FINAL_MODULATIONS)
+    normed = b.norm(stream, "norm.final")
+    given = b.elementwise("modulate", (normed, told), "modulated", stream.dims)
+    lead = stream.dims[:2]
+    pixels = grid.dim("pixel", diffusion.output_channels * image.patch**2)
+    (predicted,) = b.linear(given, [("predicted", "head", "bsh,hp->bsp", (*lead, pixels))])
+    target = b.given("target", predicted.dims, grid.recipe.activations)
+    return b.elementwise(
+        "squared_error",
+        (predicted, target),
+        "loss",
+        lead,
+        number_format=grid.recipe.statistics,
+    )
+
+
+def classified_loss(b: BlockBuilder, classes: int, pooled: Tensor) -> Tensor:
+    """Return the cross entropy of the class of each sample."""
+    batch = pooled.dims[0]
+    dims = (batch, b.grid.dim("class", classes))
+    (logits,) = b.linear(pooled, [("logits", "classifier", "bh,hc->bc", dims)])
+    labels = b.given("labels", (batch,))
+    statistics = b.grid.recipe.statistics
+    return b.elementwise(
+        "class_entropy", (logits, labels), "loss", (batch,), number_format=statistics
+    )
+
+
+def pooled_token(
+    b: BlockBuilder, transformer: Transformer, stream: Tensor, *, class_token: bool
+) -> Tensor:
+    """Return one vector a sample: the first token's, or the mean of all."""
+    batch, _, hidden = stream.dims
+    function = "first_token" if class_token else "mean_token"
+    pooled = b.elementwise(function, (stream,), "pooled", (batch, hidden))
+    for axis in sorted(pooled.partial):
+        pooled = b.exchange("all-reduce", axis, pooled, pooled.dims)
+    if "pooler" not in b.weights:
+        return pooled
+    dims = (batch, b.grid.dim("pooled", transformer.hidden))
+    (wide,) = b.linear(pooled, [("pooler.out", "pooler", "bh,hp->bp", dims)])
+    return b.elementwise("tanh", (wide,), "pooler.active", dims)

@@ -1,0 +1,129 @@
+"""One transformer layer as operations: norms, residuals, and what stands between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trnbench.program.attention import attention
+from trnbench.program.builder import BlockBuilder
+from trnbench.program.feed_forward import mlp, moe_exchanged, moe_local
+from trnbench.program.image import modulation
+from trnbench.program.tensor import Dim, Tensor
+from trnbench.workload.model import Transformer
+from trnbench.workload.weights import LAYER_MODULATIONS
+
+FeedForward = Literal["dense", "moe", "moe_exchanged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flow:
+    """What passes from block to block: the residual stream and, of a denoiser, the condition."""
+
+    stream: Tensor
+    condition: Tensor | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that a stage hands to the next."""
+        return (self.stream,) if self.condition is None else (self.stream, self.condition)
+
+
+def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -> Flow:
+    """Return the tensors a layer or head receives."""
+    hidden = b.grid.dim("hidden", transformer.hidden)
+    stream = b.tensor("stream", (*b.stream(), hidden))
+    if not conditioned:
+        return Flow(stream=stream)
+    return Flow(stream=stream, condition=b.tensor("condition", condition_dims(b, transformer)))
+
+
+def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]:
+    """Return the dimensions of what a denoiser's layers are told."""
+    return (b.grid.batch(), b.grid.dim("condition", transformer.hidden))
+
+
+def layer(b: BlockBuilder, transformer: Transformer, flow: Flow, kind: FeedForward) -> Flow:
+    """Emit a layer and return what it hands on."""
+    told = None
+    if flow.condition is not None:
+        told = modulation(b, transformer, flow.condition, "modulation", LAYER_MODULATIONS)
+    if transformer.residual == "parallel":
+        stream = _parallel(b, transformer, flow.stream, kind)
+    else:
+        stream = _part(b, transformer, flow.stream, "attention", kind, told)
+        stream = _part(b, transformer, stream, "mlp", kind, told)
+    return Flow(stream=stream, condition=flow.condition)
+
+
+def _part(
+    b: BlockBuilder,
+    transformer: Transformer,
+    stream: Tensor,
+    part: Literal["attention", "mlp"],
+    kind: FeedForward,
+    told: Tensor | None,
+) -> Tensor:
+    """Emit attention or feed-forward with its norm and residual."""
+    norm = f"norm.{part}"
+    before = transformer.norm_placement == "pre"
+    given = b.norm(stream, norm) if before else stream
+    if told is not None:
+        given = b.elementwise("modulate", (given, told), f"{part}.modulated", given.dims)
+    out, bias = _inner(b, transformer, given, part, kind)
+    result = _residual(b, stream, (b.settle(out),), bias, f"{part}.residual", told)
+    return result if before else b.norm(result, norm)
+
+
+def _inner(
+    b: BlockBuilder,
+    transformer: Transformer,
+    given: Tensor,
+    part: Literal["attention", "mlp"],
+    kind: FeedForward,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return the part's output, and the bias that joins it once it is summed."""
+    if part == "attention":
+        return attention(b, transformer, given), b.optional("attention.output.bias")
+    if kind == "dense":
+        assert transformer.mlp is not None
+        return mlp(b, transformer.mlp, b.gather_tokens(b.operand(given))), b.optional(
+            "mlp.down.bias"
+        )
+    assert transformer.moe is not None
+    mixture = moe_local if kind == "moe" else moe_exchanged
+    return mixture(b, transformer.moe, given), ()
+
+
+def _residual(
+    b: BlockBuilder,
+    stream: Tensor,
+    branches: tuple[Tensor, ...],
+    bias: tuple[Tensor, ...],
+    name: str,
+    told: Tensor | None = None,
+) -> Tensor:
+    """Add branches to the stream, dropped out or weighted by a gate where the model has one."""
+    if told is not None:
+        return b.elementwise("gate_add", (stream, *branches, told, *bias), name, stream.dims)
+    if b.grid.choices.dropout:
+        joined = b.elementwise("add", (*branches, *bias), f"{name}.branch", stream.dims, view=True)
+        branches, bias = (b.dropout(joined),), ()
+    return b.elementwise("add", (stream, *branches, *bias), name, stream.dims)
+
+
+def _parallel(
+    b: BlockBuilder, transformer: Transformer, stream: Tensor, kind: FeedForward
+) -> Tensor:
+    """Emit attention and MLP side by side; what tensor-parallel ranks hold is summed once."""
+    parts = [
+        _inner(b, transformer, b.norm(stream, "norm.attention"), "attention", kind),
+        _inner(b, transformer, b.norm(stream, "norm.mlp"), "mlp", kind),
+    ]
+    bias = tuple(tensor for _, biases in parts for tensor in biases)
+    if kind != "dense":
+        branches = tuple(b.settle(out) for out, _ in parts)
+    else:
+        joined = tuple(out for out, _ in parts)
+        branches = (b.settle(b.elementwise("add", joined, "parts", joined[0].dims)),)
+    return _residual(b, stream, branches, bias, "residual")

@@ -1,0 +1,61 @@
+"""Some layouts of an open grid: arrays that span a few axes become one number a layout.
+
+Searches price legal layouts only; most points of an open grid are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.program.tensor import FloatArray
+
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Points:
+    """Layouts by their index along each axis of a grid of this shape.
+
+    `offsets` remembers, for each shape of array seen, where in it every layout's number is.
+    """
+
+    shape: tuple[int, ...]
+    index: tuple[IntArray, ...]
+    offsets: dict[tuple[int, ...], IntArray] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        """Layouts."""
+        return len(self.index[0])
+
+    def pick(self, array: FloatArray) -> FloatArray:
+        """Return an array's number for each layout; one number for all stays one."""
+        if array.size == 1:
+            return array.reshape(())
+        if array.shape not in self.offsets:
+            self.offsets[array.shape] = self._offset(array.shape)
+        return array.ravel()[self.offsets[array.shape]]
+
+    def _offset(self, shape: tuple[int, ...]) -> IntArray:
+        offset = np.zeros(len(self), dtype=np.int64)
+        stride = 1
+        for axis in range(1, len(shape) + 1):
+            if shape[-axis] > 1:
+                offset += self.index[-axis] * stride
+                stride *= shape[-axis]
+        return offset
+
+    def chunks(self, size: int) -> Iterator[Points]:
+        """Yield at most `size` layouts at a time; arrays that fit a cache are far faster."""
+        for start in range(0, len(self), size):
+            part = tuple(index[start : start + size] for index in self.index)
+            yield Points(shape=self.shape, index=part)
+
+
+def points_where(mask: NDArray[np.bool_]) -> Points:
+    """Return the layouts of a grid where a mask over all of it holds."""
+    return Points(shape=mask.shape, index=tuple(np.nonzero(mask)))

@@ -1,0 +1,143 @@
+"""Precision recipes as users name them: the format of everything a step stores or multiplies.
+
+`auto-cast` recipes keep every tensor in fp32 and let the compiler cast the operands of matrix
+products (neuronx-cc --auto-cast); `bf16` and `bf16-sr` are what XLA_USE_BF16 makes of a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from trnbench.errors import UnknownNameError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionRecipe:
+    """Formats of a recipe.
+
+    `linear` are the operands of the layers' linear products, `other` those of attention scores and
+    vocabulary. A recipe that is `quantised` stores the former in that format, beside the weights it
+    trains. `master` is a second copy of the weights, which the optimizer updates. Gradients travel
+    between ranks as `reduction`. `rounding` is that of every write of a weight.
+    """
+
+    name: str
+    title: str
+    linear: str
+    other: str
+    activations: str
+    weights: str
+    gradients: str
+    reduction: str
+    master: str | None
+    moments: str
+    quantised: bool = False
+    rounding: Literal["rne", "sr"] = "rne"
+    statistics: str = "fp32"
+
+
+_FP32 = PrecisionRecipe(
+    name="fp32",
+    title="everything in fp32",
+    linear="fp32",
+    other="fp32",
+    activations="fp32",
+    weights="fp32",
+    gradients="fp32",
+    reduction="fp32",
+    master=None,
+    moments="fp32",
+)
+_MIXED = PrecisionRecipe(
+    name="bf16-master",
+    title="bf16 with fp32 master weights, gradients and moments",
+    linear="bf16",
+    other="bf16",
+    activations="bf16",
+    weights="bf16",
+    gradients="fp32",
+    reduction="fp32",
+    master="fp32",
+    moments="fp32",
+)
+_BF16 = replace(
+    _MIXED,
+    name="bf16",
+    title="everything in bf16, rounded to nearest",
+    gradients="bf16",
+    reduction="bf16",
+    master=None,
+    moments="bf16",
+)
+
+_ALL = (
+    _FP32,
+    replace(_FP32, name="tf32", title="fp32 storage, tf32 products", linear="tf32", other="tf32"),
+    _MIXED,
+    replace(
+        _MIXED,
+        name="bf16-sr-master",
+        title="bf16-master, weights rounded stochastically",
+        rounding="sr",
+    ),
+    _BF16,
+    replace(
+        _BF16, name="bf16-sr", title="everything in bf16, rounded stochastically", rounding="sr"
+    ),
+    replace(
+        _MIXED,
+        name="fp16-master",
+        title="fp16 with fp32 master weights, gradients and moments",
+        linear="fp16",
+        other="fp16",
+        activations="fp16",
+        weights="fp16",
+    ),
+    replace(
+        _MIXED,
+        name="fp8",
+        title="bf16-master with fp8 operands in linear layers",
+        linear="fp8_e4m3",
+        quantised=True,
+    ),
+    replace(
+        _MIXED,
+        name="mxfp8",
+        title="bf16-master with micro-scaled fp8 operands in linear layers",
+        linear="mxfp8_e4m3",
+        quantised=True,
+    ),
+    replace(
+        _FP32,
+        name="auto-cast-bf16",
+        title="fp32 storage, products cast to bf16",
+        linear="bf16",
+        other="bf16",
+    ),
+    replace(
+        _FP32,
+        name="auto-cast-fp8",
+        title="fp32 storage, linear products cast to fp8, others to bf16",
+        linear="fp8_e4m3",
+        other="bf16",
+    ),
+)
+
+RECIPES: Mapping[str, PrecisionRecipe] = {recipe.name: recipe for recipe in _ALL}
+
+ALIASES: Mapping[str, str] = {
+    "float32": "fp32",
+    "auto-cast-tf32": "tf32",
+    "bf16-mixed": _MIXED.name,
+}
+
+
+def recipe_named(name: str) -> PrecisionRecipe:
+    """Return the recipe with this name or alias; an unknown one is an input error."""
+    key = name.strip().lower().replace("_", "-")
+    recipe = RECIPES.get(ALIASES.get(key, key))
+    if recipe is None:
+        raise UnknownNameError("precision", name, [*RECIPES, *ALIASES])
+    return recipe

@@ -1,0 +1,179 @@
+"""The order in which each pipeline stage works off its micro-batches: forward, backward, weights.
+
+An order is fixed before anything runs and knows no durations: the emulator plays it, the executor
+follows it, the memory model counts what it keeps. Every stage has the same number of slots.
+
+    gpipe         all forwards, then all backwards
+    1f1b          pp - stage - 1 forwards ahead, then one forward, one backward in turn
+    interleaved   1f1b over vpp chunks of layers a stage, micro-batches in groups of pp
+    zb-h1         1f1b with the weight gradients apart: stage s holds them back by s micro-batches,
+                  so that the drain, too, has work (Qi et al., Zero Bubble Pipeline Parallelism)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.errors import InputError
+from trnbench.program.schedule_rules import schedule_reasons
+from trnbench.workload.layout import Schedule
+
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+class SlotKind(IntEnum):
+    """What a slot computes; BACKWARD includes the weight gradients unless the order splits them."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    WEIGHT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SlotOrder:
+    """The static order of every stage's compute lane.
+
+    `kind`, `micro_batch` and `chunk` are indexed [stage, slot]; chunk c of stage s holds the
+    (c * pp + s)-th part of the model.
+    """
+
+    schedule: Schedule
+    pp: int
+    vpp: int
+    micro_batches: int
+    kind: IntArray
+    micro_batch: IntArray
+    chunk: IntArray
+
+    @property
+    def slots_per_stage(self) -> int:
+        """Slots of each stage."""
+        return int(self.kind.shape[1])
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether weight gradients have slots of their own."""
+        return splits_backward(self.schedule)
+
+    @property
+    def weight_kind(self) -> SlotKind:
+        """The kind of slot after which a micro-batch's weight gradients are there."""
+        return SlotKind.WEIGHT if self.splits_backward else SlotKind.BACKWARD
+
+
+def splits_backward(schedule: Schedule) -> bool:
+    """Return whether a schedule gives weight gradients slots of their own."""
+    return schedule == "zb-h1"
+
+
+def slot_order(schedule: Schedule, *, pp: int, vpp: int = 1, micro_batches: int) -> SlotOrder:
+    """Return the order of a legal schedule; ask `schedule_reasons` first whether it is one."""
+    reasons = schedule_reasons(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches)
+    if reasons:
+        raise InputError("; ".join(reasons))
+    if splits_backward(schedule):
+        return _split_order(schedule, pp, micro_batches)
+    count = micro_batches * vpp
+    index = np.arange(count)
+    ahead = forwards_ahead(
+        schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=np.arange(pp)[:, None]
+    )
+    forward_at = np.where(index < ahead, index, 2 * index - ahead)
+    backward_at = np.where(index < count - ahead, 2 * index + ahead + 1, index + count)
+    in_group = index % (pp * vpp)
+    micro_batch = index // (pp * vpp) * pp + in_group % pp if vpp > 1 else index
+    chunk = in_group // pp if vpp > 1 else np.zeros_like(index)
+    return _ordered(
+        schedule,
+        (pp, vpp, micro_batches),
+        [
+            (SlotKind.FORWARD, forward_at, micro_batch, chunk),
+            (SlotKind.BACKWARD, backward_at, micro_batch, vpp - 1 - chunk),
+        ],
+    )
+
+
+def forwards_ahead(
+    schedule: Schedule,
+    *,
+    pp: int | IntArray,
+    vpp: int | IntArray,
+    micro_batches: int | IntArray,
+    stage: int | IntArray,
+) -> IntArray:
+    """Return the forward slots a stage runs before it starts to alternate; arrays broadcast.
+
+    An interleaved pipeline with one group of micro-batches (as many as stages) runs all forwards
+    first, as the NxD and Megatron schedulers do.
+    """
+    total = np.multiply(micro_batches, vpp)
+    after = np.subtract(pp, stage) - 1
+    match schedule:
+        case "gpipe":
+            ahead = total + 0 * after
+        case "1f1b":
+            ahead = after + 0 * total
+        case "zb-h1":
+            ahead = after + 1 + 0 * total
+        case "interleaved":
+            one_group = np.equal(micro_batches, pp)
+            ahead = np.where(one_group, total, 2 * after + np.subtract(vpp, 1) * pp)
+    return np.asarray(np.minimum(ahead, total), dtype=np.int64)
+
+
+def _split_order(schedule: Schedule, pp: int, micro_batches: int) -> SlotOrder:
+    """Return backward i, weights i - s, forward i + pp - s in turn, after the forwards ahead."""
+    stage = np.arange(pp)[:, None]
+    index = np.arange(micro_batches)
+    ahead = forwards_ahead(schedule, pp=pp, vpp=1, micro_batches=micro_batches, stage=stage)
+
+    def backward_slot(turn: IntArray) -> IntArray:
+        weights_before = np.maximum(turn - stage, 0)
+        forwards_before = np.minimum(turn, micro_batches - ahead)
+        return np.asarray(ahead + turn + weights_before + forwards_before)
+
+    turn = index - ahead
+    forward_at = np.where(turn < 0, index, backward_slot(turn) + 1 + (turn >= stage))
+    turn = index + stage
+    weight_at = np.where(turn < micro_batches, backward_slot(turn) + 1, 2 * micro_batches + index)
+    chunk = np.zeros_like(index)
+    return _ordered(
+        schedule,
+        (pp, 1, micro_batches),
+        [
+            (SlotKind.FORWARD, forward_at, index, chunk),
+            (SlotKind.BACKWARD, backward_slot(index), index, chunk),
+            (SlotKind.WEIGHT, weight_at, index, chunk),
+        ],
+    )
+
+
+def _ordered(
+    schedule: Schedule,
+    sizes: tuple[int, int, int],
+    parts: list[tuple[SlotKind, IntArray, IntArray, IntArray]],
+) -> SlotOrder:
+    """Return the order with each part's micro-batches and chunks at its slots [stage, i]."""
+    pp, vpp, micro_batches = sizes
+    kind, micro_batch, chunk = np.empty((3, pp, len(parts) * micro_batches * vpp), dtype=np.int64)
+    rows = np.arange(pp)[:, None]
+    for part_kind, at, part_micro_batch, part_chunk in parts:
+        kind[rows, at] = part_kind
+        micro_batch[rows, at] = part_micro_batch
+        chunk[rows, at] = part_chunk
+    for array in (kind, micro_batch, chunk):
+        array.flags.writeable = False
+    return SlotOrder(
+        schedule=schedule,
+        pp=pp,
+        vpp=vpp,
+        micro_batches=micro_batches,
+        kind=kind,
+        micro_batch=micro_batch,
+        chunk=chunk,
+    )

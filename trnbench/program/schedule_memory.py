@@ -1,0 +1,58 @@
+"""How many micro-batches a pipeline stage holds at once, which decides its activation memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.program.schedule import (
+    IntArray,
+    SlotKind,
+    SlotOrder,
+    forwards_ahead,
+    splits_backward,
+)
+from trnbench.program.schedule_rules import Degrees
+from trnbench.workload.layout import Schedule
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InFlight:
+    """Peak number of micro-batches a stage holds, in whole stages: a chunk counts 1 / vpp.
+
+    `until_backward` counts from the forward to the end of the backward slot, `until_weight` to the
+    end of the weight gradients; they differ only where the schedule splits the two.
+    """
+
+    until_backward: FloatArray
+    until_weight: FloatArray
+
+
+def in_flight(
+    schedule: Schedule, *, pp: Degrees, vpp: Degrees, micro_batches: Degrees, stage: Degrees
+) -> InFlight:
+    """Return what legal schedules hold on a stage (counted from 0); arrays broadcast."""
+    total = np.multiply(micro_batches, vpp)
+    ahead = forwards_ahead(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=stage)
+    if splits_backward(schedule):
+        until_weight = np.minimum(total, pp) + 0 * ahead
+        return InFlight(until_backward=ahead / vpp, until_weight=until_weight / vpp)
+    held = np.minimum(ahead + 1, total) / vpp
+    return InFlight(until_backward=held, until_weight=held)
+
+
+def chunks_held(order: SlotOrder, *, until: SlotKind) -> IntArray:
+    """Return the micro-batches held [stage, slot, chunk] while each slot of an order runs.
+
+    They are held from the start of their forward to the end of their `until` slot.
+    """
+    of_chunk = order.chunk[..., None] == np.arange(order.vpp)
+    taken = np.cumsum(of_chunk & (order.kind == SlotKind.FORWARD)[..., None], axis=1)
+    let_go = of_chunk & (order.kind == until)[..., None]
+    held: IntArray = taken - np.cumsum(let_go, axis=1) + let_go
+    return held

@@ -1,0 +1,85 @@
+"""Which slot waits for which message, and the waves in which all stages can be swept together.
+
+A wave holds at most one slot of each stage, and every message a slot waits for was sent in an
+earlier wave. So start times of all stages follow wave by wave, whatever the durations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnbench.program.schedule import IntArray, SlotKind, SlotOrder
+
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Messages:
+    """The messages between stages, by the slot that waits and by the slot that sends.
+
+    Slots are numbered stage * slots_per_stage + slot. `sender[stage, slot]` is the slot whose
+    message this one waits for, NONE without; `receiver[stage, slot]` the stage it sends to.
+    """
+
+    sender: IntArray
+    receiver: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Waves:
+    """`slot[wave, stage]` (NONE: the stage has nothing there) and `wave[stage, slot]`."""
+
+    slot: IntArray
+    wave: IntArray
+
+
+def messages(order: SlotOrder) -> Messages:
+    """Return who waits for whom: activations go up the model, their gradients down."""
+    pp, vpp, count = order.pp, order.vpp, order.slots_per_stage
+    stage = np.broadcast_to(np.arange(pp)[:, None], order.kind.shape)
+    number = np.arange(pp * count).reshape(pp, count)
+    # One more part at each end of the model: what comes from there waits for nothing.
+    parts = pp * vpp
+    at = np.full((len(SlotKind), parts + 2, order.micro_batches), NONE, dtype=np.int64)
+    part = order.chunk * pp + stage + 1
+    at[order.kind, part, order.micro_batch] = number
+    at[:, [0, -1]] = NONE
+    step = np.array([1, -1, 0])[order.kind]
+    sender = at[order.kind, part - step, order.micro_batch]
+    sends = (step != 0) & (part + step >= 1) & (part + step <= parts) & (pp > 1)
+    return Messages(
+        sender=np.where(step == 0, NONE, sender),
+        receiver=np.where(sends, (stage + step) % pp, NONE),
+    )
+
+
+def waves(order: SlotOrder, sender: IntArray) -> Waves:
+    """Return the earliest wave of every slot: each stage takes its next one as soon as it may."""
+    pp, count = order.kind.shape
+    # An imaginary slot at the end of each stage waits for itself, so a stage that is done stays so.
+    never, nothing = pp * (count + 1), pp * (count + 1) + 1
+    padded = np.full((pp, count + 1), never, dtype=np.int64)
+    padded[:, :count] = np.where(sender == NONE, nothing, sender + sender // count)
+    waits_for = padded.ravel()
+    done = np.zeros(nothing + 1, dtype=np.bool_)
+    done[nothing] = True
+    wave = np.full(pp * (count + 1), NONE, dtype=np.int64)
+    following = np.arange(pp) * (count + 1)
+    number = 0
+    while True:
+        able = done[waits_for[following]]
+        taken = following[able]
+        if not taken.size:
+            break
+        wave[taken] = number
+        done[taken] = True
+        following += able
+        number += 1
+    by_stage = wave.reshape(pp, count + 1)[:, :count]
+    if bool(np.any(by_stage == NONE)):
+        raise AssertionError(f"the {order.schedule} order waits for itself")
+    slot = np.full((number, pp), NONE, dtype=np.int64)
+    slot[by_stage, np.arange(pp)[:, None]] = np.arange(count)
+    return Waves(slot=slot, wave=by_stage)
