@@ -19,6 +19,7 @@ from difflib import get_close_matches
 
 FEW = 16
 """As many names as one line of help can list."""
+LISTS_FAULTS = "`trnbench spec validate FILE` or `workload validate FILE` lists them all"
 
 
 class TrnbenchError(Exception):
@@ -67,11 +68,13 @@ class Fault:
 
 
 class DataFileError(InputError):
-    """A data file with faults; the message names the file and the first fault."""
+    """A data file with faults; the message names the file and the first fault.
 
-    def __init__(self, file: str, faults: Sequence[Fault]) -> None:
+    `hint` tells where the others are; without one, the command that lists them.
+    """
+
+    def __init__(self, file: str, faults: Sequence[Fault], *, hint: str = LISTS_FAULTS) -> None:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        hint = "`trnbench spec validate FILE` or `workload validate FILE` lists them all"
         super().__init__(f"{file}: {faults[0]}{more}", hint=hint if more else None)
         self.file = file
         self.faults = tuple(faults)

@@ -101,6 +101,23 @@ def test_a_trace_is_written_for_one_play(run, tmp_path):
     assert end_s == pytest.approx(time_s["rows"][0]["time_s"], rel=1e-6)
 
 
+def test_what_cannot_run_leaves_no_trace(run, tmp_path):
+    target = tmp_path / "trace.json"
+    arguments = ("128x130x64", "--on", "trn2", "--sparsity", "4:16", "--engine", "emulate")
+    done = run("matrix", *arguments, "--trace", target)
+    assert done.code == 1
+    assert "trace" not in done.err
+    assert not target.exists()
+
+
+def test_waits_of_the_tensor_engine_are_its_own(run):
+    # Copies wait for output rows most of the time, which is not the tensor engine's wait.
+    done = run("matrix", "200000x1x1", "--on", "trn2", "--engine", "emulate")
+    waits = next(line for line in done.out.splitlines() if "tensor engine waits" in line)
+    assert "output room" not in waits
+    assert "copies out of PSUM wait for room in SBUF" in done.out
+
+
 def test_a_plot_draws_rooflines(run):
     done = run("matrix", "256x256x256", "4096x4096x4096", "--on", "trn1,trn2", "--plot")
     assert "ridge at" in done.out
@@ -124,6 +141,7 @@ def test_a_suite_runs_on_its_own_chips_and_on_others(run):
         (("128x128x64", "--on", "trainium2", "--cores", "9"), "trainium2 has 8 cores, not 9"),
         (("128x128x64", "--on", "h100", "--engine", "emulate"), "no NeuronCores to emulate"),
         (("128x128x64", "--on", "trn1", "--precision", "fast"), "no fast mode for bf16"),
+        (("128x128x64", "--on", "h100", "--kernel", "naive"), "h100 has no kernel naive"),
     ],
 )
 def test_no_is_an_answer_with_reasons(run, arguments, said):
@@ -177,3 +195,29 @@ def test_a_trace_that_nobody_could_open_is_refused(run, tmp_path):
     assert done.code == 2
     assert "take a smaller product" in done.err
     assert not (tmp_path / "t.json").exists()
+
+
+def test_a_bare_array_counts_as_the_published_simulator_does(run):
+    # 256^3 on 128 x 128, weights stay: 4 folds of 128 + 256 + 254 cycles, counted from 0.
+    done = run("matrix", "256x256x256", "--array", "128x128:ws")
+    assert done.code == 0
+    assert "2,551" in done.out
+    row = run("matrix", "100x77x300", "--array", "128x128:os", "--json").json["rows"][0]
+    assert (row["folds"], row["cycles_per_fold"], row["cycles"]) == (3, 331, 992)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("8x8x8", "--array", "128:ws"), "--array: cannot read"),
+        (("8x8x8", "--array", "0x128:ws"), "--array: cannot read"),
+        (("8x8x8", "--array", "8x8:rs"), "--array: cannot read"),
+        (("--array", "8x8:ws"), "give products"),
+        (("8x8x8", "--array", "8x8:ws", "--on", "trn2"), "--array stands alone"),
+        (("8x8x8", "--array", "8x8:ws", "--kernel", "naive"), "--array stands alone"),
+    ],
+)
+def test_an_array_stands_alone(run, arguments, said):
+    done = run("matrix", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err

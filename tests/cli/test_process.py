@@ -43,6 +43,7 @@ def test_a_closed_pipe_is_no_error():
 
 def test_info_names_folders_and_what_was_found(run):
     facts = run("info", "--json").json["summary"]
+    assert facts["user_folder"].endswith("trnbench")  # told before it is made
     assert facts["trnbench"] == __version__
     assert facts["folders"][-1]["origin"] == "built in"
     assert facts["found"]["chips"] >= 8

@@ -42,6 +42,9 @@ def test_show_has_drawing_sources_conflicts_and_prices(run):
     ):
         assert expected in done.out
     assert max(map(len, done.out.splitlines())) <= 160
+    prices = run("spec", "show", "trn1.32xlarge", "--json").json["summary"]["prices"]
+    (rate,) = (p for p in prices if (p["purchase"], p["region"]) == ("on-demand", "us-east-2"))
+    assert (rate["usd_per_hour"], rate["price_date"]) == (21.50, "2026-11-21")
 
 
 def test_an_alias_shows_the_same(run):
@@ -53,6 +56,10 @@ def test_show_as_json_has_values_and_provenance(run):
     rows = {row["key"]: row for row in done["rows"]}
     assert rows["memory.capacity_per_chip"]["value"] == "96 GiB"
     assert rows["memory.capacity_per_chip"]["kind"] == "vendor"
+    assert rows["memory.capacity_per_chip"]["number"] == 96 * 2**30
+    assert rows["memory.capacity_per_chip"]["unit"] == "bytes"
+    assert rows["memory.bandwidth_per_chip"]["unit"] == "bytes_per_s"
+    assert (rows["cores.count"]["number"], rows["cores.count"]["unit"]) == (8, "")
     assert done["summary"]["figures"]["memory_bytes"] == 96 * 2**30
     assert done["summary"]["conflicts"]
     assert all(row["source"] in {*done["summary"]["sources"], ""} for row in done["rows"])
@@ -67,6 +74,14 @@ def test_diff_gives_ratios_to_the_first(run):
     assert memory["trn2.48xlarge_ratio"] == 3.0
     text = run("spec", "diff", "trn1.32xlarge", "trn2.48xlarge").out
     assert "3.00x" in text
+
+
+def test_diff_keeps_what_belongs_together_together(run):
+    lines = run("spec", "diff", "trn1.32xlarge", "p5.48xlarge").out.splitlines()
+    labels = [line[:30].strip() for line in lines]
+    assert labels.index("peak int8") < labels.index("headline fp32")
+    assert labels[-1] == "local storage"
+    assert not any(label.startswith("efa") for label in labels)  # a row of two kinds of adapter
 
 
 @pytest.mark.parametrize("output_format", RENDERERS)
@@ -139,6 +154,56 @@ def test_validate_lists_all_faults_of_a_file(run, tmp_path):
     assert "memory.stacks: missing" in done.out
 
 
+@pytest.mark.parametrize(
+    ("aliases", "said"),
+    [
+        ('["trainium2"]', "duplicate name 'trainium2': twice in this file"),
+        ('["a", "a"]', "duplicate name 'a': twice in this file"),
+        ('["trainium1"]', "duplicate name 'trainium1'"),
+        ('["trn1"]', "duplicate name 'trn1'"),
+        ('["mine"]', "duplicate name 'mine'"),
+    ],
+)
+def test_validate_finds_names_that_are_taken(run, tmp_path, aliases, said):
+    chips = tmp_path / "chips"
+    chips.mkdir()
+    text = (ROOT / "specs/chips/trainium2.toml").read_text()
+    (chips / "trainium2.toml").write_text(
+        text.replace('aliases = ["trn2"]', f"aliases = {aliases}")
+    )
+    other = text.replace('"trainium2"', '"other"', 1).replace('["trn2"]', '["mine"]')
+    (chips / "other.toml").write_text(other)
+    (chips / "broken.toml").write_text("name = ")
+    done = run("spec", "validate", chips)
+    assert done.code == 2
+    assert f"aliases: {said}" in done.out
+    assert "broken.toml:\n  not valid TOML" in done.out
+    assert run("spec", "show", "trainium2", "--spec-dir", tmp_path).code == 2
+
+
+def test_files_that_are_validated_together_may_name_each_other(run, tmp_path):
+    for section, name, old in (
+        ("chips", "my-chip", "h100"),
+        ("instances", "my-instance", "p5.48xlarge"),
+    ):
+        (tmp_path / section).mkdir()
+        text = (ROOT / "specs" / section / f"{old}.toml").read_text()
+        text = text.replace(f'"{old}"', f'"{name}"', 1).replace('["h100-80gb"]', "[]")
+        text = text.replace('chip = "h100"', 'chip = "my-chip"')
+        (tmp_path / section / f"{name}.toml").write_text(text)
+    done = run("spec", "validate", tmp_path)
+    assert done.code == 0, done.out
+
+
+def test_a_rate_of_an_unknown_format_is_refused(run, tmp_path):
+    text = (ROOT / "specs/chips/trainium2.toml").read_text()
+    bad = tmp_path / "trainium2.toml"
+    bad.write_text(text.replace("sparse = 640", "sprase = 640"))
+    done = run("spec", "validate", bad)
+    assert done.code == 2
+    assert "input_elements_per_cycle: unknown number format 'sprase'; did you mean" in done.out
+
+
 def test_all_shipped_specs_are_valid(run):
     done = run("spec", "validate", ROOT / "specs")
     assert done.code == 0, done.out
@@ -157,6 +222,10 @@ def test_a_user_folder_shadows_and_says_so(run, tmp_path):
     )
     assert row["origin"] == "--spec-dir"
     assert "hides" in run("spec", "show", "trainium2", "--spec-dir", tmp_path / "mine").out
+
+
+def test_a_type_that_has_only_prices_is_shown_by_its_prices(run):
+    assert "Published prices" in run("spec", "show", "g5.xlarge").out
 
 
 def test_an_instance_with_an_unknown_chip_is_told_where(run, tmp_path):

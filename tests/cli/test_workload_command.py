@@ -79,6 +79,21 @@ def test_bad_configurations_are_refused_in_one_line(run, config, change, argumen
     assert len([line for line in done.err.splitlines() if "hint:" not in line]) == 1
 
 
+def test_every_fault_of_a_configuration_is_said(run, config):
+    config.write_text(json.dumps({**LLAMA, "hidden_size": "big", "vocab_size": 0}))
+    done = run("workload", "import", config, "--name", "x")
+    assert done.code == 2
+    assert "hidden_size: expected a whole number" in done.err
+    assert "hint: also vocab_size: must be from 1" in done.err
+
+
+def test_a_model_file_has_its_models_name(run, config, tmp_path):
+    target = tmp_path / "a.toml"
+    done = run("workload", "import", config, "--name", "b", "--output", target)
+    assert (done.code, target.exists()) == (2, False)
+    assert "--name b contradicts --output" in done.err
+
+
 def test_no_config_file(run, tmp_path):
     done = run("workload", "import", tmp_path / "none.json", "--name", "x")
     assert (done.code, "no such file" in done.err) == (2, True)

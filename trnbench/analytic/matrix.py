@@ -20,7 +20,12 @@ from trnbench.mapping.tiling.legality import (
     rate_of,
     shape_reasons,
 )
-from trnbench.mapping.tiling.schedule import Kernel, schedule_of
+from trnbench.mapping.tiling.schedule import (
+    DEFAULT_KERNEL,
+    Kernel,
+    kernel_reasons,
+    schedule_of,
+)
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
 from trnbench.program.matrix import FloatArray, MatrixProduct
 from trnbench.spec.chip import FLOP_PER_MULTIPLY_ADD, Chip, Multiprocessors, NeuronCores
@@ -115,16 +120,17 @@ def matrix_time(
     chip: Chip,
     *,
     cores: Cores = 1,
-    kernel: Kernel = "blocked",
+    kernel: Kernel = DEFAULT_KERNEL,
     precision: Precision = "native",
 ) -> MatrixTime:
     """Return the time of each product on one core, some, or all cores of a chip.
 
-    A split product takes as long as its largest share. A GPU counts as one core and has no choice
-    of kernel. What a chip cannot do is a result with reasons.
+    A split product takes as long as its largest share. A GPU counts as one core and has no kernel
+    but the default. What a chip cannot do is a result with reasons.
     """
     count = core_count(cores, chip)
     reasons = format_reasons(product, chip, precision) + core_reasons(count, chip)
+    reasons += kernel_reasons(kernel, chip)
     if reasons:
         return _impossible(product, chip, kernel, precision, reasons)
     if chip.multiprocessors is not None:
@@ -143,8 +149,7 @@ def _on_cores(
 ) -> MatrixTime:
     rate = rate_of(product, unit, precision)
     costs = instructions_of(chip, unit, rate)
-    split = split_over(product, count, unit)
-    found, fits = _priced(split.share, unit, rate, kernel, costs)
+    found, cores, fits = _priced(product, count, unit, rate, kernel, costs)
     legal = fits & pattern_fits(product)
     multiply_adds = unit.tensor.rows * unit.tensor.columns * rate.rows_per_pe / rate.passes
     core_flop_per_s = FLOP_PER_MULTIPLY_ADD * multiply_adds * unit.tensor.clock_hz
@@ -154,7 +159,7 @@ def _on_cores(
         kernel=kernel,
         precision=precision,
         product=product,
-        cores=split.cores,
+        cores=cores,
         clock_hz=unit.tensor.clock_hz,
         peak_flop_per_s=np.asarray(core_flop_per_s * count),
         memory_bytes_per_s=np.asarray(costs.transfer.memory_bytes_per_s * count),
@@ -165,7 +170,7 @@ def _on_cores(
         memory_s=found.dma_s,
         trigger_s=found.trigger_s,
         fixed_s=time_s - found.busiest_s,
-        read_bytes=found.read_bytes * split.cores,
+        read_bytes=found.read_bytes * cores,
         written_bytes=product.result_bytes,
         legal=legal,
         reasons=shape_reasons(product, fits, kernel),
@@ -173,32 +178,42 @@ def _on_cores(
 
 
 def _priced(
-    product: MatrixProduct, unit: NeuronCores, rate: Rate, kernel: Kernel, costs: Instructions
-) -> tuple[CoreTime, BoolArray]:
-    """Return times on one core and whether the kernel's buffers fit, a chunk at a time."""
+    product: MatrixProduct,
+    count: int,
+    unit: NeuronCores,
+    rate: Rate,
+    kernel: Kernel,
+    costs: Instructions,
+) -> tuple[CoreTime, FloatArray, BoolArray]:
+    """Return the times of the shares, how many cores have one, and whether the kernel's buffers
+    fit, a chunk at a time.
+    """
+
+    def priced(part: MatrixProduct) -> tuple[CoreTime, FloatArray, BoolArray]:
+        split = split_over(part, count, unit)
+        schedule = schedule_of(split.share, unit, rate, kernel)
+        found = core_time(schedule, costs, unit.psum.banks)
+        return found, split.cores, np.broadcast_to(schedule.fits, part.shape)
+
     shape = product.shape
     size = int(np.prod(shape))
     if size <= _CHUNK:
-        schedule = schedule_of(product, unit, rate, kernel)
-        found = core_time(schedule, costs, unit.psum.banks)
-        return found, np.broadcast_to(schedule.fits, shape)
+        return priced(product)
     m, k, n, batch = (
         _flat(size_of, shape) for size_of in (product.m, product.k, product.n, product.batch)
     )
     whole = {field.name: np.empty(size) for field in fields(CoreTime)}
-    fits = np.empty(size, dtype=np.bool_)
+    cores, fits = np.empty(size), np.empty(size, dtype=np.bool_)
     for start in range(0, size, _CHUNK):
         place = slice(start, min(start + _CHUNK, size))
         part = replace(
             product, m=_cut(m, place), k=_cut(k, place), n=_cut(n, place), batch=_cut(batch, place)
         )
-        schedule = schedule_of(part, unit, rate, kernel)
-        found = core_time(schedule, costs, unit.psum.banks)
+        found, cores[place], fits[place] = priced(part)
         for name, array in whole.items():
             array[place] = getattr(found, name)
-        fits[place] = schedule.fits
     shaped = {name: array.reshape(shape) for name, array in whole.items()}
-    return CoreTime(**shaped), fits.reshape(shape)
+    return CoreTime(**shaped), cores.reshape(shape), fits.reshape(shape)
 
 
 def _flat(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
@@ -235,7 +250,7 @@ def _on_gpu(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> Matrix
         read_bytes=found.read_bytes,
         written_bytes=found.written_bytes,
         legal=legal,
-        reasons=shape_reasons(product, np.ones((), dtype=np.bool_), "blocked"),
+        reasons=shape_reasons(product, np.ones((), dtype=np.bool_), DEFAULT_KERNEL),
     )
 
 

@@ -114,13 +114,19 @@ def _blocked(s: Schedule, p: Parts, pace: _Pace, latency_s: float, banks: int) -
     windows = across * down * full.time_s + across * bottom.time_s + down * right.time_s
     windows = s.batch * windows + (s.batch - 1) * corner.time_s
 
-    # The first window has nothing to store yet, and its first chain of products starts early.
+    # Where M has one block, K too, and `a` stays, only the ragged last block of N is loaded while
+    # the one before it is computed.
     one_row, one_column = down == 0, across == 0
+    ragged = _loading(bottom, p.last_n, pace)
+    ragged = _choose((moves == 0) & ~one_column, ragged, bottom)
+    windows = windows + s.batch * (ragged.time_s - bottom.time_s)
+
+    # The first window has nothing to store yet, and its first chain of products starts early.
     alone = one_row & one_column
     many = np.minimum(across + down + (s.batch - 1), 1.0)
     early = (s.block_k - 1) * _while_loading(s, p, pace)
-    before = _choose(alone, corner, _choose(one_row, bottom, right))
-    first = _choose(one_row | one_column, before, full)
+    before = _choose(alone, corner, _choose(one_row, ragged, right))
+    first = _choose(one_row & (across > 1), bottom, _choose(one_row | one_column, before, full))
     windows = windows - many * (first.time_s - np.maximum(first.compute_s - early, first.load_s))
     # Loads run two blocks ahead, so they become ready before stores of the block just computed.
     more = np.minimum(np.maximum(s.batch * s.n_blocks * s.m_blocks - 2, 0.0), 1.0)
@@ -199,12 +205,22 @@ def _end(
     return np.maximum(finish, arrived + stored + (rows - 1 + p.last_row) * store)
 
 
+def _loading(window: _Window, columns: Columns, pace: _Pace) -> _Window:
+    """Return the window with nothing loaded in it but this block of `b`."""
+    transfers = columns.load.transfer_s
+    compute, stores, turn = window.compute_s, window.store_s, window.turn_s
+    return _overlapped(compute, transfers, pace.trigger_s, stores, turn, pace)
+
+
 def _choose(when: BoolArray, this: _Window, other: _Window) -> _Window:
+    def either(one: FloatArray, two: FloatArray) -> FloatArray:
+        return one if one is two else np.where(when, one, two)
+
     return _Window(
-        np.where(when, this.time_s, other.time_s),
-        np.where(when, this.compute_s, other.compute_s),
-        np.where(when, this.load_s, other.load_s),
-        np.where(when, this.store_s, other.store_s),
+        either(this.time_s, other.time_s),
+        either(this.compute_s, other.compute_s),
+        either(this.load_s, other.load_s),
+        either(this.store_s, other.store_s),
         this.turn_s,
     )
 
@@ -269,8 +285,19 @@ def _window(
     compute = compute + pace.k_tiles * turn
     transfers = a * rows.load.transfer_s + b * columns.load.transfer_s
     triggers = (a * rows.load.transfers + b * columns.load.transfers) * pace.trigger_s
+    return _overlapped(compute, transfers, triggers, rows.stores * columns.store_s, turn, pace)
+
+
+def _overlapped(
+    compute: FloatArray,
+    transfers: FloatArray,
+    triggers: Number,
+    stores: FloatArray,
+    turn: Number,
+    pace: _Pace,
+) -> _Window:
+    """Return the window of computing, of transfers and triggers per K tile loaded, of stores."""
     loads = pace.loaded_k_tiles * np.maximum(transfers, triggers)
-    stores = count * columns.store_s
     unstored = np.maximum(compute, loads)
     time_s = np.maximum(unstored, pace.loaded_k_tiles * transfers + stores)
     return _Window(time_s, compute, loads, stores, turn)
@@ -300,7 +327,7 @@ def _with_totals(
     weights = costs.weight_load_cycles(np.minimum(s.m, s.tile.m)) * (1 / costs.tensor_clock_hz)
     load_a = traffic.reads_a * (down * p.m.load.transfer_s + p.last_m.load.transfer_s)
     load_b = traffic.reads_b * (across * p.n.load.transfer_s + p.last_n.load.transfer_s)
-    stores = rows * (across * p.n.store_s + p.last_n.store_s)
+    stores = (down * p.m.stores + p.last_m.stores) * (across * p.n.store_s + p.last_n.store_s)
     triggers = traffic.reads_a * (down * p.m.load.transfers + p.last_m.load.transfers)
     triggers = triggers + traffic.reads_b * (across * p.n.load.transfers + p.last_n.load.transfers)
     turns = traffic.reads_a * (down * p.m.load.turns + p.last_m.load.turns)

@@ -22,9 +22,10 @@ class Loads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """A block of M: how many rows of output tiles it has, and loading it."""
+    """A block of M: how many rows of output tiles it has, that in whole stores, and loading it."""
 
     count: FloatArray
+    stores: FloatArray
     load: Loads
 
 
@@ -72,13 +73,16 @@ def parts_of(s: Schedule, costs: Instructions) -> Parts:
     side = float(s.tile.m)
     tile = np.minimum(last_n, s.tile.n)
     last_k = np.minimum(np.ceil(s.last_contraction / s.b.stored_depth) / served, 1.0)
+    last_row = np.minimum((last_m - (last_rows - 1) * s.tile.m) / served, 1.0)
     return Parts(
-        m=Rows(rows, _loads(s, costs, s.a, s.block_m, s.columns_a)),
+        m=Rows(rows, rows, _loads(s, costs, s.a, s.block_m, s.columns_a)),
         n=_whole_columns(s, costs),
-        last_m=Rows(last_rows, _loads(s, costs, s.a, last_m, s.columns_a)),
+        last_m=Rows(
+            last_rows, last_rows - 1 + last_row, _loads(s, costs, s.a, last_m, s.columns_a)
+        ),
         last_n=_ragged_columns(s, costs, stationary, last_n),
         k_tiles=s.k_tiles - 1 + last_k,
-        last_row=np.minimum((last_m - (last_rows - 1) * s.tile.m) / served, 1.0),
+        last_row=last_row,
         multiply_s=_multiply_s(costs, stationary, tile),
         copy_s=costs.copy_alone_s(tile),
         add_s=costs.add_s(tile),

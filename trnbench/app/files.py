@@ -5,12 +5,21 @@ from __future__ import annotations
 import datetime
 import platform as machine
 from collections.abc import Iterator, Mapping, Sequence
+from os.path import isdir
 from pathlib import Path
 
 from trnbench import __version__
 from trnbench.catalog.document import Documented, load
 from trnbench.catalog.listing import FileCheck
-from trnbench.catalog.search import SECTIONS, SINGULAR, WORKLOAD_SECTIONS, Catalog, Entry
+from trnbench.catalog.search import (
+    SECTIONS,
+    SINGULAR,
+    WORKLOAD_SECTIONS,
+    Catalog,
+    Entry,
+    Folder,
+    user_folder,
+)
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.report.sheet import Sheet
@@ -100,12 +109,18 @@ def diff(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[str, ...], tuple
 def validate(
     catalog: Catalog, paths: Sequence[Path], sections: Sequence[str]
 ) -> tuple[FileCheck, ...]:
-    """Return every fault of every named file; folders stand for the TOML files below them."""
-    return tuple(_check(catalog, path, sections) for path in _files(paths))
+    """Return every fault of every named file; folders stand for the TOML files below them.
+
+    Files in a folder named for their section may name each other, as if the folder were searched.
+    """
+    files = list(_files(paths))
+    beside = dict.fromkeys(path.parent.parent for path in files if path.parent.name in SECTIONS)
+    searched = Catalog((*(Folder(path, "validated") for path in beside), *catalog.folders))
+    return tuple(_check(searched, path, sections) for path in files)
 
 
 def info(catalog: Catalog) -> Mapping[str, object]:
-    """Return versions, the folders searched, and what was found there."""
+    """Return versions, the folders searched, where the user's may be, and what was found."""
     return {
         "trnbench": __version__,
         "python": machine.python_version(),
@@ -114,6 +129,7 @@ def info(catalog: Catalog) -> Mapping[str, object]:
         "folders": [
             {"path": str(folder.path), "origin": folder.origin} for folder in catalog.folders
         ],
+        "user_folder": str(user_folder()),
         "found": {section: len(catalog.entries(section)) for section in SECTIONS},
         "hidden": [
             str(path)
@@ -134,13 +150,16 @@ def _find(catalog: Catalog, name: str, sections: Sequence[str]) -> Entry:
         raise InputError(f"{name!r} names {len(found)} workloads; write {spelled}")
     if found:
         return found[0]
+    for section in sections:
+        catalog.refuse_unreadable(section)
     known = [*(n for section in sections for n in catalog.names(section))]
     raise UnknownNameError(" or ".join(SINGULAR[s] for s in sections[:2]), name, known)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
-        below = sorted(path.rglob("*.toml")) if path.is_dir() else [path]
+        # Unlike Path.is_dir, this is no error for a path that may not be looked at.
+        below = sorted(path.rglob("*.toml")) if isdir(path) else [path]
         if not below:
             raise InputError(f"{path}: no TOML files in this folder")
         yield from below
@@ -171,13 +190,14 @@ def _section_of(path: Path, sections: Sequence[str]) -> str:
 
 
 def _name_faults(catalog: Catalog, section: str, path: Path, record: Documented) -> Iterator[Fault]:
-    taken = {entry.name: entry.path for entry in catalog.entries(section)}
-    for alias in getattr(record, "aliases", ()):
-        if alias in taken and taken[alias].stem != path.stem:
-            yield Fault(path="aliases", message=f"duplicate name {alias!r}: {taken[alias]} has it")
-    holder = catalog.aliases(section).get(record.name)
-    if holder is not None and holder.name != record.name:
-        yield Fault(path="name", message=f"duplicate name {record.name!r}: alias in {holder.path}")
+    names = (record.name, *getattr(record, "aliases", ()))
+    for name in dict.fromkeys(names):
+        others = [u for u in catalog.users(section).get(name, ()) if u.name != path.stem]
+        if names.count(name) > 1:
+            yield Fault(path="aliases", message=f"duplicate name {name!r}: twice in this file")
+        elif others:
+            key = "name" if name == record.name else "aliases"
+            yield Fault(path=key, message=f"duplicate name {name!r}: {others[0].path} has it")
 
 
 def _version(package: str) -> str | None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from trnbench.analytic.matrix import MatrixTime, matrix_time
+from trnbench.analytic.matrix_systolic import ArrayTime, Conventions, array_time
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.matrix import MatrixRun, run_matrix
 from trnbench.errors import InputError
 from trnbench.mapping.tiling.legality import Precision
-from trnbench.mapping.tiling.schedule import Kernel
+from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel
 from trnbench.mapping.tiling.split import Cores
 from trnbench.numerics.accuracy import ErrorReport, error_against_float64
 from trnbench.numerics.memory import check_memory
@@ -40,7 +41,7 @@ class MatrixRequest:
     chips: tuple[str, ...]
     formats: tuple[str, ...]
     engines: tuple[str, ...] = ("analytic",)
-    kernel: Kernel = "blocked"
+    kernel: Kernel = DEFAULT_KERNEL
     cores: Cores = 1
     precision: Precision = "native"
     pattern: str | None = None
@@ -48,6 +49,13 @@ class MatrixRequest:
     seed: int = 0
     check: bool = False
     trace: bool = False
+
+
+def on_array(products: Sequence[Product], conventions: Conventions) -> tuple[ArrayTime, ...]:
+    """Return the cycles of products on a bare systolic array under stated conventions."""
+    return tuple(
+        array_time(matrix_product(p.m, p.k, p.n, batch=p.batch), conventions) for p in products
+    )
 
 
 def suite_request(

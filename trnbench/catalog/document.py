@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -80,12 +80,20 @@ def load(path: Path, record: type[D]) -> D:
 
 
 def _unknown_fields(remarks: _Remarks, known: Iterable[str]) -> list[Fault]:
-    paths = tuple(known)
+    paths = {place for path in known for place in _around(path)}
     return [
         Fault(path=f"conflict[{i}].field", message=f"no such key {conflict.field!r} in the file")
         for i, conflict in enumerate(remarks.conflict)
-        if not any(path.startswith(conflict.field) for path in paths)
+        if conflict.field not in paths
     ]
+
+
+def _around(path: str) -> Iterator[str]:
+    """Yield a key path and those of the tables and lists around it."""
+    yield path
+    for i, character in enumerate(path):
+        if character in ".[":
+            yield path[:i]
 
 
 def _unknown_sources(remarks: _Remarks) -> list[Fault]:

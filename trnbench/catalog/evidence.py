@@ -22,7 +22,7 @@ def collect(
     faults: list[Fault] = []
     for path, value, dimension in numbers(dict(table), record):
         note = notes.get(path, Note(source=None, kind=None))
-        problems = list(_problems(note, dimension, sources))
+        problems = list(_problems(value, note, dimension, sources))
         faults += [Fault(path=path, message=problem) for problem in problems]
         if not problems:
             evidence[path] = Evidence(
@@ -34,18 +34,22 @@ def collect(
                 range_text=_range(note),
                 note=note.note if isinstance(note.note, str) else None,
             )
+    told = {fault.message for fault in faults}
+    for path, note in notes.items():
+        for problem in _unknown(note, sources):
+            if problem not in told:
+                told.add(problem)
+                faults.append(Fault(path=path, message=problem))
     return evidence, faults
 
 
-def _problems(note: Note, dimension: Dimension | None, sources: Collection[str]) -> Iterator[str]:
+def _problems(
+    value: object, note: Note, dimension: Dimension | None, sources: Collection[str]
+) -> Iterator[str]:
     if note.source is None or note.kind is None:
         missing = "source" if note.source is None else "kind"
         yield f"a number without `{missing}`; give it one here or on a table around it"
-    if note.source is not None and note.source not in sources:
-        yield f"source {note.source!r} is not in [sources]{did_you_mean(note.source, sources)}"
-    if note.kind is not None and note.kind not in KINDS:
-        hint = did_you_mean(note.kind, KINDS)
-        yield f"unknown kind {note.kind!r}{hint}; one of {', '.join(KINDS)}"
+    yield from _unknown(note, sources)
     if note.kind == "assumed" and (note.low is None or note.high is None):
         yield "an assumed number needs a range: `low` and `high`"
     if note.note is not None and not isinstance(note.note, str):
@@ -57,6 +61,28 @@ def _problems(note: Note, dimension: Dimension | None, sources: Collection[str])
     else:
         if low is not None and high is not None and low > high:
             yield "`low` is above `high`"
+        elif _outside(value, low, high, dimension):
+            yield "the value lies outside `low` and `high`"
+
+
+def _unknown(note: Note, sources: Collection[str]) -> Iterator[str]:
+    if note.source is not None and note.source not in sources:
+        yield f"source {note.source!r} is not in [sources]{did_you_mean(note.source, sources)}"
+    if note.kind is not None and note.kind not in KINDS:
+        hint = did_you_mean(note.kind, KINDS)
+        yield f"unknown kind {note.kind!r}{hint}; one of {', '.join(KINDS)}"
+
+
+def _outside(
+    value: object, low: float | None, high: float | None, dimension: Dimension | None
+) -> bool:
+    try:
+        used = _bound(value, dimension)
+    except Misfit:  # the schema tells of it
+        return False
+    if used is None:
+        return False
+    return (low is not None and used < low) or (high is not None and used > high)
 
 
 def _range(note: Note) -> str:

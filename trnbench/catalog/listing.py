@@ -47,7 +47,7 @@ def _listed(entry: Entry) -> Listed:
 
 def unknown_name(catalog: Catalog, section: str, name: str, key: str) -> Iterator[Fault]:
     """Yield a fault where a file names something that is not in the catalogue."""
-    known = catalog.names(section)
+    known = catalog.users(section)
     if name not in known:
         message = f"unknown {SINGULAR[section]} {name!r}{did_you_mean(name, known)}"
         yield Fault(path=key, message=message)

@@ -87,7 +87,7 @@ class Catalog:
         return found
 
     @cached_property
-    def _aliases(self) -> dict[str, dict[str, Entry]]:
+    def _used(self) -> dict[str, _Used]:
         return {}
 
     def entries(self, section: str) -> tuple[Entry, ...]:
@@ -102,25 +102,62 @@ class Catalog:
         """Return the entry with this name or alias, or raise with the nearest name."""
         entry = self._entries[section].get(name) or self.aliases(section).get(name)
         if entry is None:
+            self.refuse_unreadable(section)
             raise UnknownNameError(SINGULAR[section], name, self.names(section), where=where)
         return entry
 
     def aliases(self, section: str) -> Mapping[str, Entry]:
         """Return alias -> entry of a section; an alias that is taken already is a fault."""
-        if section not in self._aliases:
-            taken: dict[str, Entry] = {}
-            for entry in self.entries(section):
-                listed = read_toml(entry.path).get("aliases", [])
-                for alias in listed if isinstance(listed, list) else []:
-                    other = self._entries[section].get(alias) or taken.get(alias)
-                    if other is not None:
-                        message = f"duplicate name {alias!r}: already used by {other.path}"
-                        raise DataFileError(
-                            str(entry.path), [Fault(path="aliases", message=message)]
-                        )
-                    taken[str(alias)] = entry
-            self._aliases[section] = taken
-        return self._aliases[section]
+        found: dict[str, Entry] = {}
+        for name, (first, *others) in self.users(section).items():
+            if others:
+                raise _duplicate(name, first, others[0])
+            if name != first.name:
+                found[name] = first
+        return found
+
+    def users(self, section: str) -> Mapping[str, Sequence[Entry]]:
+        """Return name or alias -> the files that use it; one that says it twice is there twice."""
+        return self._used_in(section).by_name
+
+    def refuse_unreadable(self, section: str) -> None:
+        """Raise for a file that cannot be read: it might have the alias that was not found."""
+        for error in self._used_in(section).unreadable:
+            raise error
+
+    def _used_in(self, section: str) -> _Used:
+        if section not in self._used:
+            self._used[section] = _used(self.entries(section))
+        return self._used[section]
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    by_name: Mapping[str, Sequence[Entry]]
+    unreadable: Sequence[DataFileError]
+
+
+def _used(entries: Sequence[Entry]) -> _Used:
+    by_name = {entry.name: [entry] for entry in entries}
+    unreadable = []
+    for entry in entries:
+        try:
+            aliases = read_toml(entry.path).get("aliases")
+        except DataFileError as error:
+            unreadable.append(error)
+            continue
+        for alias in aliases if isinstance(aliases, list) else []:
+            if isinstance(alias, str):
+                by_name.setdefault(alias, []).append(entry)
+    return _Used(by_name, unreadable)
+
+
+def _duplicate(name: str, first: Entry, second: Entry) -> DataFileError:
+    # Of a shipped file and a user's the user's is the one to change.
+    holder, taker = (first, second) if first.origin == BUILT_IN else (second, first)
+    key = "name" if name == taker.name != holder.name else "aliases"
+    message = f"duplicate name {name!r}: already used by {holder.path}"
+    return DataFileError(str(taker.path), [Fault(path=key, message=message)])
 
 
 def open_catalog(
@@ -165,6 +202,11 @@ def built_in_folder() -> Path:
 def _existing(path: Path, origin: str) -> Path:
     if not path.is_dir():
         raise InputError(f"{origin}: {str(path)!r} is not a folder")
+    places = [path / section for section in SECTIONS]
+    places += [path / parent / section for section, parent in SECTIONS.items()]
+    if not any(place.is_dir() for place in places):
+        wanted = ", ".join(f"{section}/" for section in SECTIONS)
+        raise InputError(f"{origin}: {str(path)!r} has none of the folders {wanted}")
     return path
 
 

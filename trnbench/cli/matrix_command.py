@@ -19,6 +19,7 @@ from trnbench.cli.progress import Progress
 from trnbench.errors import InputError
 
 if TYPE_CHECKING:
+    from trnbench.analytic.matrix_systolic import Dataflow
     from trnbench.app.matrix import MatrixRequest
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from trnbench.workload.suite import Product
 
 _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
+_ARRAY = re.compile(r"(\d{1,6})x(\d{1,6}):(ws|is|os)")
+_FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}
 MAX_DIGITS = 12
 
 
@@ -82,7 +85,9 @@ def matrix(
     kernel: Annotated[Kernel, typer.Option(help="Kernel schedule of a NeuronCore.")] = (
         Kernel.BLOCKED
     ),
-    cores: Annotated[str, typer.Option(metavar="1|N|all", help="Cores of the chip to use.")] = "1",
+    cores: Annotated[
+        str, typer.Option(metavar="1|N|all", help="Physical cores of the chip to use.")
+    ] = "1",
     precision: Annotated[
         Precision, typer.Option(help="Tensor-engine mode of formats that have a fast one.")
     ] = Precision.NATIVE,
@@ -102,6 +107,13 @@ def matrix(
         Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace of the play.")
     ] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw rooflines.")] = False,
+    array: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RxC:ws|is|os",
+            help="Instead of a chip: cycles of a bare systolic array, counted as SCALE-Sim does.",
+        ),
+    ] = None,
 ) -> int:
     """Time matrix products on a core or a whole chip, and compute them in its number formats.
 
@@ -111,6 +123,14 @@ def matrix(
     from trnbench.app import matrix as use_case
     from trnbench.report.matrix import matrix_report, matrix_trace
 
+    if array is not None:
+        chosen = (suite, on, dtype, sparsity, rounding, seed, trace)
+        defaults = (engine, kernel, precision, cores) == (
+            *(Engine.ANALYTIC, Kernel.BLOCKED, Precision.NATIVE, "1"),
+        )
+        if any(value is not None for value in chosen) or check or plot or not defaults:
+            raise InputError("--array stands alone: give it products and an output, no more")
+        return _bare_array(out, shapes or [], array)
     if plot and out.format is not Format.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
     if not check and (rounding is not None or seed is not None):
@@ -130,12 +150,30 @@ def matrix(
     )
     with Progress(quiet=out.quiet) as progress:
         answers = use_case.run(catalog, request, progress=progress)
-    if trace is not None:
+    if trace is not None and any(answer.events for answer in answers):
         write_whole(trace, matrix_trace(answers))
         out.narrate(f"trace: {trace} (open it at ui.perfetto.dev)")
     out.write(matrix_report(answers, use_case.inputs_of(request), plot=plot))
     good = all(a.feasible and (a.numbers is None or a.numbers.within_bound) for a in answers)
     return ExitCode.DONE if good else ExitCode.ANSWER_IS_NO
+
+
+def _bare_array(out: Output, shapes: list[str], array: str) -> int:
+    from trnbench.analytic.matrix_systolic import SCALE_SIM
+    from trnbench.app import matrix as use_case
+    from trnbench.report.systolic import systolic_report
+
+    match = _ARRAY.fullmatch(array)
+    if match is None or "0" in (match[1].lstrip("0") or "0", match[2].lstrip("0") or "0"):
+        raise InputError(f"--array: cannot read {array!r}; write e.g. 128x128:ws, or is, or os")
+    if not shapes:
+        raise InputError("give products, such as 4096x8192x8192")
+    conventions = replace(
+        SCALE_SIM, rows=int(match[1]), columns=int(match[2]), dataflow=_FLOWS[match[3]]
+    )
+    products = [_product(text) for text in shapes]
+    out.write(systolic_report(products, use_case.on_array(products, conventions), conventions))
+    return ExitCode.DONE
 
 
 def _what(

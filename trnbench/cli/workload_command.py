@@ -82,5 +82,9 @@ def import_workload(
     chosen = name or (Path(output).stem if output != STDOUT else None)
     if chosen is None:
         raise InputError("the model needs a name: give --name, or --output NAME.toml")
+    if output.endswith(".toml") and Path(output).stem != chosen:
+        raise InputError(
+            f"--name {chosen} contradicts --output {output}: a model file has its model's name"
+        )
     out = chosen_output(Format.TABLE, False, output, False)
     out.write_bytes(app.import_model(config, chosen).encode())

@@ -16,10 +16,13 @@ from trnbench.mapping.tiling.legality import (
     rate_of,
     shape_reasons,
 )
-from trnbench.mapping.tiling.schedule import Kernel, schedule_of
+from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel, schedule_of
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
 from trnbench.spec.chip import Chip, NeuronCores
+
+OUTPUT_ROOM = "output room"
+"""The one stall that is not the tensor engine's: copies out of PSUM that wait for room in SBUF."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ def run_matrix(
     chip: Chip,
     *,
     cores: Cores = 1,
-    kernel: Kernel = "blocked",
+    kernel: Kernel = DEFAULT_KERNEL,
     precision: Precision = "native",
     trace: bool = False,
     shorten: bool = True,
@@ -121,7 +124,7 @@ def _result(core: Core, chip: str, kernel: Kernel, cores: int, unit: NeuronCores
         "PSUM bank": tally.psum_stall_fs,
         "weights": tally.weights_stall_fs,
         "drain": total - core.multiply_end,
-        "output room": tally.output_wait_fs,
+        OUTPUT_ROOM: tally.output_wait_fs,
     }
     return MatrixRun(
         chip=chip,

@@ -174,7 +174,9 @@ def product_error_bound(
     absolute = (k * FORMATS["fp32"].smallest / 2 + tiles * step) * growth
     bound = (relative + k * _FP64_UNIT) * magnitude + absolute
     unit, step = _rounding_error(recipe.format_out, recipe.rounding)
-    return np.asarray(bound + unit * (np.abs(exact) + bound) + step, dtype=np.float64)
+    # An element past the range of an input format has no bound: NaN, and left out by the caller.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(bound + unit * (np.abs(exact) + bound) + step, dtype=np.float64)
 
 
 def _rounding_error(format: Format, rounding: Rounding) -> tuple[float, float]:

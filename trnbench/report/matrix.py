@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trnbench.catalog.provenance import Kind
-from trnbench.emulate.matrix import TraceEvent
+from trnbench.emulate.matrix import OUTPUT_ROOM, TraceEvent
 from trnbench.numerics.accuracy import ErrorReport
 from trnbench.report.plot import Axis, Series, log_plot
 from trnbench.report.report import Column, Report, Row, draw_rows
@@ -207,7 +207,7 @@ def _stalls(answer: MatrixAnswer) -> str:
     waits = [
         f"{cause} {significant(100 * time_s / answer.time_s, 3)}%"
         for cause, time_s in answer.stalls_s.items()
-        if time_s > 0
+        if time_s > 0 and cause != OUTPUT_ROOM
     ]
     busy = [
         f"{name} {significant(100 * share, 3)}%"
@@ -219,7 +219,12 @@ def _stalls(answer: MatrixAnswer) -> str:
         busy.append(f"dma engines {significant(100 * sum(dma) / len(dma), 3)}% on average")
     shape = f"{product.m}x{product.k}x{product.n} {answer.number_format} on {answer.chip}"
     waiting = ", ".join(waits) or "nothing"
-    return f"{shape}: busy {', '.join(busy)}\n  tensor engine waits for: {waiting}"
+    lines = [f"{shape}: busy {', '.join(busy)}", f"  tensor engine waits for: {waiting}"]
+    room_s = answer.stalls_s.get(OUTPUT_ROOM, 0.0)
+    if room_s > 0:
+        share = significant(100 * room_s / answer.time_s, 3)
+        lines.append(f"  copies out of PSUM wait for room in SBUF: {share}%")
+    return "\n".join(lines)
 
 
 def _rooflines(answers: Sequence[MatrixAnswer], style: Style) -> str:

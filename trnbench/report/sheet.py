@@ -14,12 +14,12 @@ from trnbench.catalog.provenance import Provenance, join
 from trnbench.catalog.schema import keys_of
 from trnbench.catalog.search import Entry
 from trnbench.report.drawing import topology
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Column, Report, Row
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.spec.chip import Chip
 from trnbench.spec.figures import Figure
 from trnbench.spec.instance import Instance
-from trnbench.spec.price import PriceList
+from trnbench.spec.price import Price, PriceList
 from trnbench.units import Dimension, Scale, show, significant
 
 TERABYTES = Scale("TB", 1e12)
@@ -31,7 +31,10 @@ _HEAD_KEYS = ("name", "title", "provenance")
 
 @attrs.frozen(kw_only=True)
 class Line:
-    """One value of a file: key path, text as written, and what it rests on."""
+    """One value of a file: key path, text as written, what it rests on, and in base units.
+
+    `unit` names the base unit as attribute names do (`bytes_per_s`); none for counts.
+    """
 
     key: str
     value: str
@@ -39,6 +42,8 @@ class Line:
     source: str = ""
     range: str = ""
     note: str = ""
+    number: float | None = None
+    unit: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +78,7 @@ def sheet_report(verb: str, sheet: Sheet) -> Report:
         summary={
             "figures": {figure.key: figure.value for figure in sheet.figures},
             "parameters": dict(sheet.parameters),
+            "prices": [] if sheet.prices is None else list(_price_rows(sheet.prices)),
             "conflicts": [attrs.asdict(conflict) for conflict in provenance.conflicts],
             "claims": [attrs.asdict(claim) for claim in provenance.claims],
             "sources": {
@@ -93,8 +99,9 @@ def _draw(sheet: Sheet, lines: tuple[Line, ...], style: Style) -> str:
         blocks += [style.strong("Topology"), indent(topology(sheet.record), "  ")]
     if sheet.parameters:
         blocks += [style.strong("Parameters"), _draw_parameters(sheet.parameters, style)]
-    if sheet.prices is not None:
-        blocks += [style.strong("Published prices, newest first"), draw_prices(sheet.prices, style)]
+    prices = sheet.record if isinstance(sheet.record, PriceList) else sheet.prices
+    if prices is not None:
+        blocks += [style.strong("Published prices, newest first"), draw_prices(prices, style)]
     blocks += [style.strong("Values"), *draw_sections(lines, style)]
     if provenance.conflicts:
         blocks += [style.strong("Where sources disagree"), *draw_conflicts(provenance, style)]
@@ -144,11 +151,31 @@ def _draw_parameters(parameters: Sequence[tuple[str, int]], style: Style) -> str
     return draw(table, style, indent="  ")
 
 
-def draw_prices(prices: PriceList, style: Style) -> str:
-    """Return the newest published rate of each region and purchase option."""
+def newest_prices(prices: PriceList) -> tuple[Price, ...]:
+    """Return the newest row of each purchase option and region."""
     latest = max(price.date_to for price in prices.price)
     asked = sorted({(price.option, price.region) for price in prices.price})
-    found = [prices.price_at(region=region, option=option, on=latest) for option, region in asked]
+    found = (prices.price_at(region=region, option=option, on=latest) for option, region in asked)
+    return tuple(price for price in found if price is not None)
+
+
+def _price_rows(prices: PriceList) -> Iterator[Row]:
+    for price in newest_prices(prices):
+        source = prices.source_of(price)
+        yield {
+            "purchase": price.option,
+            "region": price.region,
+            "usd_per_hour": price.usd_per_hour,
+            "price_date": price.date_to.isoformat(),
+            "terms": price.terms,
+            "source": None if source is None else source.title,
+            "note": price.note,
+        }
+
+
+def draw_prices(prices: PriceList, style: Style) -> str:
+    """Return the newest published rate of each region and purchase option."""
+    found = newest_prices(prices)
     rows = tuple(
         (
             price.option,
@@ -158,7 +185,6 @@ def draw_prices(prices: PriceList, style: Style) -> str:
             price.terms or "",
         )
         for price in found
-        if price is not None
     )
     table = TextTable(
         headings=("option", "region", "USD/h", "seen", "terms"),
@@ -166,7 +192,7 @@ def draw_prices(prices: PriceList, style: Style) -> str:
         right=(False, False, True, False, False),
     )
     remarks = dict.fromkeys(
-        f"{price.option}, {price.region}: {price.note}" for price in found if price and price.note
+        f"{price.option}, {price.region}: {price.note}" for price in found if price.note
     )
     notes = [style.faint(wrap(remark, style.width, "    ")) for remark in remarks]
     return "\n".join([draw(table, style, indent="  "), *notes])
@@ -237,7 +263,7 @@ def draw_sources(provenance: Provenance, style: Style) -> str:
     )
 
 
-def _lines(value: object, provenance: Provenance, path: str) -> Iterator[Line]:
+def _lines(value: object, provenance: Provenance, path: str, unit: str = "") -> Iterator[Line]:
     if value is None or isinstance(value, Provenance):
         return
     if attrs.has(type(value)):
@@ -245,22 +271,23 @@ def _lines(value: object, provenance: Provenance, path: str) -> Iterator[Line]:
         if topology is not None:
             yield Line(key=join(path, "topology"), value=str(topology))
         for name, key in keys_of(type(value)).items():
-            yield from _lines(getattr(value, name), provenance, join(path, key))
+            own_unit = name.removeprefix(key).removeprefix("_")
+            yield from _lines(getattr(value, name), provenance, join(path, key), own_unit)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _lines(item, provenance, join(path, str(key)))
+            yield from _lines(item, provenance, join(path, str(key)), unit)
     elif isinstance(value, tuple) and value and not _is_leaf(value[0]):
         for i, item in enumerate(value):
-            yield from _lines(item, provenance, f"{path}[{i}]")
+            yield from _lines(item, provenance, f"{path}[{i}]", unit)
     elif value != ():
-        yield _leaf(value, provenance, path)
+        yield _leaf(value, provenance, path, unit)
 
 
 def _is_leaf(value: object) -> bool:
     return isinstance(value, str | int | float | datetime.date)
 
 
-def _leaf(value: object, provenance: Provenance, path: str) -> Line:
+def _leaf(value: object, provenance: Provenance, path: str, unit: str) -> Line:
     items = value if isinstance(value, tuple) else (value,)
     evidence = provenance.evidence.get(f"{path}[0]" if isinstance(value, tuple) else path)
     text = ", ".join(_text(item) for item in items)
@@ -273,6 +300,8 @@ def _leaf(value: object, provenance: Provenance, path: str) -> Line:
         source=evidence.source,
         range=evidence.range_text,
         note=evidence.note or "",
+        number=float(value) if isinstance(value, int | float) else None,
+        unit=unit,
     )
 
 

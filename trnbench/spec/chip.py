@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -17,17 +17,28 @@ from trnbench.errors import did_you_mean
 from trnbench.numerics.formats import FORMATS, format_named
 
 FLOP_PER_MULTIPLY_ADD = 2
+SPARSE = "sparse"
+"""Stands for any format under a sparsity pattern."""
 
 
 def keyed_by_format(
     record: object, attribute: attrs.Attribute[Any], table: Mapping[str, object]
 ) -> None:
     """Refuse a table whose keys are not all number formats."""
+    _refuse_keys(attribute.name, table, FORMATS)
+
+
+def keyed_by_format_or_sparse(
+    record: object, attribute: attrs.Attribute[Any], table: Mapping[str, object]
+) -> None:
+    """Refuse a table whose keys are not all number formats, or `sparse`."""
+    _refuse_keys(attribute.name, table, (*FORMATS, SPARSE))
+
+
+def _refuse_keys(name: str, table: Iterable[str], known: Collection[str]) -> None:
     for key in table:
-        if key not in FORMATS:
-            raise ValueError(
-                f"{attribute.name}: unknown number format {key!r}{did_you_mean(key, FORMATS)}"
-            )
+        if key not in known:
+            raise ValueError(f"{name}: unknown number format {key!r}{did_you_mean(key, known)}")
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +83,9 @@ class TensorEngine:
     formats: dict[str, TensorRate] = attrs.field(validator=keyed_by_format)
     accumulates_into: tuple[str, ...] = ("fp32",)
     slices: tuple[int, ...] = ()
-    input_elements_per_cycle: dict[str, int] = attrs.field(factory=dict)
+    input_elements_per_cycle: dict[str, int] = attrs.field(
+        factory=dict, validator=keyed_by_format_or_sparse
+    )
     output_elements_per_cycle: int | None = None
 
 

@@ -107,7 +107,7 @@ def _links(platform: Platform) -> Iterator[Figure]:
                 label = f"{level.name}, a chip, one way"
             case Network():
                 value = level.adapters * level.bandwidth_per_adapter_one_way_bytes_per_s
-                label = f"{level.name}, an instance, one way"
+                label = "network, an instance, one way"
         yield Figure(
             key=f"fabric_{_scope(level)}_one_way_bytes_per_s",
             label=label,
@@ -156,15 +156,31 @@ class Compared:
 
 
 def compare(columns: Sequence[Sequence[Figure]]) -> tuple[Compared, ...]:
-    """Return the figures of several specs lined up by key, in the order of their appearance."""
-    order = {figure.key: figure for column in columns for figure in column}
+    """Return the figures of several specs lined up by key, in the order of the first.
+
+    A figure that the specs before it lack follows what stands before it in its own spec.
+    """
+    order: Sequence[Figure] = ()
+    for column in columns:
+        order = _merged(order, column)
     by_key = [{figure.key: figure.value for figure in column} for column in columns]
     return tuple(
         Compared(
-            key=key,
+            key=figure.key,
             label=figure.label,
             dimension=figure.dimension,
-            values=tuple(column.get(key) for column in by_key),
+            values=tuple(column.get(figure.key) for column in by_key),
         )
-        for key, figure in order.items()
+        for figure in order
     )
+
+
+def _merged(order: Sequence[Figure], column: Sequence[Figure]) -> Sequence[Figure]:
+    merged = list(order)
+    place = 0
+    for figure in column:
+        known = [i for i, other in enumerate(merged) if other.key == figure.key]
+        if not known:
+            merged.insert(place, figure)
+        place = (known[0] if known else place) + 1
+    return merged

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trnbench.catalog.structure import structure
@@ -54,14 +54,19 @@ def import_config(
     architecture = _architecture(config, origin)
     model = ARCHITECTURES[architecture](fields)
     if fields.faults:
-        raise DataFileError(origin, list(dict.fromkeys(fields.faults)))
+        raise _refused(origin, list(dict.fromkeys(fields.faults)))
     head: Table = {"name": name, "title": f"{name}, imported from a {architecture} configuration"}
     built = structure({**head, **model}, Model)
     if isinstance(built, list):
-        raise DataFileError(origin, built)
+        raise _refused(origin, built)
     source: Table = {"title": f"Hugging Face config.json of {name}", "date": date}
     remarks: Table = {"source": "config", "kind": "vendor", "sources": {"config": source}}
     return toml_text({**head, **remarks, **model})
+
+
+def _refused(origin: str, faults: Sequence[Fault]) -> DataFileError:
+    # No command lists the faults of a configuration: all of them are said here.
+    return DataFileError(origin, faults, hint=f"also {'; '.join(map(str, faults[1:]))}")
 
 
 def _architecture(config: Mapping[str, object], origin: str) -> str:

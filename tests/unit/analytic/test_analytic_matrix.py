@@ -29,6 +29,8 @@ SIZES = st.integers(1, 20000)
     cores=st.sampled_from([1, "all"]),
 )
 def test_nothing_beats_the_peak_or_the_memory(m, k, n, chip, kernel, cores):
+    if CHIPS[chip].cores is None:
+        kernel = "blocked"
     time = matrix_time(matrix_product(m, k, n), CHIPS[chip], cores=cores, kernel=kernel)
     assert float(time.time_s) > 0
     assert 0 < float(time.utilization) <= 1
@@ -39,12 +41,22 @@ def test_nothing_beats_the_peak_or_the_memory(m, k, n, chip, kernel, cores):
 
 
 @settings(deadline=None, max_examples=40)
-@given(m=SIZES, k=SIZES, n=SIZES, batch=st.integers(1, 4), chip=st.sampled_from(sorted(CHIPS)))
-def test_arrays_are_priced_as_scalars_are(m, k, n, batch, chip):
-    one = matrix_time(matrix_product(m, k, n, batch=batch), CHIPS[chip])
+@given(
+    m=SIZES,
+    k=SIZES,
+    n=SIZES,
+    batch=st.integers(1, 6),
+    chip=st.sampled_from(sorted(CHIPS)),
+    cores=st.sampled_from([1, "all"]),
+)
+def test_arrays_are_priced_as_scalars_are(m, k, n, batch, chip, cores):
+    one = matrix_time(matrix_product(m, k, n, batch=batch), CHIPS[chip], cores=cores)
     ms = np.full((3000, 3), 77.0)
     ms[1234, 1] = m
-    many = matrix_time(matrix_product(ms, k, n, batch=batch), CHIPS[chip])
+    batches = np.full((3000, 1), 64.0)
+    batches[1234] = batch
+    many = matrix_time(matrix_product(ms, k, n, batch=batches), CHIPS[chip], cores=cores)
+    assert np.broadcast_to(many.cores, (3000, 3))[1234, 1] == float(one.cores)
     for name in ("time_s", "tensor_s", "memory_s", "fixed_s", "hbm_bytes"):
         assert getattr(many, name)[1234, 1] == pytest.approx(float(getattr(one, name)), rel=1e-12)
 
@@ -138,6 +150,8 @@ def test_what_cannot_be_is_a_result_with_reasons():
     assert np.isnan(partly.time_s).tolist() == [True, False]
     cores = matrix_time(matrix_product(1, 1, 1), CHIPS["h100"], cores=2)
     assert cores.reasons == ("h100 has 1 core, not 2",)
+    kernel = matrix_time(matrix_product(1, 1, 1), CHIPS["h100"], kernel="naive")
+    assert kernel.reasons == ("h100 has no kernel naive, NeuronCores have; leave it out",)
 
 
 def test_gpu_runs_in_waves_of_tiles():

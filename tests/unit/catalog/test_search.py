@@ -54,6 +54,30 @@ def test_an_alias_used_twice_is_a_fault(folders):
         Catalog((Folder(folders[1], "built in"),)).find("chips", "b2")
 
 
+def test_of_a_shipped_file_and_a_users_the_users_is_told_of_the_alias(folders):
+    mine = put(folders[0], "chips", "aaa", 'aliases = ["b"]\n')
+    catalog = Catalog((Folder(folders[0], "--spec-dir"), Folder(folders[1], "built in")))
+    with pytest.raises(DataFileError) as refused:
+        catalog.find("chips", "b")
+    assert refused.value.file == str(mine)
+    assert "specs/chips/beta.toml" in refused.value.message
+
+
+@pytest.mark.parametrize("aliases", ['[["b"]]', "[{}]", "3"])
+def test_an_alias_that_is_no_text_is_left_to_the_schema(folders, aliases):
+    put(folders[0], "chips", "odd", f"aliases = {aliases}\n")
+    catalog = Catalog((Folder(folders[0], "--spec-dir"), Folder(folders[1], "built in")))
+    assert catalog.find("chips", "u-beta").name == "beta"
+
+
+def test_an_unreadable_file_is_told_of_only_where_it_may_have_the_name(folders):
+    put(folders[0], "chips", "broken", "name = ")
+    catalog = Catalog((Folder(folders[0], "--spec-dir"), Folder(folders[1], "built in")))
+    assert catalog.find("chips", "u-beta").name == "beta"
+    with pytest.raises(DataFileError, match=r"broken\.toml: not valid TOML"):
+        catalog.find("chips", "perhaps-an-alias-of-the-broken-one")
+
+
 def test_order_of_folders(folders, tmp_path, monkeypatch):
     user = tmp_path / "user"
     put(user, "chips", "mine")
@@ -71,6 +95,9 @@ def test_order_of_folders(folders, tmp_path, monkeypatch):
 def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
     with pytest.raises(InputError, match=r"--spec-dir: .* is not a folder"):
         open_catalog([tmp_path / "none"], {})
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"--spec-dir: .* has none of the folders chips/"):
+        open_catalog([tmp_path / "empty"], {})
     with pytest.raises(InputError, match=r"TRNBENCH_SPEC_PATH: .* is not a folder"):
         open_catalog([], {"TRNBENCH_SPEC_PATH": "/no/such/folder"})
 

@@ -214,6 +214,14 @@ def test_shares_are_equal_where_the_product_divides():
     assert (float(split.share.m), float(split.share.n)) == (2048, 2048)
 
 
+def test_a_split_does_not_depend_on_what_else_is_split():
+    # Five members on eight cores: one each on five cores, and not two each on three.
+    alone = split_over(matrix_product(1, 1, 1, batch=5), 8, unit_of("trainium2"))
+    beside = split_over(matrix_product(1, 1, 1, batch=[5, 4096]), 8, unit_of("trainium2"))
+    assert (float(alone.share.batch), float(alone.cores)) == (1, 5)
+    assert (float(beside.share.batch[0]), float(beside.cores[0])) == (1, 5)
+
+
 def test_cores_a_chip_does_not_have_are_a_reason():
     assert core_count("all", CHIPS["trainium3"]) == 8
     assert core_count("all", H100) == 1

@@ -137,6 +137,17 @@ def test_products_keep_the_tile_bound(
     assert report.elements == batch * shape[0] * shape[2]
 
 
+def test_operands_past_the_range_of_their_format_are_left_out_of_the_bound():
+    # fp8_e4m3 overflows to infinity beyond 240; an fp32 output adds no rounding to an infinity.
+    a = np.full((2, 16), 1.0, dtype=np.float32)
+    a[0, 3] = 1000.0
+    b = np.ones((16, 3), dtype=np.float32)
+    recipe = ProductRecipe(format_in_a="fp8_e4m3", format_in_b="fp32", format_out="fp32", k_tile=1)
+    report = error_against_float64(matmul(a, b, recipe), a, b)
+    assert (report.elements, report.excluded) == (6, 3)
+    assert report.within_bound
+
+
 @pytest.mark.parametrize("pattern", ["4:16", "1:2"])
 def test_sparse_products_keep_the_tile_bound(pattern):
     a, b = operands(40, 640, 24, seed=2)

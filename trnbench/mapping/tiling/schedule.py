@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.program.matrix import FloatArray, MatrixProduct
-from trnbench.spec.chip import NeuronCores
+from trnbench.spec.chip import Chip, NeuronCores
 
 Kernel: TypeAlias = Literal["naive", "hoisted", "blocked-free", "blocked"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
+DEFAULT_KERNEL: Kernel = "blocked"
 Number: TypeAlias = FloatArray | float
 
 ACCUMULATOR_BYTES = 4
@@ -170,6 +171,13 @@ class _Frame:
     room_bytes: float
     a_bytes: float
     b_bytes: float
+
+
+def kernel_reasons(kernel: Kernel, chip: Chip) -> tuple[str, ...]:
+    """Return why a chip has no such kernel; empty if it has, or if none is chosen."""
+    if chip.cores is not None or kernel == DEFAULT_KERNEL:
+        return ()
+    return (f"{chip.name} has no kernel {kernel}, NeuronCores have; leave it out",)
 
 
 def schedule_of(product: MatrixProduct, cores: NeuronCores, rate: Rate, kernel: Kernel) -> Schedule:

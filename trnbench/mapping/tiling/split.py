@@ -53,10 +53,7 @@ def split_over(product: MatrixProduct, cores: int, unit: NeuronCores) -> Split:
     wide = unit.tensor.columns
     m_tiles, n_tiles = np.ceil(product.m / wide), np.ceil(product.n / wide)
     best: list[FloatArray] = []
-    most = float(np.max(product.batch, initial=1.0))
-    for batch_parts, m_parts, n_parts in _factors(cores):
-        if batch_parts > most:
-            continue
+    for batch_parts, m_parts, n_parts in _factors(cores, float(np.max(product.batch, initial=1.0))):
         batch = np.ceil(product.batch / batch_parts)
         m = np.minimum(np.ceil(m_tiles / m_parts) * wide, product.m)
         n = np.minimum(np.ceil(n_tiles / n_parts) * wide, product.n)
@@ -73,9 +70,16 @@ def split_over(product: MatrixProduct, cores: int, unit: NeuronCores) -> Split:
     return Split(share=replace(product, batch=batch, m=m, n=n), cores=used)
 
 
-def _factors(cores: int) -> Iterator[tuple[int, int, int]]:
+def _factors(cores: int, largest_batch: float) -> Iterator[tuple[int, int, int]]:
+    """Yield the parts of batch, m and n, up to the first that leaves every part one of the batch.
+
+    More parts of the batch than that never do better, so a product's split does not depend on what
+    it is priced with.
+    """
     divisors = [part for part in range(1, cores + 1) if cores % part == 0]
     for batch in divisors:
         for m in divisors:
             if (cores // batch) % m == 0:
                 yield batch, m, cores // batch // m
+        if batch >= largest_batch:
+            return

@@ -1,0 +1,11 @@
+"""Settings of every test: CI draws the same examples on each run, a developer's runs explore."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "explore")

@@ -1,0 +1,56 @@
+"""Products on a bare systolic array, as a simulator of such arrays prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trnbench.analytic.matrix_systolic import ArrayTime, Conventions
+from trnbench.report.report import Column, Report, Row
+from trnbench.units import Dimension
+from trnbench.workload.suite import Product
+
+
+def systolic_report(
+    products: Sequence[Product], times: Sequence[ArrayTime], conventions: Conventions
+) -> Report:
+    """Return the report of some products on an array, a row each."""
+    return Report(
+        verb="matrix-array",
+        inputs={
+            "rows": conventions.rows,
+            "columns": conventions.columns,
+            "dataflow": conventions.dataflow,
+            "overlap": conventions.overlap,
+            "count_from_zero": conventions.count_from_zero,
+        },
+        rows=tuple(_row(p, time) for p, time in zip(products, times, strict=True)),
+        columns=(
+            Column(key="shape", title="m x k x n"),
+            Column(key="folds", title="folds"),
+            Column(key="cycles_per_fold", title="cycles a fold"),
+            Column(key="cycles", title="cycles"),
+            Column(key="utilization", title="overall", dimension=Dimension.RATIO, digits=6),
+            Column(key="mapping_efficiency", title="mapping", dimension=Dimension.RATIO, digits=6),
+            Column(key="compute_utilization", title="compute", dimension=Dimension.RATIO, digits=6),
+        ),
+        notes=(
+            "nothing overlaps: each fold loads, streams and drains; cycles are counted from 0, as "
+            "SCALE-Sim does",
+        ),
+    )
+
+
+def _row(product: Product, time: ArrayTime) -> Row:
+    return {
+        "shape": f"{product.m}x{product.k}x{product.n}",
+        "m": product.m,
+        "k": product.k,
+        "n": product.n,
+        "batch": product.batch,
+        "folds": int(time.folds),
+        "cycles_per_fold": int(time.cycles_per_fold),
+        "cycles": int(time.cycles),
+        "utilization": float(time.overall_utilization),
+        "mapping_efficiency": float(time.mapping_efficiency),
+        "compute_utilization": float(time.compute_utilization),
+    }
