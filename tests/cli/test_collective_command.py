@@ -128,6 +128,10 @@ def test_a_suite_brings_places_operations_and_sizes(run):
         (("--on", "trn2.48xlarge", "--ranks", "1000"), "the cluster has 64"),
         (("--on", "trn2.48xlarge", "--groups", "0-23"), "possible: groups of 1, 4, 16, 32, 64"),
         (("--on", "trn2.48xlarge", "--algorithm", "in-switch"), "in-switch"),
+        (
+            ("--on", "trn1.32xlarge:4", "--fail-link", "17-net"),
+            "chip 16 has no living way to the network; possible: groups inside a node",
+        ),
     ],
 )
 def test_no_is_an_answer_with_what_is_possible(run, arguments, said):
@@ -136,6 +140,39 @@ def test_no_is_an_answer_with_what_is_possible(run, arguments, said):
     assert said in " ".join(done.out.split())
     row = run("collective", "all-reduce", *arguments, *ONE_SIZE, "--json").json["rows"][0]
     assert (row["feasible"], row["time_s"]) == (False, None)
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "all-to-all", "broadcast", "send-receive"])
+def test_a_rank_by_itself_takes_no_time_and_has_no_bandwidth(run, op):
+    options = ("--on", "p5.4xlarge", *ONE_SIZE, "--engine", "both", "--check", "--links")
+    assert run("collective", op, *options, "--plot").code == 0
+    for row in rows(run, op, *options):
+        assert (row["time_s"], row["algbw_bytes_per_s"], row["busbw_bytes_per_s"]) == (
+            0,
+            None,
+            None,
+        )
+
+
+def test_groups_inside_a_node_do_not_need_its_network(run):
+    options = ("all-reduce", "--on", "trn1.32xlarge:2", *ONE_SIZE, "--groups", "32")
+    sound, cut = rows(run, *options), rows(run, *options, "--fail-link", "17-net")
+    assert cut[0]["time_s"] == sound[0]["time_s"]
+
+
+def test_algorithms_the_table_puts_first_are_named_with_the_reason(run):
+    options = ("--on", "p5.48xlarge", "--min-size", "1GiB", "--ranks", "4")
+    row = rows(run, "all-reduce", *options)[0]
+    assert (row["algorithm"], len(row["passed_over"])) == ("ring", 1)
+    assert row["passed_over"][0].startswith("in-switch: ")
+    assert "ring, not in-switch: " in run("collective", "all-reduce", *options).out
+
+
+def test_pairs_take_no_other_algorithm(run):
+    options = ("permute", "--on", "trn2.48xlarge", *ONE_SIZE, "--algorithm")
+    assert run("collective", *options, "direct").code == 0
+    done = run("collective", *options, "ring")
+    assert (done.code, "its algorithm is direct" in done.out) == (1, True)
 
 
 def test_sizes_below_an_element_a_rank_are_refused_alone(run):
@@ -159,9 +196,19 @@ def test_sizes_below_an_element_a_rank_are_refused_alone(run):
         (("all-reduce", "--on", "p5.48xlarge", "--min-size", "-5"), "must be positive"),
         (("all-reduce", "--on", "p5.48xlarge", "--min-size", "1 Gb"), "write 'Gbit' or 'GB'"),
         (("all-reduce", "--on", "p5.48xlarge", "--max-size", "1"), "below the smallest"),
+        (("all-reduce", "--on", "p5.48xlarge", "--max-size", "1e300"), "above 1 EiB"),
         (("all-reduce", "--on", "p5.48xlarge", "--factor", "1"), "above 1"),
         (("all-reduce", "--on", "p5.48xlarge", "--factor", "1.0001"), "raise the factor"),
+        (("all-reduce", "--on", "p5.48xlarge", "--factor", "inf"), "finite"),
+        (("all-reduce", "--on", "p5.48xlarge", "--min-size", "0.5"), "at least 1 byte"),
         (("all-reduce", "--on", "p5.48xlarge", "--ranks", "0"), "--ranks"),
+        (("all-reduce", "--on", "p5.48xlarge", "--groups", "0"), "1 rank or more"),
+        (("all-reduce", "--on", "p5.48xlarge", "--groups", "4@0"), "1 rank or more"),
+        (("all-reduce", "--on", "p5.48xlarge", "--groups", "7-0"), "'7-0' is no range"),
+        (("all-reduce", "--on", "p5.48xlarge", "--groups", "0-999999999"), "is no range"),
+        (("all-reduce", "--on", "p5.48xlarge", "--groups", "0-7", "--ranks", "4"), "leave out"),
+        (("all-reduce", "--on", "p5.48xlarge", "--algorithm", "ring:tree"), "cannot read"),
+        (("all-reduce", "--on", "trn1.32xlarge:6250", "--check", *ONE_SIZE), "moves 800000 pieces"),
         (("all-reduce", "--on", "p5.48xlarge", "--groups", "a"), "--groups: cannot read"),
         (("all-reduce", "--on", "p5.48xlarge", "--groups", "0-3;4"), "same number of ranks"),
         (("all-reduce", "--on", "p5.48xlarge", "--groups", "0,0"), "a rank is in two"),

@@ -22,6 +22,7 @@ FloatArray = NDArray[np.float64]
 class Sweep:
     """Predicted times of one collective by size; every array and tuple has one entry a size.
 
+    Bandwidths are NaN where nothing takes time.
     `bound_s`: the time no algorithm can beat; `bound_by`: what sets the predicted time.
     """
 
@@ -64,8 +65,9 @@ def sweep(selected: Sequence[Selected], size_bytes: FloatArray) -> Sweep:
             bound_by[at] = name
     placed = selected[0].placed
     factor = bus_factor(placed.op, placed.ranks)
+    # A rank by itself takes no time, so it has no bandwidth.
     speed = np.divide(
-        sizes, arrays["time"], out=np.full_like(sizes, np.inf), where=arrays["time"] > 0
+        sizes, arrays["time"], out=np.full_like(sizes, np.nan), where=arrays["time"] > 0
     )
     return Sweep(
         size_bytes=sizes,

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 
 from trnbench.analytic.collective_sweep import Sweep, sweep
+from trnbench.app.replica_groups import replica_groups
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.collective import Played, play
-from trnbench.emulate.collective_data import check_data
+from trnbench.emulate.collective_data import DataCheck, check_data
 from trnbench.emulate.collective_streams import Stream, play_selected, play_together
 from trnbench.errors import InputError
 from trnbench.mapping.fabric import IntArray, LinkFault
-from trnbench.mapping.legality import Verdict, cluster_verdict, even_groups, verdict
+from trnbench.mapping.legality import Verdict, cluster_verdict, verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.placed import Placed
+from trnbench.mapping.message_plan.plan import Plan
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import (
     Selected,
@@ -39,13 +41,12 @@ from trnbench.spec.library import load_platform
 from trnbench.workload.library import load_collective_suite
 
 MAX_SIZES = 10_000
+LARGEST_BYTES = 2.0**60
 MAX_TRACED = 500_000
 """Messages a trace may hold: beyond that no viewer opens it."""
 MOST_CHECKED = 64_000_000
 CHECK_ELEMENTS = 65_537
 """Elements of a data check where sizes are larger: a prime, so that parts are uneven."""
-
-_STRIDED = re.compile(r"(\d{1,9})(?:@(\d{1,9}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +98,12 @@ def sizes_between(smallest: float, largest: float, factor: float) -> tuple[float
         raise InputError("the smallest size must be positive")
     if largest < smallest:
         raise InputError("the largest size is below the smallest")
-    if not factor > 1:
-        raise InputError("the factor between sizes must be above 1")
+    if largest > LARGEST_BYTES:
+        raise InputError("the largest size is above 1 EiB")
+    if not 1 < factor < math.inf:
+        raise InputError("the factor between sizes must be above 1, and finite")
+    if round(smallest) < 1:
+        raise InputError("sizes are whole bytes; the smallest must be at least 1 byte")
     count = math.floor(math.log(largest / smallest, factor) + 1e-9) + 1
     if count > MAX_SIZES:
         raise InputError(f"{count:,} sizes are too many; at most {MAX_SIZES:,}: raise the factor")
@@ -135,7 +140,10 @@ def run(
     if request.trace and (len(request.ops), len(request.places), len(request.sizes_bytes)) != (
         *(1, 1, 1),
     ):
-        raise InputError("a trace shows one operation of one size on one place")
+        raise InputError(
+            "a trace shows one operation of one size on one place",
+            hint="give --min-size and --max-size the same size",
+        )
     total = len(request.places) * len(request.ops)
     answers: list[CollectiveAnswer] = []
     for i, where in enumerate(request.places):
@@ -177,7 +185,7 @@ def _answers(
         logical_size=request.logical_size,
         faults=request.faults,
     )
-    groups = _groups(placement, request.ranks, request.groups)
+    groups = replica_groups(placement, request.ranks, request.groups)
     beside = _beside(placement, stack, request)
     for refused in (groups, beside):
         if isinstance(refused, Verdict):
@@ -221,7 +229,7 @@ def _sizes(
                 op,
                 groups,
                 algorithm=wanted,
-                pairs=neighbour_pairs(placement.fabric, groups[0]) if op == "permute" else None,
+                pairs=_pairs(placement, op, groups),
                 symmetric=not request.beside,
             )
         if isinstance(selected, Refusal):
@@ -248,6 +256,7 @@ def _by_engine(
         bound_s=float(swept.bound_s[i]),
         algorithm=choice.algorithm.label,
         tuning=choice.tuning_name,
+        passed_over=choice.passed_over,
         check=_check(request, choice.placed, here) if request.check else None,
     )
     play_it = "emulate" in request.engines or request.links or request.trace
@@ -257,13 +266,14 @@ def _by_engine(
     loads = _loads(choice.placed, played) if played is not None and request.links else ((), ())
     for engine in request.engines:
         time_s = float(swept.time_s[i]) if engine == "analytic" or played is None else played.time_s
-        speed = size_bytes / time_s if time_s > 0 else math.inf
+        speed = size_bytes / time_s if time_s > 0 else None
+        factor = bus_factor(choice.placed.op, choice.placed.ranks)
         yield replace(
             here,
             engine=engine,
             time_s=time_s,
             algbw_bytes_per_s=speed,
-            busbw_bytes_per_s=speed * bus_factor(choice.placed.op, choice.placed.ranks),
+            busbw_bytes_per_s=None if speed is None else speed * factor,
             bound_by=swept.bound_by[i] if engine == "analytic" else None,
             links=loads[0],
             tori=loads[1],
@@ -293,7 +303,7 @@ def _beside(
 ) -> list[Stream] | Verdict:
     streams = []
     for neighbour in request.beside:
-        groups = _groups(placement, request.ranks, neighbour.groups)
+        groups = replica_groups(placement, request.ranks, neighbour.groups)
         if isinstance(groups, Verdict):
             return groups
         exchange = Collective(
@@ -302,11 +312,16 @@ def _beside(
         found = verdict(placement, exchange, groups)
         if not found.legal:
             return found
-        selected = select(stack, placement, neighbour.op, groups, symmetric=False)
+        pairs = _pairs(placement, neighbour.op, groups)
+        selected = select(stack, placement, neighbour.op, groups, pairs=pairs, symmetric=False)
         if isinstance(selected, Refusal):
             return Verdict(reasons=(selected.reason,))
         streams.append(_stream(_choice(selected, neighbour.size_bytes), neighbour.size_bytes))
     return streams
+
+
+def _pairs(placement: Placement, op: Op, groups: IntArray) -> IntArray | None:
+    return neighbour_pairs(placement.fabric, groups[0]) if op == "permute" else None
 
 
 def _choice(selected: Sequence[Selected], size_bytes: float) -> Selected:
@@ -324,46 +339,18 @@ def _together(choice: Selected, size_bytes: float, beside: Sequence[Stream]) -> 
     return play_together([_stream(choice, size_bytes), *beside]).end_s[0]
 
 
-def _groups(placement: Placement, wanted: int | None, text: str | None) -> IntArray | Verdict:
-    ranks = placement.ranks if wanted is None else wanted
-    if text is None:
-        return even_groups(placement, ranks, ranks)
-    match = _STRIDED.fullmatch(text)
-    if match is None:
-        return listed_groups(text)
-    size, stride = int(match[1]), int(match[2] or 1)
-    blocks = even_groups(placement, ranks, size * stride)
-    if isinstance(blocks, Verdict):
-        return blocks if stride == 1 else replace(blocks, alternatives=())
-    return blocks.reshape(-1, size, stride).swapaxes(1, 2).reshape(-1, size)
-
-
-def listed_groups(text: str) -> IntArray:
-    """Return the groups a text lists: ranks and ranges, groups apart by semicolons."""
-    groups = []
-    for part in text.split(";"):
-        ranks: list[int] = []
-        for item in part.split(","):
-            match = re.fullmatch(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*", item)
-            if match is None:
-                raise InputError(
-                    f"--groups: cannot read {text!r}; write 16, 16@32 or lists such as 0-7;8-15"
-                )
-            first, last = int(match[1]), int(match[2] or match[1])
-            ranks += range(first, last + 1)
-        groups.append(ranks)
-    if len({len(group) for group in groups}) != 1:
-        raise InputError("--groups: all groups must have the same number of ranks")
-    return np.array(groups, dtype=np.int64)
-
-
 def _check(request: CollectiveRequest, placed: Placed, here: CollectiveAnswer) -> str:
     numbers = placed.ranks * (placed.ranks if placed.plan.items else 1)
     elements = max(min(here.elements, CHECK_ELEMENTS, MOST_CHECKED // numbers), 1)
-    found = check_data(placed.plan, elements, seed=request.seed)
+    found = _checked(placed.plan, elements, request.seed)
     if found.passed:
         return "ok" if elements == here.elements else f"ok ({elements:,} el.)"
     return f"FAILED ({found.wrong_elements:,} wrong)"
+
+
+@lru_cache(maxsize=32)
+def _checked(plan: Plan, elements: int, seed: int) -> DataCheck:
+    return check_data(plan, elements, seed=seed)
 
 
 def _loads(placed: Placed, played: Played) -> tuple[tuple[LinkLoad, ...], tuple[TorusLoad, ...]]:

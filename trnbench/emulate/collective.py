@@ -109,7 +109,9 @@ def play(
     carried = link_totals(placed, size_bytes)
     # Rounds of a relaying ring overlap a little; the links still take their time in all.
     busy = busy_time(carried, capacity[:-1])
-    time = tuning.launch_s + max(float(sum(durations)), float(busy.max(initial=0.0)))
+    # A rank by itself starts nothing.
+    launch = tuning.launch_s if placed.rounds else 0.0
+    time = launch + max(float(sum(durations)), float(busy.max(initial=0.0)))
     return Played(
         time_s=time,
         link_bytes=carried,

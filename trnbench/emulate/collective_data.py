@@ -18,6 +18,7 @@ from trnbench.mapping.message_plan.plan import Moves, Plan
 IntArray = NDArray[np.int64]
 _LARGEST_VALUE = 1000
 _MOST_NUMBERS = 64_000_000
+_MOST_PIECES = 128_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,11 @@ def check_data(
         raise InputError(
             f"a data check of {plan.ranks} ranks with {elements} elements needs {total} numbers",
             hint=f"at most {_MOST_NUMBERS}; check fewer elements or ranks",
+        )
+    if not plan.items and plan.ranks * plan.segments > _MOST_PIECES:
+        raise InputError(
+            f"a data check of {plan.ranks} ranks moves {plan.segments} pieces through each",
+            hint=f"at most {_MOST_PIECES} in all; check fewer ranks",
         )
     generator = np.random.default_rng(seed)
     bounds = _bounds(plan, elements)

@@ -155,7 +155,10 @@ class _Stage:
         self.turns = [_turns_by_lane(stream) for stream in streams]
         self.ready: set[tuple[int, int, int]] = set()
         self.busy: set[tuple[int, int]] = set()
-        self.end = [stream.start_s + stream.tuning.launch_s for stream in streams]
+        self.end = [
+            stream.start_s + (stream.tuning.launch_s if stream.placed.rounds else 0.0)
+            for stream in streams
+        ]
         self.queue: list[tuple[float, int, tuple[int, int, int], int]] = []
         self.serial = itertools.count()
         self.speeds: dict[tuple[int, ...], list[FloatArray]] = {}

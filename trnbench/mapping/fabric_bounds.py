@@ -39,7 +39,8 @@ def lower_bound(placed: Placed) -> Bound:
     several = len(nodes) > 1
     best = Bound(s_per_byte=0.0, cut="none")
     for node in nodes[:_NODES_LOOKED_AT]:
-        out, back = _cut_speeds(fabric, masks, int(node), network=several)
+        here = np.arange(fabric.links_per_node) + node * fabric.links_per_node
+        out, back = _cut_speeds(fabric, masks, fabric.capacity(here), network=several)
         sends, gets = _needs(placed, masks, int(node))
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.maximum(
@@ -76,10 +77,12 @@ def _cuts(fabric: Fabric) -> tuple[list[str], NDArray[np.bool_]]:
 
 
 def _cut_speeds(
-    fabric: Fabric, masks: NDArray[np.bool_], node: int, *, network: bool
+    fabric: Fabric, masks: NDArray[np.bool_], speed: FloatArray, *, network: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the speed out of and into each set of chips, bytes/s; never too low."""
-    speed = fabric.capacity(np.arange(fabric.links_per_node) + node * fabric.links_per_node)
+    """Return the speed out of and into each set of chips, bytes/s; never too low.
+
+    `speed`: bytes/s of each link of one node.
+    """
     below: dict[str, set[int]] = {}
     for link in fabric.links:
         if link.kind == LinkKind.SCALE_UP and not _is_chip(link.target):
@@ -168,8 +171,9 @@ def _all_sends(
     sent = sum(2.0 * (len(np.unique(group)) - 1) for group in chips)
     used = np.unique(chips)
     singles = masks[[names.index(f"chip {chip}") for chip in range(fabric.chips)]]
-    if not sent or fabric.faulty:
+    if not sent:
         return nothing
-    out, _ = _cut_speeds(fabric, singles, 0, network=several)
+    # Links in good order: nodes differ in their faults, and a fault only makes it slower.
+    out, _ = _cut_speeds(fabric, singles, fabric.bandwidth, network=several)
     # Chips that share an adapter are each counted with all of it, which only loosens the bound.
     return Bound(s_per_byte=sent / float(out[used % fabric.chips].sum()), cut="all sends together")

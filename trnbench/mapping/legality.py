@@ -86,7 +86,7 @@ def verdict(
         _job_size(placement, members),
         _group_shape(placement, members),
         _size(collective, members.shape[1]),
-        _links(placement),
+        _links(placement, members),
     ]
     if collective.op == "permute":
         found.append(_permute_ring(placement, members, pairs))
@@ -99,11 +99,8 @@ def verdict(
 
 def _degrees(placement: Placement) -> LegalDegrees | None:
     cores = placement.platform.chip.cores
-    if cores is None:
-        return None
-    size = cores.count // placement.ranks_per_chip
-    listed = placement.platform.instance.degrees
-    return next((degrees for degrees in listed if degrees.logical_size == size), None)
+    size = cores.count // placement.ranks_per_chip if cores else None
+    return placement.platform.legal_degrees(size)
 
 
 def _job_size(placement: Placement, members: IntArray) -> Verdict:
@@ -170,16 +167,19 @@ def _size(collective: Collective, ranks: int) -> Verdict:
     )
 
 
-def _links(placement: Placement) -> Verdict:
+def _links(placement: Placement, members: IntArray) -> Verdict:
+    fabric = placement.fabric
     cut = unreachable_pairs(placement.routes)
-    dead = [
-        chip
-        for node, links in placement.fabric.dead_local_links().items()
-        for chip in range(placement.fabric.chips)
-        if placement.fabric.to_network[chip] in links and placement.nodes > 1 and node >= 0
-    ]
     reasons = [f"node {n}: no living way from chip {a} to chip {b}" for n, a, b in cut[:1]]
-    reasons += [f"chip {dead[0]} has no living way to the network"] if dead else []
+    node = members // fabric.ranks_per_node
+    far = members[(node != node[:, :1]).any(axis=1)]
+    for at, links in fabric.dead_local_links().items():
+        ways = np.stack([fabric.to_network, fabric.from_network])
+        chips = np.flatnonzero(np.isin(ways, list(links)).any(axis=0)) + at * fabric.chips
+        lost = chips[np.isin(chips, far // fabric.ranks_per_chip)]
+        if len(lost):
+            reasons.append(f"chip {lost[0]} has no living way to the network")
+            return Verdict(reasons=tuple(reasons), alternatives=("groups inside a node",))
     return Verdict(reasons=tuple(reasons))
 
 

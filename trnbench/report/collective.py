@@ -43,7 +43,9 @@ class CollectiveAnswer:
     """One collective of one size on one cluster by one engine; figures are None where it is no.
 
     `size_bytes` counts as nccl-tests does. `bound_s`: what no algorithm can beat on these links.
-    `together_s`: the time while the collectives asked for run beside it.
+    `together_s`: the time while the collectives asked for run beside it. `passed_over`: algorithms
+    that the stack's table puts first and why they could not be used. Bandwidths are None where
+    nothing takes time.
     """
 
     op: str
@@ -64,6 +66,7 @@ class CollectiveAnswer:
     bound_by: str | None = None
     algorithm: str | None = None
     tuning: str | None = None
+    passed_over: tuple[str, ...] = ()
     check: str | None = None
     together_s: float | None = None
     reasons: tuple[str, ...] = ()
@@ -147,6 +150,7 @@ def _row(answer: CollectiveAnswer, links: bool) -> Row:
         "bound_by": answer.bound_by,
         "algorithm": answer.algorithm,
         "tuning": answer.tuning,
+        "passed_over": answer.passed_over,
         "check": answer.check,
         "calibration": answer.stack,
         "evidence": answer.evidence.word,
@@ -211,6 +215,7 @@ def _with_gigabytes(row: Row) -> Row:
 def _notes(answer: CollectiveAnswer) -> list[str]:
     notes = [f"no: {reason}" for reason in answer.reasons]
     notes += [f"warning: {warning}" for warning in answer.warnings]
+    notes += [f"{answer.algorithm}, not {other}" for other in answer.passed_over]
     if answer.feasible:
         notes.append(f"{answer.instance}: calibration {answer.stack}, {answer.evidence.word}")
     return notes

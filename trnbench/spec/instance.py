@@ -108,6 +108,14 @@ class Platform:
         """Device memory of the whole instance."""
         return self.instance.chips * self.chip.memory.capacity_per_chip_bytes
 
+    def legal_degrees(self, logical_size: int | None = None) -> LegalDegrees | None:
+        """Return the degrees listed for a size of logical core, where any are listed."""
+        cores = self.chip.cores
+        if cores is None:
+            return None
+        size = logical_size or cores.logical_default
+        return next((d for d in self.instance.degrees if d.logical_size == size), None)
+
     def memory_per_rank_bytes(self, logical_size: int | None = None) -> float:
         """Device memory of one rank: its chip's, divided by the ranks on it."""
         return self.chip.memory.capacity_per_chip_bytes / self.chip.ranks(logical_size)

@@ -220,6 +220,15 @@ def test_the_bound_is_met_where_every_link_is_full():
     assert lower_bound(exchange).s_per_byte == pytest.approx(4 / (8 * 128e9))
 
 
+def test_a_fault_never_loosens_the_bound():
+    groups = [range(32)]
+    sound = placed(cluster("trn1.32xlarge"), "all-reduce", groups, "ring")
+    for fault in (LinkFault(source=0, target=1), LinkFault(source=0, target=None)):
+        where = place(load_platform(open_catalog(), "trn1.32xlarge"), faults=(fault,))
+        found = placed(where, "all-reduce", groups, "ring")
+        assert lower_bound(found).s_per_byte >= lower_bound(sound).s_per_byte
+
+
 def test_every_round_played_gives_the_same_time_as_each_played_once():
     for name, nodes, algorithm in (
         ("trn2.48xlarge", 1, "kangaring"),

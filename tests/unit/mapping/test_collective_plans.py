@@ -216,6 +216,31 @@ def test_selection_passes_over_what_the_group_cannot_do():
     assert isinstance(forced, Refusal)
 
 
+def test_an_algorithm_asked_for_keeps_what_the_table_gives_it():
+    """NCCL's table on p5: a ring with LL128 below 4 MiB, with Simple above."""
+    where, stack = cluster("p5.48xlarge"), stack_of(open_catalog(), "p5.48xlarge")
+    chosen = select(stack, where, "all-reduce", [range(8)], algorithm=algorithm_named("ring"))
+    assert isinstance(chosen, tuple)
+    assert [(c.tuning_name, c.below_bytes) for c in chosen] == [
+        ("ll128", 4 * 2**20),
+        ("ring", float("inf")),
+    ]
+    assert [c.algorithm.pieces for c in chosen] == [
+        stack.tuning(n).pieces for n in ("ll128", "ring")
+    ]
+    fixed = select(
+        stack, where, "all-reduce", [range(8)], algorithm=algorithm_named("ring"), tuning="nvls"
+    )
+    assert isinstance(fixed, tuple)
+    assert [c.tuning_name for c in fixed] == ["nvls"]
+
+
+@pytest.mark.parametrize("text", ["ring:tree", "hierarchical:ring:ring:ring"])
+def test_only_hierarchical_has_parts(text):
+    with pytest.raises(InputError, match="cannot read the algorithm"):
+        algorithm_named(text)
+
+
 def test_unknown_names_are_errors():
     with pytest.raises(UnknownNameError, match="did you mean 'kangaring'"):
         algorithm_named("kangring")

@@ -40,6 +40,8 @@ def build_plan(
     """
     ranks = len(group)
     if op in ("permute", "send-receive"):
+        if algorithm.name != "direct":
+            return Refusal(reason=f"{op} goes straight from pair to pair: its algorithm is direct")
         return _pairs_plan(op, ranks, pairs)
     site = Site(placement=placement, grid=grid_of(placement, group), algorithm=algorithm)
     if ranks == 1:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.errors import UnknownNameError
+from trnbench.errors import InputError, UnknownNameError
 from trnbench.mapping.fabric import FloatArray, IntArray
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
 from trnbench.mapping.message_plan.placed import Placed, checked_groups, place_collective
@@ -51,7 +51,8 @@ def select(
 ) -> tuple[Selected, ...] | Refusal:
     """Return what runs at which sizes (rising), or why nothing can.
 
-    `algorithm` and `tuning` overrule the stack's table.
+    `algorithm` and `tuning` overrule the stack's table; an algorithm asked for keeps the tunings
+    and pieces that the table gives it.
     """
     members = checked_groups(placement, groups)
     nodes = len(np.unique(members[0] // placement.fabric.ranks_per_node))
@@ -65,18 +66,18 @@ def select(
             )
         return placements[wanted]
 
-    if algorithm is not None:
-        name = tuning or stack.tuning_for(algorithm.name)
-        found = placed(algorithm)
-        if isinstance(found, Refusal):
-            return found
-        return (_selected(0.0, math.inf, algorithm, name, stack, found, ()),)
     fitting = [rule for rule in stack.rules if rule.fits(op, nodes, ranks)]
+    if algorithm is not None:
+        fitting = [rule for rule in fitting if _plays(rule, algorithm)]
     limits = sorted({rule.limit_bytes(nodes) for rule in fitting} | {math.inf})
     chosen: list[Selected] = []
     start = 0.0
     for limit in limits:
-        found_here = _first(stack, fitting, nodes, start, limit, placed, tuning)
+        found_here = (
+            _first(stack, fitting, nodes, start, limit, placed, tuning)
+            if algorithm is None
+            else _asked_for(stack, fitting, nodes, start, limit, placed, tuning, algorithm)
+        )
         if isinstance(found_here, Refusal):
             return found_here
         last = chosen[-1] if chosen else None
@@ -112,14 +113,43 @@ def chunks_of(tuning: Tuning, phases: int, size_bytes: FloatArray) -> FloatArray
     return np.clip(np.ceil(size_bytes / tuning.chunk_bytes), 1.0, float(tuning.chunks))
 
 
-def algorithm_named(text: str, *, pieces: int = 16) -> Algorithm:
+def algorithm_named(text: str) -> Algorithm:
     """Return the algorithm a text names: "ring", "hierarchical" or "hierarchical:ring:tree"."""
     name, *parts = text.split(":")
     for part in (name, *parts):
         if part not in ALGORITHMS:
             raise UnknownNameError("collective algorithm", part, ALGORITHMS)
+    if len(parts) > (2 if name == "hierarchical" else 0):
+        raise InputError(
+            f"cannot read the algorithm {text!r}",
+            hint="only hierarchical takes parts, two at most: hierarchical:INNER:OUTER",
+        )
     inner, outer = (*parts, None, None)[:2]
-    return Algorithm(name=name, inner=inner, outer=outer, pieces=pieces)
+    return Algorithm(name=name, inner=inner, outer=outer)
+
+
+def _plays(rule: Rule, algorithm: Algorithm) -> bool:
+    wanted = (algorithm.name, algorithm.inner, algorithm.outer)
+    return (rule.algorithm, rule.inner, rule.outer) == wanted
+
+
+def _asked_for(
+    stack: CollectiveStack,
+    rules: Sequence[Rule],
+    nodes: int,
+    start: float,
+    limit: float,
+    placed: Callable[[Algorithm], Placed | Refusal],
+    tuning: str | None,
+    algorithm: Algorithm,
+) -> Selected | Refusal:
+    tabled = [rule.tuning for rule in rules if rule.limit_bytes(nodes) >= limit]
+    name = tuning or next(iter(tabled), stack.tuning_for(algorithm.name))
+    wanted = replace(algorithm, pieces=stack.tuning(name).pieces)
+    found = placed(wanted)
+    if isinstance(found, Refusal):
+        return found
+    return _selected(start, limit, wanted, name, stack, found, ())
 
 
 def _first(
