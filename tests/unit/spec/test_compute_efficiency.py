@@ -1,0 +1,125 @@
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from trnbench.catalog.document import load
+from trnbench.catalog.provenance import Kind
+from trnbench.errors import DataFileError
+from trnbench.spec.compute_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
+
+CHIP = ChipEfficiency(
+    name="chip",
+    title="chip",
+    chips=("hand",),
+    tensor_share=0.8,
+    half_share_depth=250.0,
+    narrow_share=0.9,
+    memory_share=0.75,
+)
+KERNELS = KernelEfficiency(
+    name="kernels",
+    title="kernels",
+    chips=("hand",),
+    attention_forward_share=0.5,
+    attention_backward_share=0.4,
+    score_touches_forward=5.5,
+    score_touches_backward=8.5,
+    elementwise_traffic=1.1,
+    optimizer_traffic=0.9,
+    block_pass_s=30e-6,
+    micro_batch_s=0.03,
+)
+NUMBERS = [
+    (record, field.name)
+    for record in (CHIP, KERNELS)
+    for field in attrs.fields(type(record))
+    if isinstance(getattr(record, field.name), float)
+]
+HEAD = """
+title = "a title"
+chips = ["hand"]
+
+[sources]
+prior = { title = "Priors", date = 2026-11-21 }
+"""
+
+
+def number(text: str) -> str:
+    return f'{{ value = {text}, source = "prior", kind = "assumed", low = {text}, high = {text} }}'
+
+
+def written(tmp_path, name, numbers):
+    listed = "\n".join(f"{key} = {number(text)}" for key, text in numbers.items())
+    path = tmp_path / f"{name}.toml"
+    path.write_text(f'name = "{name}"\n{listed}\n{HEAD}')
+    return path
+
+
+def test_both_records_are_read_from_files_with_their_evidence(tmp_path):
+    chip = {
+        "tensor_share": "0.8",
+        "half_share_depth": "250",
+        "narrow_share": "0.9",
+        "memory_share": "0.75",
+    }
+    kernels = {
+        "attention_forward_share": "0.5",
+        "attention_backward_share": "0.4",
+        "score_touches_forward": "5.5",
+        "score_touches_backward": "8.5",
+        "elementwise_traffic": "1.1",
+        "optimizer_traffic": "0.9",
+        "block_pass": '"30 us"',
+        "micro_batch": '"30 ms"',
+    }
+    read = load(written(tmp_path, "chip", chip), ChipEfficiency)
+    assert attrs.evolve(read, title="chip") == CHIP
+    assert set(read.provenance.evidence) == set(chip)
+    assert read.provenance.weakest() is Kind.ASSUMED
+    of_kernels = load(written(tmp_path, "kernels", kernels), KernelEfficiency)
+    assert attrs.evolve(of_kernels, title="kernels") == KERNELS
+    assert set(of_kernels.provenance.evidence) == set(kernels)
+
+
+@pytest.mark.parametrize("record", [ChipEfficiency, KernelEfficiency])
+def test_no_efficiency_has_a_default(tmp_path, record):
+    with pytest.raises(DataFileError) as caught:
+        load(written(tmp_path, "empty", {}), record)
+    missing = {fault.path for fault in caught.value.faults if fault.message == "missing"}
+    expected = {name.removesuffix("_s") for of, name in NUMBERS if type(of) is record}
+    assert missing == expected
+
+
+@pytest.mark.parametrize(("record", "name"), NUMBERS)
+@pytest.mark.parametrize("wrong", [-0.1, float("nan"), float("inf")])
+def test_what_is_no_efficiency_is_refused_alone_and_among_samples(record, name, wrong):
+    with pytest.raises(ValueError, match=name):
+        attrs.evolve(record, **{name: wrong})
+    with pytest.raises(ValueError, match=name):
+        attrs.evolve(record, **{name: np.array([0.5, wrong])})
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.01])
+def test_shares_are_parts_of_a_whole(wrong):
+    shares = [(record, name) for record, name in NUMBERS if name.endswith("share")]
+    assert len(shares) == 5
+    for record, name in shares:
+        whole: dict[str, Any] = {name: 1.0}
+        assert getattr(attrs.evolve(record, **whole), name) == 1
+        with pytest.raises(ValueError, match="above 0 and at most 1"):
+            attrs.evolve(record, **{name: wrong})
+
+
+def test_samples_have_one_length_in_one_row():
+    assert ComputeEfficiency(chip=CHIP, kernels=KERNELS).samples is None
+    three = attrs.evolve(CHIP, memory_share=np.array([0.6, 0.7, 0.8]))
+    assert ComputeEfficiency(chip=three, kernels=KERNELS).samples == 3
+    two = attrs.evolve(KERNELS, block_pass_s=np.array([1e-5, 2e-5]))
+    with pytest.raises(ValueError, match=r"`memory_share` 3, `block_pass_s` 2"):
+        ComputeEfficiency(chip=three, kernels=two)
+    with pytest.raises(ValueError, match="one length"):
+        attrs.evolve(three, tensor_share=np.array([0.5, 0.6]))
+    with pytest.raises(ValueError, match="one row"):
+        attrs.evolve(CHIP, memory_share=np.full((2, 2), 0.5))

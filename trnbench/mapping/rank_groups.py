@@ -1,0 +1,243 @@
+"""How a layout's axes lie on the ranks of a cluster, and which layouts a platform takes.
+
+Ranks count through the axes from the innermost outwards, so the groups along an axis are all alike:
+a few numbers say where every one of them lies. Arrays span grids of layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.errors import InputError, UnknownNameError
+from trnbench.mapping.legality import cluster_verdict
+from trnbench.program.grid import TIED_COPIES, Grid
+from trnbench.program.legality import FEW, Reason, Scalars, divisors_near
+from trnbench.program.tensor import FloatArray, array
+from trnbench.spec.instance import LegalDegrees, Platform
+
+IntArray: TypeAlias = NDArray[np.int64]
+Axis = Literal["tp", "cp", "dp", "pp"]
+AXES: tuple[str, ...] = (
+    *("tp", "cp", "ep", "dp", "pp", "data", "expert_data", "kv_copies", "tied", "world"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisOrder:
+    """The order in which a library counts ranks: its axes from the innermost outwards.
+
+    `cp` and `dp` stand side by side, `cp` first: together they are `data`, of which `ep` is the
+    innermost part. Tensor ranks that hold the same key-value heads are `adjacent`, or `interleaved`
+    (the first of each copy come first).
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    kv_copies: Literal["adjacent", "interleaved"]
+
+    def __post_init__(self) -> None:
+        """Refuse orders that miss an axis or tear `data` apart."""
+        if sorted(self.axes) != ["cp", "dp", "pp", "tp"]:
+            raise InputError(f"{self.name}: an order of axes names tp, cp, dp and pp once each")
+        if self.axes.index("dp") != self.axes.index("cp") + 1:
+            raise InputError(f"{self.name}: dp must come right after cp")
+
+    def stride(self, axis: Axis, grid: Grid) -> FloatArray:
+        """Return how far apart the ranks next to each other along an axis are."""
+        stride = array(1)
+        for inner in self.axes[: self.axes.index(axis)]:
+            stride = array(stride * grid.ranks(inner))
+        return stride
+
+
+MEGATRON = AxisOrder(name="megatron", axes=("tp", "cp", "dp", "pp"), kv_copies="adjacent")
+"""Megatron-LM ("tp-cp-ep-dp-pp"), NeMo and, on Trn2, NxD (a mesh of PP x DP x CP x TP)."""
+NXD_TRN1 = AxisOrder(name="nxd-trn1", axes=("tp", "cp", "dp", "pp"), kv_copies="interleaved")
+"""NxD on Trn1: the same mesh; copies of key-value heads go round the tensor ranks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RankGroups:
+    """Like groups that run side by side: ranks `turn * period + first + k * stride`.
+
+    `k` counts the `ranks` of a group, `first` runs below `width`, `turn` over the cluster. Where a
+    layout has no such groups (ranks that are no whole number), `ranks` is 0.
+    """
+
+    ranks: IntArray
+    stride: IntArray
+    width: IntArray
+    period: IntArray
+
+    def ranks_in_node(self, ranks_per_node: int) -> IntArray:
+        """Return how many ranks of a group share a node, at most."""
+        return np.minimum(self.ranks, -(-ranks_per_node // self.stride))
+
+    def nodes(self, ranks_per_node: int) -> IntArray:
+        """Return how many nodes a group spans, at most."""
+        # The first rank that lies furthest back in its node decides: turns begin at multiples of
+        # the common divisor.
+        apart = np.gcd(self.period, ranks_per_node)
+        last_first = ranks_per_node - np.maximum(apart, self.width) + self.width - 1
+        spanned = (last_first + (self.ranks - 1) * self.stride) // ranks_per_node + 1
+        return np.where(self.stride >= ranks_per_node, self.ranks, spanned)
+
+    def members(self, ranks: int) -> IntArray:
+        """Return [group, k] the groups among the first `ranks` ranks, for groups that are one."""
+        turn = np.arange(0, ranks, int(self.period))
+        first = (turn[:, None] + np.arange(int(self.width))).reshape(-1, 1)
+        return np.asarray(first + np.arange(int(self.ranks)) * int(self.stride))
+
+
+def groups_along(
+    axis: str, grid: Grid, order: AxisOrder, ranks: FloatArray | None = None
+) -> RankGroups:
+    """Return the groups along an axis of a program; `kv_copies` needs the `ranks` of a group."""
+    match axis:
+        case "tp" | "cp" | "dp" | "pp":
+            return _groups(grid.ranks(axis), order.stride(axis, grid))
+        case "data" | "ep":
+            return _groups(grid.ranks(axis), order.stride("cp", grid))
+        case "expert_data":
+            return _groups(grid.ranks(axis), array(order.stride("cp", grid) * grid.ep))
+        case "world":
+            return _groups(grid.ranks(axis), array(1))
+        case "tied":
+            # The first and the last stage: as far apart as all stages between them.
+            step = order.stride("pp", grid)
+            far = array(step * np.maximum(grid.pp - 1, 1))
+            ends = array(np.minimum(grid.pp, TIED_COPIES))
+            return _groups(ends, far, width=step, period=array(step * grid.pp))
+        case "kv_copies" if ranks is not None:
+            apart = array(grid.tp / ranks) if order.kv_copies == "interleaved" else array(1)
+            return _groups(ranks, array(order.stride("tp", grid) * apart))
+        case "kv_copies":
+            raise InputError("the groups along kv_copies need their ranks")
+    raise UnknownNameError("axis", axis, AXES)
+
+
+def _groups(
+    ranks: FloatArray,
+    stride: FloatArray,
+    *,
+    width: FloatArray | None = None,
+    period: FloatArray | None = None,
+) -> RankGroups:
+    whole = (ranks % 1 == 0) & (stride % 1 == 0)
+    return RankGroups(
+        ranks=np.where(whole, ranks, 0).astype(np.int64),
+        stride=stride.astype(np.int64),
+        width=(stride if width is None else width).astype(np.int64),
+        period=np.maximum(ranks * stride if period is None else period, 1).astype(np.int64),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlatformAnswer:
+    """What a platform says to a grid of layouts: why it refuses some, and warns of others."""
+
+    refused: tuple[Reason, ...]
+    warned: tuple[Reason, ...]
+
+
+def platform_answer(
+    platform: Platform,
+    grid: Grid,
+    *,
+    nodes: int,
+    logical_size: int | None = None,
+    whole_nodes: bool = True,
+) -> PlatformAnswer:
+    """Return which layouts a cluster of `nodes` instances takes.
+
+    A layout fills the cluster; without `whole_nodes` it may leave ranks of a single node idle.
+    """
+    degrees = platform.legal_degrees(logical_size)
+    refused = [*_cluster(platform, nodes)]
+    refused += _world(platform, grid, nodes, logical_size, whole_nodes=whole_nodes)
+    warned: list[Reason] = []
+    if degrees is not None:
+        refused += _degrees(platform, degrees, grid)
+        warned.append(_warned(platform, degrees, grid))
+    return PlatformAnswer(
+        refused=tuple(reason for reason in refused if np.any(reason.broken)),
+        warned=tuple(reason for reason in warned if np.any(reason.broken)),
+    )
+
+
+def _cluster(platform: Platform, nodes: int) -> Iterator[Reason]:
+    found = cluster_verdict(platform, nodes)
+    if not found.legal:
+        text = f"{'; '.join(found.reasons)}; try {', '.join(found.alternatives)}"
+        yield Reason(rule="cluster", broken=np.array(True), words=lambda _: text)
+
+
+def _world(
+    platform: Platform, grid: Grid, nodes: int, logical_size: int | None, *, whole_nodes: bool
+) -> Iterator[Reason]:
+    per_node = platform.instance.chips * platform.chip.ranks(logical_size)
+    has = nodes * per_node
+    world = grid.ranks("world")
+    name = platform.instance.name
+
+    def words(at: Scalars) -> str:
+        one = at["tp"] * at["cp"] * at["pp"]
+        ranks = one * at["dp"]
+        dp, rest = divmod(has, one)
+        near = f"tp x cp x pp = {divisors_near(has, one)}" if rest else f"dp={dp}"
+        if ranks % per_node == 0:
+            near += f", or {ranks // per_node} nodes"
+        return f"tp x cp x pp x dp = {ranks} ranks, {nodes} x {name} have {has}; try {near}"
+
+    idle_allowed = nodes == 1 and not whole_nodes
+    yield Reason(rule="ranks", broken=world > has if idle_allowed else world != has, words=words)
+
+
+def _degrees(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Iterator[Reason]:
+    name = platform.instance.name
+    taken = (*degrees.tensor_parallel, *degrees.tensor_parallel_warned)
+    yield Reason(
+        rule="tensor parallel",
+        broken=~np.isin(grid.tp, taken),
+        words=lambda at: (
+            f"{name} has no tensor parallelism of {at['tp']} ranks; "
+            f"try tp={_nearest(degrees.tensor_parallel, at['tp'])}"
+        ),
+    )
+    if degrees.ranks_per_job:
+        world, multiple = grid.ranks("world"), degrees.ranks_per_job_multiple
+        broken = ~np.isin(world, degrees.ranks_per_job)
+        if multiple:
+            broken &= world % multiple != 0
+        few = ", ".join(map(str, degrees.ranks_per_job))
+        more = f" or a multiple of {multiple}" if multiple else ""
+        yield Reason(
+            rule="ranks of a job",
+            broken=broken,
+            words=lambda at: (
+                f"{name} runs {few}{more} ranks in a job, "
+                f"not {at['tp'] * at['cp'] * at['pp'] * at['dp']}"
+            ),
+        )
+
+
+def _warned(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Reason:
+    name = platform.instance.name
+    return Reason(
+        rule="tensor parallel",
+        broken=np.isin(grid.tp, degrees.tensor_parallel_warned),
+        words=lambda at: (
+            f"tensor parallelism of {at['tp']} ranks is not supported everywhere on {name}; "
+            f"tp={_nearest(degrees.tensor_parallel, at['tp'])} is"
+        ),
+    )
+
+
+def _nearest(values: tuple[int, ...], value: int) -> str:
+    near = sorted(values, key=lambda one: (abs(one - value), one))
+    return ", ".join(str(one) for one in near[:FEW])
