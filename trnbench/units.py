@@ -45,6 +45,8 @@ _REDUCING = {p: f for p, f in DECIMAL_PREFIXES.items() if f <= 1}
 # Users of collective benchmarks write KB for 1000 bytes; k and K are one prefix for bytes and bits.
 _BYTE_PREFIXES = {**_ENLARGING, "K": 1e3, **BINARY_PREFIXES}
 BITS_PER_BYTE = 8
+FLOP_PER_MULTIPLY_ADD = 2
+"""A multiplication and an addition, as everybody counts them."""
 
 
 def _prefixed(symbol: str, prefixes: Mapping[str, float], scale: float = 1.0) -> dict[str, float]:
@@ -155,6 +157,11 @@ _SHOWN: Mapping[Dimension, tuple[str, ...]] = {
     Dimension.COUNT: ("", "K", "M", "B", "T"),
     Dimension.RATIO: ("%",),
 }
+
+
+def unit_scale(unit: str, dimension: Dimension) -> Scale:
+    """Return the scale of one unit, to show numbers in it whatever their size."""
+    return Scale(unit, UNITS[dimension][unit])
 
 
 def scale_for(value: float, dimension: Dimension) -> Scale:

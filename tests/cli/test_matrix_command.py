@@ -29,6 +29,7 @@ def test_rows_have_the_documented_keys_and_agree_with_themselves(run):
         assert row["flop_per_s"] == pytest.approx(row["flop"] / row["time_s"])
         assert row["utilization"] == pytest.approx(row["flop_per_s"] / row["peak_flop_per_s"])
         assert 0 < row["utilization"] < 1
+        assert row["flop_per_s"] <= row["roofline_flop_per_s"] <= row["peak_flop_per_s"]
 
 
 def test_both_engines_stand_beside_each_other(run):

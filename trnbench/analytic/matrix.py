@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trnbench.analytic.matrix_core import CoreTime, core_time
 from trnbench.analytic.matrix_gpu import gpu_peak_flop_per_s, gpu_time
@@ -28,7 +28,7 @@ from trnbench.mapping.tiling.schedule import (
 )
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
 from trnbench.program.matrix import FloatArray, MatrixProduct
-from trnbench.spec.chip import FLOP_PER_MULTIPLY_ADD, Chip, Multiprocessors, NeuronCores
+from trnbench.spec.chip import Chip, Multiprocessors, NeuronCores
 
 Part: TypeAlias = Literal["tensor", "evacuation", "memory", "trigger", "fixed"]
 PARTS: tuple[Part, ...] = ("tensor", "evacuation", "memory", "trigger", "fixed")
@@ -102,8 +102,7 @@ class MatrixTime:
     @property
     def roofline_flop_per_s(self) -> FloatArray:
         """Return the least of the peak and of what memory feeds at this intensity, FLOP/s."""
-        fed = self.intensity_flop_per_byte * self.memory_bytes_per_s
-        return np.minimum(self.peak_flop_per_s, fed)
+        return roofline(self.intensity_flop_per_byte, self.peak_flop_per_s, self.memory_bytes_per_s)
 
     @property
     def binds(self) -> NDArray[np.str_]:
@@ -113,6 +112,14 @@ class MatrixTime:
         )
         names: NDArray[np.str_] = np.asarray(PARTS)[np.argmax(np.stack(parts), axis=0)]
         return names
+
+
+def roofline(
+    flop_per_byte: ArrayLike, peak_flop_per_s: ArrayLike, memory_bytes_per_s: ArrayLike
+) -> FloatArray:
+    """Return the most that the peak and what memory feeds allow at an intensity, FLOP/s."""
+    fed = np.asarray(flop_per_byte) * np.asarray(memory_bytes_per_s)
+    return np.asarray(np.minimum(np.asarray(peak_flop_per_s), fed), dtype=np.float64)
 
 
 def matrix_time(
@@ -151,8 +158,7 @@ def _on_cores(
     costs = instructions_of(chip, unit, rate)
     found, cores, fits = _priced(product, count, unit, rate, kernel, costs)
     legal = fits & pattern_fits(product)
-    multiply_adds = unit.tensor.rows * unit.tensor.columns * rate.rows_per_pe / rate.passes
-    core_flop_per_s = FLOP_PER_MULTIPLY_ADD * multiply_adds * unit.tensor.clock_hz
+    core_flop_per_s = unit.tensor.peak_flop_per_s(rate.passes, rate.rows_per_pe)
     time_s = np.where(legal, found.time_s, np.nan)
     return MatrixTime(
         chip=chip.name,

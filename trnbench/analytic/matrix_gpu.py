@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.program.matrix import FloatArray, MatrixProduct
-from trnbench.spec.chip import FLOP_PER_MULTIPLY_ADD, Chip, Multiprocessors
+from trnbench.spec.chip import Chip, Multiprocessors
+from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

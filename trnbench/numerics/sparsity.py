@@ -19,7 +19,7 @@ from trnbench.errors import InputError, UnknownNameError
 from trnbench.numerics.rounding import Float32Array
 
 _TAGS_PER_WORD = 4
-_TAG_BITS = 4
+TAG_BITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +62,8 @@ class Compressed:
     def positions(self) -> NDArray[np.int32]:
         """Return the row of the moving operand that each kept value multiplies."""
         length = self.values.shape[-1]
-        shifts = np.arange(_TAGS_PER_WORD, dtype=np.uint16) * np.uint16(_TAG_BITS)
-        tags = (self.tags[..., None] >> shifts) & np.uint16((1 << _TAG_BITS) - 1)
+        shifts = np.arange(_TAGS_PER_WORD, dtype=np.uint16) * np.uint16(TAG_BITS)
+        tags = (self.tags[..., None] >> shifts) & np.uint16((1 << TAG_BITS) - 1)
         tags = tags.reshape(*self.tags.shape[:-1], -1)[..., :length].astype(np.int32)
         return tags + _window_starts(self.pattern, length)
 
@@ -155,5 +155,5 @@ def _pack(tags: NDArray[np.integer]) -> NDArray[np.uint16]:
     padding = -tags.shape[-1] % _TAGS_PER_WORD
     padded = np.pad(tags, [(0, 0)] * (tags.ndim - 1) + [(0, padding)])
     words = padded.reshape(*tags.shape[:-1], -1, _TAGS_PER_WORD).astype(np.uint16)
-    shifts = np.arange(_TAGS_PER_WORD, dtype=np.uint16) * np.uint16(_TAG_BITS)
+    shifts = np.arange(_TAGS_PER_WORD, dtype=np.uint16) * np.uint16(TAG_BITS)
     return np.asarray(np.bitwise_or.reduce(words << shifts, axis=-1), dtype=np.uint16)

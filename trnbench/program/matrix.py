@@ -11,13 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError
 from trnbench.numerics.formats import format_named
-from trnbench.numerics.sparsity import parse_pattern
-from trnbench.units import BITS_PER_BYTE
+from trnbench.numerics.sparsity import TAG_BITS, parse_pattern
+from trnbench.units import BITS_PER_BYTE, FLOP_PER_MULTIPLY_ADD
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-FLOP_PER_MULTIPLY_ADD = 2
-TAG_BITS = 4
 MIN_RESULT_BITS = 16
 
 

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from trnbench.program.collective import Collective, Op
-from trnbench.program.matrix import FLOP_PER_MULTIPLY_ADD, MatrixProduct, matrix_product
+from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.tensor import (
     ONE,
     FloatArray,
@@ -24,6 +24,7 @@ from trnbench.program.tensor import (
     one,
     total_bytes,
 )
+from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 Phase = Literal["F", "recompute", "B_input", "B_weight", "optimizer"]
 Region = Literal["", "core"]

@@ -12,8 +12,9 @@ from trnbench.report.plot import Axis, Series, log_plot
 from trnbench.report.report import Column, Report, Row, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.report.trace import Span, trace
-from trnbench.units import Dimension, show, significant
+from trnbench.units import Dimension, show, significant, unit_scale
 
+GIGABYTES_PER_S = unit_scale("GB/s", Dimension.BYTES_PER_S)
 BUSIEST = 12
 """Links that the list of the busiest holds."""
 
@@ -208,7 +209,9 @@ def _with_gigabytes(row: Row) -> Row:
     shown = dict(row)
     for key in ("algbw", "busbw"):
         rate = row[f"{key}_bytes_per_s"]
-        shown[f"{key}_gb_per_s"] = rate / 1e9 if isinstance(rate, float) else None
+        shown[f"{key}_gb_per_s"] = (
+            rate / GIGABYTES_PER_S.factor if isinstance(rate, float) else None
+        )
     return shown
 
 
@@ -261,6 +264,6 @@ def _busbw_plot(answers: Sequence[CollectiveAnswer], style: Style) -> str:
     return log_plot(
         series,
         Axis(title="size", text=lambda v: show(v, Dimension.BYTES, digits=2)),
-        Axis(title="busbw, GB/s", text=lambda v: significant(v / 1e9, 2)),
+        Axis(title="busbw, GB/s", text=lambda v: significant(v / GIGABYTES_PER_S.factor, 2)),
         width=min(style.width, 100),
     )

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from trnbench.spec.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.spec.instance import Instance
-from trnbench.units import Dimension, show
+from trnbench.units import Dimension, show, unit_scale
 
 WRAP = "~"
+GIGABITS_PER_S = unit_scale("Gbit/s", Dimension.BYTES_PER_S)
 
 
 def topology(instance: Instance) -> str:
@@ -91,10 +92,9 @@ def _level(level: Level, instance: Instance) -> str:
             )
             body = ()
         case Network():
-            bandwidth = show(
-                level.bandwidth_per_adapter_one_way_bytes_per_s * 8 / 1e9, Dimension.COUNT
-            )
-            heading = f"{level.name}: {level.adapters} x {bandwidth} Gbit/s to other instances"
+            adapter = level.bandwidth_per_adapter_one_way_bytes_per_s
+            bandwidth = show(adapter, Dimension.BYTES_PER_S, scale=GIGABITS_PER_S)
+            heading = f"{level.name}: {level.adapters} x {bandwidth} to other instances"
             body = ()
     return "\n".join([heading, *(f"    {line}" for line in body)])
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from trnbench.analytic.matrix import roofline
 from trnbench.catalog.provenance import Kind
 from trnbench.emulate.matrix import OUTPUT_ROOM, TraceEvent
 from trnbench.numerics.accuracy import ErrorReport
@@ -66,6 +67,12 @@ class MatrixAnswer:
     def intensity_flop_per_byte(self) -> float:
         """Return operations per byte at memory."""
         return self.flop / self.size_bytes
+
+    @property
+    def roofline_flop_per_s(self) -> float:
+        """Return the most that peak and memory allow at this intensity."""
+        at = self.intensity_flop_per_byte
+        return float(roofline(at, self.peak_flop_per_s, self.memory_bytes_per_s))
 
 
 def matrix_report(
@@ -132,7 +139,8 @@ def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:
 
 _FIGURES = (
     *("time_s", "cycles", "flop", "flop_per_s", "utilization", "bytes"),
-    *("intensity_flop_per_byte", "peak_flop_per_s", "memory_bytes_per_s", "binds"),
+    *("intensity_flop_per_byte", "peak_flop_per_s", "roofline_flop_per_s"),
+    *("memory_bytes_per_s", "binds"),
     *("parts_s", "engine_utilization", "stalls_s"),
 )
 
@@ -178,6 +186,7 @@ def _figures(answer: MatrixAnswer) -> dict[str, object]:
         "bytes": answer.size_bytes,
         "intensity_flop_per_byte": answer.intensity_flop_per_byte,
         "peak_flop_per_s": answer.peak_flop_per_s,
+        "roofline_flop_per_s": answer.roofline_flop_per_s,
         "memory_bytes_per_s": answer.memory_bytes_per_s,
         "binds": answer.binds,
         "parts_s": dict(answer.parts_s),
@@ -238,7 +247,7 @@ def _rooflines(answers: Sequence[MatrixAnswer], style: Style) -> str:
         peak, fed = mine[0].peak_flop_per_s, mine[0].memory_bytes_per_s
         ridge = peak / fed
         ends = sorted({lowest / 2, ridge, highest * 2})
-        points = tuple((x, min(peak, x * fed)) for x in ends)
+        points = tuple((x, float(roofline(x, peak, fed))) for x in ends)
         ridge_text = f"ridge at {significant(ridge, 3)} FLOP/byte"
         series.append(
             Series(label=f"{chip} {number_format}, {ridge_text}", points=points, joined=True)

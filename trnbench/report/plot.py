@@ -70,16 +70,6 @@ def log_plot(
     )
 
 
-def bars(rows: Sequence[tuple[str, float]], *, width: int = 40) -> list[str]:
-    """Return one line a row: label, bar in proportion to the largest value, nothing else."""
-    largest = max((value for _, value in rows), default=0.0)
-    label_width = max((len(label) for label, _ in rows), default=0)
-    return [
-        f"{label.ljust(label_width)}  {'#' * round(width * value / largest if largest else 0)}"
-        for label, value in rows
-    ]
-
-
 def _span(values: Sequence[float]) -> tuple[float, float]:
     low, high = math.log10(min(values)), math.log10(max(values))
     # A single value still needs an axis around it.

@@ -20,9 +20,9 @@ from trnbench.spec.chip import Chip
 from trnbench.spec.figures import Figure
 from trnbench.spec.instance import Instance
 from trnbench.spec.price import Price, PriceList
-from trnbench.units import Dimension, Scale, show, significant
+from trnbench.units import Dimension, show, significant, unit_scale
 
-TERABYTES = Scale("TB", 1e12)
+TERABYTES = unit_scale("TB", Dimension.BYTES)
 MAX_CELL = 48
 """A longer text stands below its table, not in it."""
 

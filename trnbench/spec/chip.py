@@ -15,8 +15,8 @@ from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS, Hertz, Ratio, Seconds, Watts
 from trnbench.errors import did_you_mean
 from trnbench.numerics.formats import FORMATS, format_named
+from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
-FLOP_PER_MULTIPLY_ADD = 2
 SPARSE = "sparse"
 """Stands for any format under a sparsity pattern."""
 
@@ -87,6 +87,11 @@ class TensorEngine:
         factory=dict, validator=keyed_by_format_or_sparse
     )
     output_elements_per_cycle: int | None = None
+
+    def peak_flop_per_s(self, passes: float, rows_per_pe: int) -> float:
+        """Return the peak of one core's array when it takes a format so, FLOP/s."""
+        multiply_adds = self.rows * self.columns * rows_per_pe / passes
+        return FLOP_PER_MULTIPLY_ADD * multiply_adds * self.clock_hz
 
 
 @attrs.frozen(kw_only=True)
@@ -287,8 +292,7 @@ class Chip:
         assert self.cores is not None
         tensor = self.cores.tensor
         rate = tensor.formats[number_format]
-        multiply_adds = tensor.rows * tensor.columns * rate.rows_per_pe / rate.passes
-        return FLOP_PER_MULTIPLY_ADD * multiply_adds * tensor.clock_hz * self.cores.count
+        return self.cores.count * tensor.peak_flop_per_s(rate.passes, rate.rows_per_pe)
 
     def ranks(self, logical_size: int | None = None) -> int:
         """Return the ranks on one chip: logical cores on Trainium, one device on a GPU."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnbench.report.plot import LEFT, Axis, Series, bars, log_plot
+from trnbench.report.plot import LEFT, Axis, Series, log_plot
 
 X = Axis(title="x", text=lambda value: f"{value:.3g}")
 Y = Axis(title="y", text=lambda value: f"{value:.3g}")
@@ -57,7 +57,3 @@ def test_nothing_positive_is_nothing_to_plot():
 def test_any_points_stay_inside_the_frame(points, width):
     text = log_plot([Series(label="p", points=tuple(points))], X, Y, width=width)
     assert all(len(line) <= max(width, 34) for line in text.splitlines())
-
-
-def test_bars_are_in_proportion():
-    assert bars([("a", 2.0), ("bb", 1.0), ("c", 0.0)], width=4) == ["a   ####", "bb  ##", "c   "]

@@ -30,6 +30,8 @@ DEFAULT_KERNEL: Kernel = "blocked"
 Number: TypeAlias = FloatArray | float
 
 ACCUMULATOR_BYTES = 4
+# What a kernel is, as the public NKI matmul tutorial builds it: tiles in a block of a free
+# dimension and of K; one buffer fills while the other is read; result rows that await their store.
 FREE_BLOCK_TILES = 2
 CONTRACTION_BLOCK_TILES = 8
 BUFFERS = 2
