@@ -45,9 +45,9 @@ bench-collective: $(READY) ## time the collective suites on Trainium and GPU ins
 	@for suite in trn1 trn2 trn3 gpu; do \
 	  $(BIN)/trnbench collective --suite $$suite $(ARGS) || exit $$?; echo; done
 
-bench-train: $(READY) ## show the training suites
+bench-train: $(READY) ## time the training suites on Trn1 and Trn2
 	@for suite in trn1 trn2 nxd-examples; do \
-	  $(BIN)/trnbench workload show training/$$suite $(ARGS) || exit $$?; echo; done
+	  $(BIN)/trnbench train --suite $$suite $(ARGS) || exit $$?; echo; done
 
 bench-self: $(READY) ## measure trnbench's own speed against its bars
 	@$(BIN)/python -m tests.bench.run $(ARGS)

@@ -14,6 +14,13 @@ CASES = (
     (("spec", "list"), 0.2),
     (("matrix", "4096x8192x8192", "--on", "trainium2"), 0.5),
     (("collective", "all-reduce", "--on", "trn2.48xlarge:4"), 0.5),
+    (
+        (
+            *("train", "llama3.1-70b", "--on", "trn1.32xlarge:32", "--tp", "32", "--pp", "8"),
+            *("--global-batch", "1024", "--sequence", "8192"),
+        ),
+        0.5,
+    ),
 )
 RUNS = 5
 

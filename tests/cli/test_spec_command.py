@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trnbench.catalog.search import SPEC_SECTIONS
 from trnbench.report.formats import RENDERERS
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ def test_list_has_every_shipped_file_once(run):
     names = [(row["section"], row["name"]) for row in done.json["rows"]]
     files = [
         (path.parent.name, path.stem)
-        for section in ("chips", "instances", "prices", "calibration")
+        for section in SPEC_SECTIONS
         for path in sorted((ROOT / "specs" / section).glob("*.toml"), key=lambda path: path.stem)
     ]
     assert names == files

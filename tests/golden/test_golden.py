@@ -13,6 +13,7 @@ from trnbench.cli.main import main
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 DIFF = ("spec", "diff", "trn1.32xlarge", "trn2.48xlarge")
+TRAIN = ("train", "llama2-7b", "--on", "trn1.32xlarge:4", "--tp", "8", "--global-batch", "1024")
 
 CASES = {
     "help.txt": ("--help",),
@@ -24,7 +25,19 @@ CASES = {
     "spec_diff.md": (*DIFF, "--format", "markdown"),
     "spec_show_trn2u.txt": ("spec", "show", "trn2u.48xlarge"),
     "spec_show_p4d.txt": ("spec", "show", "p4d.24xlarge"),
+    "train_help.txt": ("train", "--help"),
+    "train.txt": TRAIN,
+    "train.md": (*TRAIN, "--format", "markdown"),
+    "train_both.txt": (*TRAIN, "--pp", "4", "--engine", "both", "--plot"),
+    "train_suite.txt": ("train", "--suite", "nxd-examples"),
     "workload_show_mixtral.txt": ("workload", "show", "mixtral-8x7b"),
+    "validate_kernels.txt": ("validate", "--evidence", str(HERE / "validate_kernels.csv")),
+    "validate_kernels.json": (
+        "validate",
+        "--evidence",
+        str(HERE / "validate_kernels.csv"),
+        "--json",
+    ),
 }
 
 

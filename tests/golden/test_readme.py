@@ -12,7 +12,6 @@ import pytest
 
 from tests.validation import test_collective_evidence as collectives
 from tests.validation import test_kernel_ladder as kernels
-from trnbench.analytic.matrix import matrix_time
 from trnbench.cli.main import main
 from trnbench.emulate.matrix import run_matrix
 from trnbench.program.matrix import matrix_product
@@ -53,23 +52,25 @@ def test_the_table_of_errors_is_current():
 
 
 def _kernel_rows():
-    for row, (chip, number_format, kernel) in kernels.LADDER.items():
-        product = matrix_product(*kernels.SHAPE, format_a=number_format)
-        closed = float(matrix_time(product, kernels.chip(chip), kernel=kernel).time_s)
-        played = run_matrix(product, kernels.chip(chip), kernel=kernel).time_s
+    for row in kernels.LADDER:
+        ran = kernels.product(row)
+        chip, number_format, kernel = kernels.chip(ran.chip), ran.number_format, ran.kernel
+        product = matrix_product(*ran.shape, format_a=number_format)
+        closed = ran.time_s(chip)
+        played = run_matrix(product, chip, kernel=kernel).time_s
         errors = [time_s / kernels.seconds(row) - 1 for time_s in (closed, played)]
-        what = f"{chip}, one core, {number_format} 4096x8192x8192, {kernel} kernel"
+        what = f"{ran.chip}, one core, {number_format} 4096x8192x8192, {kernel} kernel"
         by = f"{1e3 * kernels.seconds(row):.2f} ms (`{row}`)"
         yield what, by, f"{100 * errors[0]:+.1f} % closed form, {100 * errors[1]:+.1f} % played"
 
 
 def _collective_rows():
     trn1 = collectives.large(collectives.trainium_rows(), "nd-allr64-2n")
-    error = collectives.geometric_error("trn1.32xlarge", trn1)
+    error = collectives.geometric_error(trn1)
     yield "trn1.32xlarge, all-reduce over 64 ranks, 1 MiB up", _rows(trn1), _mean(error)
-    for name, (instance, prefix) in collectives.GPU_SWEEPS.items():
+    for name, (_, prefix) in collectives.GPU_SWEEPS.items():
         rows = collectives.large(collectives.gpu_rows(), prefix)
-        error = collectives.geometric_error(instance, rows)
+        error = collectives.geometric_error(rows)
         yield f"{name}, 1 MiB up", _rows(rows), _mean(error)
 
 

@@ -5,17 +5,16 @@ Nothing is tuned to a row; all constants stand in the chip files.
 
 from __future__ import annotations
 
-import csv
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 from trnbench.analytic.matrix import matrix_time
-from trnbench.analytic.matrix_stream import stream_time
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.matrix import run_matrix
-from trnbench.mapping.tiling.schedule import Kernel
+from trnbench.evidence import kernels
+from trnbench.evidence.rows import EvidenceRow, read_evidence
 from trnbench.program.matrix import matrix_product
 from trnbench.spec.chip import Chip
 from trnbench.spec.library import load_chip
@@ -24,39 +23,25 @@ PUBLISHED = Path(__file__).parents[2] / "workloads" / "published" / "trainium_ke
 TOLERANCE = 0.15
 SHAPE = (4096, 8192, 8192)
 
-LADDER: dict[str, tuple[str, str, Kernel]] = {
-    "autocomp-gemm-trn1-0": ("trainium1", "bf16", "naive"),
-    "autocomp-gemm-trn1-5": ("trainium1", "bf16", "blocked"),
-    "aws-nkimm-trn2-1": ("trainium2", "fp32", "naive"),
-    "aws-nkimm-trn2-2": ("trainium2", "fp32", "hoisted"),
-    "aws-nkimm-trn2-3": ("trainium2", "fp32", "blocked-free"),
-    "aws-nkimm-trn2-4": ("trainium2", "fp32", "blocked"),
+LADDER = {
+    "autocomp-gemm-trn1-0": "naive",
+    "autocomp-gemm-trn1-5": "blocked",
+    "aws-nkimm-trn2-1": "naive",
+    "aws-nkimm-trn2-2": "hoisted",
+    "aws-nkimm-trn2-3": "blocked-free",
+    "aws-nkimm-trn2-4": "blocked",
 }
-
-# AdamW (10944 x 2048), RoPE (64 x 4096 x 128) and a batched product, fp32. Bytes are those that the
-# profiles on Trainium1 counted: 448.3, 402.6 and 1153.7 MB; the same benchmark ran on Trainium2.
-STREAMS = {
-    "nkibench-trn1-adamw": ("trainium1", "nkibench-trn1-adamw"),
-    "nkibench-trn1-rope_single_freq_apply": (
-        "trainium1",
-        "nkibench-trn1-rope_single_freq_apply",
-    ),
-    "nkibench-trn1-bmm": ("trainium1", "nkibench-trn1-bmm"),
-    "kda-trn2-adamw-baseline": ("trainium2", "nkibench-trn1-adamw"),
-    "kda-trn2-rope_single_freq_apply-baseline": (
-        "trainium2",
-        "nkibench-trn1-rope_single_freq_apply",
-    ),
-    "kda-trn2-adamw-tuned": ("trainium2", "nkibench-trn1-adamw"),
-    "kda-trn2-bmm-bf16probe": ("trainium2", "nkibench-trn1-bmm"),
-}
-ROW_BYTES = 8192
 
 
 @lru_cache
-def measured() -> dict[str, dict[str, str]]:
-    with PUBLISHED.open(newline="") as file:
-        return {row["id"]: row for row in csv.DictReader(file)}
+def measured() -> dict[str, EvidenceRow]:
+    return {row.id: row for row in read_evidence(PUBLISHED).rows}
+
+
+def product(row: str) -> kernels.Product:
+    found = kernels.kernel_of(measured()[row], tuple(measured().values()))
+    assert isinstance(found, kernels.Product)
+    return found
 
 
 @lru_cache
@@ -65,15 +50,17 @@ def chip(name: str) -> Chip:
 
 
 def seconds(row: str) -> float:
-    return float(measured()[row]["latency_ms"]) * 1e-3
+    return kernels.seconds(measured()[row])
 
 
 @pytest.mark.parametrize("row", LADDER)
 def test_both_engines_meet_the_ladder(row: str):
-    name, number_format, kernel = LADDER[row]
-    product = matrix_product(*SHAPE, format_a=number_format)
-    closed = float(matrix_time(product, chip(name), kernel=kernel).time_s)
-    played = run_matrix(product, chip(name), kernel=kernel)
+    ran = product(row)
+    assert (ran.kernel, ran.shape) == (LADDER[row], SHAPE)
+    closed = ran.time_s(chip(ran.chip))
+    played = run_matrix(
+        matrix_product(*SHAPE, format_a=ran.number_format), chip(ran.chip), kernel=ran.kernel
+    )
     assert closed / seconds(row) == pytest.approx(1, abs=TOLERANCE)
     assert played.time_s / seconds(row) == pytest.approx(1, abs=TOLERANCE)
 
@@ -97,12 +84,9 @@ def test_fp32_rate_is_a_choice_of_the_kernel_and_no_average():
 
 def streamed(row: str) -> tuple[float, float]:
     """Return (measured, model) rate of a streaming row, bytes/s."""
-    name, counted = STREAMS[row]
-    size = 1e6 * sum(
-        float(measured()[counted][column]) for column in ("hbm_read_MB", "hbm_write_MB")
-    )
-    model = stream_time(size, ROW_BYTES, chip(name))
-    return size / seconds(row), size / float(model.time_s)
+    ran = kernels.kernel_of(measured()[row], tuple(measured().values()))
+    assert isinstance(ran, kernels.Stream)
+    return ran.size_bytes / seconds(row), ran.size_bytes / ran.time_s(chip(ran.chip))
 
 
 @pytest.mark.parametrize(

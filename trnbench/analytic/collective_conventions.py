@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.analytic.collective_profile import MessageClass, Profile, lanes
+from trnbench.analytic.collective_profile import MessageClasses, Profile, lanes
 from trnbench.program.collective import Op
 
 _NS_PER_S = 1e9
@@ -57,18 +57,22 @@ def conventional_time_ns(
 def _phases_ns(profile: Profile, size: int, conventions: Conventions) -> list[int]:
     delay = conventions.endpoint_delay_ns
     times = [delay for _ in profile.lanes]
-    for found in profile.rounds:
-        slowest = max(_message_ns(c, size, conventions) for c in found.classes)
-        times[found.phase] += found.times * (slowest + delay)
+    for index, phase in enumerate(profile.phases):
+        for found in phase.rounds:
+            every = range(len(found.classes))
+            slowest = max(_message_ns(found.classes, at, size, conventions) for at in every)
+            times[index] += found.times * (slowest + delay)
     return times
 
 
-def _message_ns(c: MessageClass, size: int, conventions: Conventions) -> int:
+def _message_ns(classes: MessageClasses, at: int, size: int, conventions: Conventions) -> int:
     # Latencies and shares come as floats of s and of the size; both are whole by convention.
-    message_bytes = np.floor(c.share * size + _NOISE)
-    transfer = message_bytes * (c.alone_s_per_byte / c.share) * _NS_PER_S
-    hops: NDArray[np.float64] = np.round(np.array(c.hop_latencies_s) * _NS_PER_S, 3)
+    share, alone = classes.share[at], classes.alone_s_per_byte[at]
+    message_bytes = np.floor(share * size + _NOISE)
+    transfer = message_bytes * (alone / share) * _NS_PER_S
+    own = classes.hop_latencies_s[at]
+    hops: NDArray[np.float64] = np.round(own[own >= 0] * _NS_PER_S, 3)
     if conventions.contention == "none":
         return int(np.floor(hops.sum() + transfer))
-    queued = (c.queue - 1) * np.floor(transfer)
+    queued = (int(classes.queue[at]) - 1) * np.floor(transfer)
     return int(queued + np.floor(hops + transfer).sum())

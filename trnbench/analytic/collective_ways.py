@@ -66,9 +66,9 @@ def critical_ways(pipeline: Pipeline, tuning: Tuning) -> list[Way]:
     return sorted(ways, key=lambda way: (way.latency_s, way.s_per_byte))
 
 
-def way_time(way: Way, tuning: Tuning, size_bytes: FloatArray) -> FloatArray:
-    """Return the time of a way for sizes in bytes, s."""
+def way_line(way: Way, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
+    """Return the time of a way for no bytes, s, and what each byte adds, s."""
     on_chip, link, network = way.s_per_byte
     moving = on_chip / tuning.on_chip + link / tuning.link + network / tuning.network
     steps = way.near_hops * tuning.step_s + way.remote_hops * tuning.network_step_s
-    return np.asarray(way.latency_s + steps + size_bytes * moving)
+    return np.asarray(way.latency_s + steps), np.asarray(moving)

@@ -96,18 +96,17 @@ def pipeline_time(
 ) -> PipelineTime:
     """Return the pipeline's time under a legal schedule; degrees and times broadcast."""
     p, v, m = (_array(degree) for degree in (pp, vpp, micro_batches))
-    slowest = _Passes.of(work.slowest)
+    of = _Work.of(work)
     work_s, bubble_s, sends_s = np.broadcast_arrays(
-        m * slowest.all, _bubble(schedule, p, v, m, work), _sends(schedule, p, v, m, work)
+        m * of.slowest.all, _bubble(schedule, p, v, m, of), _sends(schedule, p, v, m, of)
     )
     return PipelineTime(work_s=work_s, bubble_s=bubble_s, sends_s=sends_s)
 
 
 def _bubble(
-    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
+    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: _Work
 ) -> FloatArray:
-    slowest, before, after = (_Passes.of(x) for x in (work.slowest, work.before, work.after))
-    behind = _array(work.stages_after)
+    slowest, before, after, behind = work.slowest, work.before, work.after, work.behind
     back_and_forth = before.all / v + after.all / v
     # Round trips behind the slowest stage, less the slots that it has to run meanwhile.
     match schedule:
@@ -153,12 +152,9 @@ def _split_bubble(
 
 
 def _sends(
-    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
+    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: _Work
 ) -> FloatArray:
-    slowest = _Passes.of(work.slowest)
-    send = _array(work.send_s)
-    held = 1 - _array(work.send_overlap)
-    behind = _array(work.stages_after)
+    slowest, send, held, behind = work.slowest, work.send, work.held, work.behind
     piped = p > 1
     there_and_back = 2 * (p - 1)
     # Others may have time to spare; then the slowest is only held up by what it sends itself.
@@ -195,11 +191,11 @@ def _sends(
             return np.asarray(piped * (2 * (p - 1) * send + laps + steady))
 
 
-def _spare(p: FloatArray, work: PipelineWork) -> _Passes:
+def _spare(p: FloatArray, work: _Work) -> _Passes:
     """Return how much faster than the slowest the other stages are on average."""
-    slowest, before, after = (_Passes.of(x) for x in (work.slowest, work.before, work.after))
+    slowest, before, after = work.slowest, work.before, work.after
     others = np.maximum(p - 1, 1)
-    return _Passes(
+    return _Passes.adding_up(
         forward=slowest.forward - (before.forward + after.forward) / others,
         backward=slowest.backward - (before.backward + after.backward) / others,
         weight=slowest.weight - (before.weight + after.weight) / others,
@@ -212,8 +208,10 @@ def _round_trips(p: FloatArray, m: FloatArray, held: FloatArray) -> FloatArray:
     A round trip over d + 1 stages takes 2 d messages for d + 1 micro-batches. A stage where it
     turns is also held up by its own message to the stage beyond, unless it is the first or last.
     """
-    rest = (m - 1) % p
-    whole = 2 * (p - 1) * ((m - 1) // p) + np.where(rest > 0, 2 * (rest - 1) + held, 0.0)
+    # Quotients of whole numbers: far faster than // and %.
+    turns = np.floor((m - 1) / p)
+    rest = (m - 1) - turns * p
+    whole = 2 * (p - 1) * turns + np.where(rest > 0, 2 * (rest - 1) + held, 0.0)
     to_one_end = 2 - (2 - held) / np.maximum(p - 1, 1)
     inner = 2 - 2 * (1 - held) / np.maximum(p - 2, 1)
     turning = (m - 1) * np.maximum(to_one_end, inner) - held
@@ -227,18 +225,44 @@ class _Passes:
     forward: FloatArray
     backward: FloatArray
     weight: FloatArray
+    all: FloatArray
 
     @classmethod
     def of(cls, passes: PassSeconds) -> _Passes:
-        return cls(
+        return cls.adding_up(
             forward=_array(passes.forward_s),
             backward=_array(passes.backward_s),
             weight=_array(passes.weight_s),
         )
 
-    @property
-    def all(self) -> FloatArray:
-        return self.forward + self.backward + self.weight
+    @classmethod
+    def adding_up(cls, *, forward: FloatArray, backward: FloatArray, weight: FloatArray) -> _Passes:
+        return cls(
+            forward=forward, backward=backward, weight=weight, all=forward + backward + weight
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Work:
+    """`PipelineWork` as arrays; `held` is the share of a message that holds up its sender."""
+
+    slowest: _Passes
+    before: _Passes
+    after: _Passes
+    behind: FloatArray
+    send: FloatArray
+    held: FloatArray
+
+    @classmethod
+    def of(cls, work: PipelineWork) -> _Work:
+        return cls(
+            slowest=_Passes.of(work.slowest),
+            before=_Passes.of(work.before),
+            after=_Passes.of(work.after),
+            behind=_array(work.stages_after),
+            send=_array(work.send_s),
+            held=1 - _array(work.send_overlap),
+        )
 
 
 def _array(value: ArrayLike) -> FloatArray:

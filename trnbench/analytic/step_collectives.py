@@ -7,6 +7,7 @@ Sizes are then priced as arrays.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
@@ -14,11 +15,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.analytic.collective import collective_time
-from trnbench.analytic.collective_profile import Profile, profile
+from trnbench.analytic.collective import ClosedForm, closed_form
+from trnbench.analytic.collective_profile import PhaseMemo, profile
 from trnbench.mapping.message_plan.algorithm import Refusal
+from trnbench.mapping.message_plan.members import Members, even_members, members_of
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
-from trnbench.mapping.message_plan.select import Selected, select, selected_for
+from trnbench.mapping.message_plan.select import Selected, select_for, selected_for
 from trnbench.mapping.placement import Placement, place
 from trnbench.mapping.rank_groups import AxisOrder, RankGroups, groups_along
 from trnbench.program.collective import Op
@@ -38,7 +40,8 @@ Place: TypeAlias = tuple[int, int, int, int, int]
 class Priced:
     """Seconds of one run, and which groups the stack cannot serve.
 
-    0 where nothing runs; not a number where a layout was left out or refused.
+    0 where nothing runs; not a number where groups were refused, or are only those of layouts that
+    were left out.
     """
 
     time_s: FloatArray
@@ -47,30 +50,67 @@ class Priced:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Engine:
-    """What runs at which sizes for one group, ready to be priced."""
+    """What runs at which sizes for one group; looked at in full where a size asks for it."""
 
     selected: tuple[Selected, ...]
-    profiles: tuple[Profile, ...]
+    memo: PhaseMemo
+    forms: dict[int, ClosedForm] = field(default_factory=dict, repr=False)
 
     def time_s(self, size_bytes: FloatArray) -> FloatArray:
         """Return seconds for a flat array of sizes."""
         if len(self.selected) == 1:
-            return collective_time(self.profiles[0], self.selected[0].tuning, size_bytes).time_s
-        times = np.empty_like(size_bytes)
+            return self._form(0).time_s(size_bytes)
         chosen = selected_for(self.selected, size_bytes)
-        for number, choice in enumerate(self.selected):
+        first, last = int(chosen.min()), int(chosen.max())
+        if first == last:
+            return self._form(first).time_s(size_bytes)
+        times = np.empty_like(size_bytes)
+        for number in range(first, last + 1):
             at = np.flatnonzero(chosen == number)
             if len(at):
-                found = collective_time(self.profiles[number], choice.tuning, size_bytes[at])
-                times[at] = found.time_s
+                times[at] = self._form(number).time_s(size_bytes[at])
         return times
+
+    def _form(self, number: int) -> ClosedForm:
+        if number not in self.forms:
+            choice = self.selected[number]
+            self.forms[number] = closed_form(profile(choice.placed, self.memo), choice.tuning)
+        return self.forms[number]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Site:
+    """A platform on which groups were placed: one node of it, its groups, phases and engines."""
+
+    node: Placement
+    members: dict[Place, Members] = field(default_factory=dict, repr=False)
+    memo: PhaseMemo = field(default_factory=dict, repr=False)
+    engines: dict[tuple[Op, Place], _Engine | Refusal] = field(default_factory=dict, repr=False)
+
+
+Engines: TypeAlias = dict[tuple[str, str, int | None], _Site]
+"""What was placed so far, by platform, stack and logical size; programs may share it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Kinds:
+    """The distinct groups along an axis: `kinds` says which one each layout has (-1: none).
+
+    `alone` are layouts where a group is one rank. `key` tells these groups from others.
+    """
+
+    key: Hashable
+    alone: BoolArray
+    kinds: IntArray
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CollectivePrices:
     """Prices of exchanges on a platform with a stack, for the layouts `wanted` of a grid.
 
-    A group is placed when it is first asked for and remembered as long as this record lives.
+    A group is placed when it is first asked for and remembered as long as `engines` lives; what
+    was priced is remembered as long as this record does.
     """
 
     platform: Platform
@@ -79,56 +119,91 @@ class CollectivePrices:
     order: AxisOrder
     logical_size: int | None = None
     wanted: BoolArray = field(default_factory=lambda: np.array(True))
-    engines: dict[tuple[Op, Place], _Engine | Refusal] = field(default_factory=dict, repr=False)
-    placements: dict[int, Placement] = field(default_factory=dict, repr=False)
+    engines: Engines = field(default_factory=dict, repr=False)
+    kinds: dict[Hashable, _Kinds] = field(default_factory=dict, repr=False)
+    priced: dict[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def ranks_per_node(self) -> int:
         """Ranks of one instance."""
         return self.platform.instance.chips * self.platform.chip.ranks(self.logical_size)
 
+    @property
+    def site(self) -> _Site:
+        """What was placed on this platform so far."""
+        key = (self.platform.instance.name, self.stack.name, self.logical_size)
+        if key not in self.engines:
+            node = place(self.platform, logical_size=self.logical_size)
+            self.engines[key] = _Site(node=node)
+        return self.engines[key]
+
     def collective(self, op: CollectiveOp) -> Priced:
         """Return the time of one run of a program's collective."""
-        groups = groups_along(op.axis, self.grid, self.order, op.ranks)
-        return self.price(op.op, groups, op.size_bytes, runs=op.count > 0)
+        key = (op.axis, op.ranks.shape, op.ranks.tobytes())
+        if key not in self.kinds:
+            groups = groups_along(op.axis, self.grid, self.order, op.ranks)
+            self.kinds[key] = self._kinds_of(groups, key)
+        return self._price(op.op, self.kinds[key], op.size_bytes, runs=op.count > 0)
 
     def message(self, send: Send) -> Priced:
         """Return the time of one message to the next stage, while every stage sends one."""
-        groups = groups_along("pp", self.grid, self.order)
-        # Between like nodes every pair of neighbours is as good as the next.
-        pair = (groups.stride % self.ranks_per_node == 0) & (groups.ranks > 1)
-        ranks = np.where(pair, 2, groups.ranks)
-        period = np.where(pair, 2 * groups.stride, groups.period)
-        neighbours = RankGroups(
-            ranks=ranks, stride=groups.stride, width=groups.width, period=period
-        )
-        return self.price("send-receive", neighbours, send.size_bytes, runs=send.count > 0)
+        key = "message"
+        if key not in self.kinds:
+            groups = groups_along("pp", self.grid, self.order)
+            # Between like nodes every pair of neighbours is as good as the next.
+            pair = (groups.stride % self.ranks_per_node == 0) & (groups.ranks > 1)
+            neighbours = RankGroups(
+                ranks=np.where(pair, 2, groups.ranks),
+                stride=groups.stride,
+                width=groups.width,
+                period=np.where(pair, 2 * groups.stride, groups.period),
+            )
+            self.kinds[key] = self._kinds_of(neighbours, key)
+        return self._price("send-receive", self.kinds[key], send.size_bytes, runs=send.count > 0)
 
     def price(
         self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
     ) -> Priced:
         """Return the time of an operation of groups for sizes that broadcast with them."""
-        columns = np.broadcast_arrays(groups.ranks, *self._places(groups))
-        present = runs & (groups.ranks != 1)
-        asked = _within(present & self.wanted, columns[0].shape)
-        kinds, first = _kinds(columns, asked & (groups.ranks > 1))
+        numbers = (groups.ranks, groups.stride, groups.width, groups.period)
+        key = tuple((number.shape, number.tobytes()) for number in numbers)
+        if key not in self.kinds:
+            self.kinds[key] = self._kinds_of(groups, key)
+        return self._price(op, self.kinds[key], size_bytes, runs=runs)
+
+    def _price(self, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> Priced:
+        run_here = _within(runs, groups.kinds.shape)
+        key = (op, groups.key, size_bytes.shape, size_bytes.tobytes(), run_here.tobytes())
+        if key not in self.priced:
+            kinds = groups.kinds if run_here.all() else np.where(run_here, groups.kinds, -1)
+            self.priced[key] = self._times(op, kinds, groups.places, size_bytes)
+        times, refused = self.priced[key]
+        present = runs & ~groups.alone
+        return Priced(time_s=np.where(present, times, 0.0), refused=refused)
+
+    def _times(
+        self, op: Op, kinds: IntArray, places: tuple[Place, ...], size_bytes: FloatArray
+    ) -> tuple[FloatArray, tuple[Reason, ...]]:
+        """Return the time of each kind of groups where it stands, and which are refused."""
         shape = np.broadcast_shapes(kinds.shape, size_bytes.shape)
         kind = np.broadcast_to(kinds, shape).ravel()
         sizes = np.broadcast_to(size_bytes, shape).ravel()
         times = np.full(len(sizes), np.nan)
         refused: list[Reason] = []
-        for number, at in enumerate(_where_each(kind, len(first))):
-            here = int(first[number])
-            ranks, stride, width, period, used = (int(column.flat[here]) for column in columns)
-            engine = self._engine(op, (ranks, stride, width, period, used))
+        for number, at in enumerate(_where_each(kind, len(places))):
+            if not len(at):
+                continue
+            engine = self._engine(op, places[number])
             if isinstance(engine, Refusal):
                 refused.append(_reason(engine, kinds == number))
             else:
                 times[at] = engine.time_s(sizes[at])
-        return Priced(time_s=np.where(present, times.reshape(shape), 0.0), refused=tuple(refused))
+        return times.reshape(shape), tuple(refused)
 
-    def _places(self, groups: RankGroups) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return stride, width, period and ranks placed; whole nodes apart is one node apart."""
+    def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
+        """Return the distinct groups; whole nodes apart is one node apart."""
         per_node = self.ranks_per_node
         same = (groups.stride % per_node == 0) & (groups.width % per_node == 0)
         period = np.where(same, groups.ranks * per_node, groups.period)
@@ -136,41 +211,70 @@ class CollectivePrices:
         world = self.grid.ranks("world").astype(np.int64)
         if np.any((world < per_node) & self.wanted):
             used = np.where(world < per_node, world, used)
-        return (
+        columns = np.broadcast_arrays(
+            groups.ranks,
             np.where(same, per_node, groups.stride),
             np.where(same, per_node, groups.width),
             period,
             used,
         )
+        asked = _within(self.wanted, columns[0].shape) & (columns[0] > 1)
+        kinds = np.full(asked.shape, -1, dtype=np.int64)
+        numbers: dict[tuple[int, ...], int] = {}
+        rows = zip(*(column[asked].tolist() for column in columns), strict=True)
+        kinds[asked] = [numbers.setdefault(row, len(numbers)) for row in rows]
+        places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
+        return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
 
     def _engine(self, op: Op, where: Place) -> _Engine | Refusal:
-        if (op, where) not in self.engines:
-            self.engines[op, where] = self._placed(op, where)
-        return self.engines[op, where]
+        site = self.site
+        if (op, where) not in site.engines:
+            site.engines[op, where] = self._placed(site, op, where)
+        return site.engines[op, where]
 
-    def _placed(self, op: Op, where: Place) -> _Engine | Refusal:
-        ranks, stride, width, period, used = (np.asarray(number) for number in where)
-        groups = RankGroups(ranks=ranks, stride=stride, width=width, period=period)
-        members = groups.members(int(used))
-        # Algorithms are chosen by the first group: one that spans most nodes speaks for all.
-        widest = np.argmax(np.ptp(members // self.ranks_per_node, axis=1))
-        members = np.roll(members, -widest, axis=0)
-        placement = self._placement(-(-int(used) // self.ranks_per_node))
-        pairs = neighbour_pairs(placement.fabric, members[0]) if op == "permute" else None
-        selected = select(self.stack, placement, op, members, pairs=pairs)
+    def _placed(self, site: _Site, op: Op, where: Place) -> _Engine | Refusal:
+        if where not in site.members:
+            site.members[where] = _members(site.node, where)
+        members = site.members[where]
+        pairs = None
+        if op == "permute":
+            pairs = neighbour_pairs(members.placement.fabric, members.first)
+        selected = select_for(self.stack, members, op, pairs=pairs)
         if isinstance(selected, Refusal):
+            ranks, stride = where[:2]
             return Refusal(
                 reason=f"{op} of {ranks} ranks, each {stride} from the next: {selected.reason}"
             )
-        profiles = tuple(profile(choice.placed) for choice in selected)
-        return _Engine(selected=selected, profiles=profiles)
+        return _Engine(selected=selected, memo=site.memo)
 
-    def _placement(self, nodes: int) -> Placement:
-        if nodes not in self.placements:
-            self.placements[nodes] = place(
-                self.platform, nodes=nodes, logical_size=self.logical_size
-            )
-        return self.placements[nodes]
+
+def _members(node: Placement, where: Place) -> Members:
+    """Return the groups of one kind on as many nodes as it takes until they repeat."""
+    ranks, stride, width, period, used = where
+    per_node = node.ranks
+    nodes = -(-used // per_node)
+    if nodes == 1:
+        return even_members(node, _listed(where), 1)
+    several = node.of(nodes)
+    if period == used == ranks * stride and width == stride and per_node % stride == 0:
+        # Every node holds a like part of every group.
+        local = np.arange(stride)[:, None] + np.arange(per_node // stride) * stride
+        return even_members(several, local, nodes)
+    members = _listed(where)
+    # Algorithms are chosen by the first group: one that spans most nodes speaks for all.
+    widest = np.argmax(np.ptp(members // per_node, axis=1))
+    return members_of(several, np.roll(members, -widest, axis=0), symmetric=True)
+
+
+def _listed(where: Place) -> IntArray:
+    ranks, stride, width, period, used = where
+    groups = RankGroups(
+        ranks=np.asarray(ranks),
+        stride=np.asarray(stride),
+        width=np.asarray(width),
+        period=np.asarray(period),
+    )
+    return groups.members(used)
 
 
 def _reason(refusal: Refusal, broken: BoolArray) -> Reason:
@@ -186,20 +290,6 @@ def _within(mask: BoolArray, shape: tuple[int, ...]) -> BoolArray:
         axis for axis in range(mask.ndim) if shape[axis + offset] == 1 and mask.shape[axis] > 1
     )
     return np.broadcast_to(mask.any(axis=thin, keepdims=True) if thin else mask, shape)
-
-
-def _kinds(columns: tuple[IntArray, ...], asked: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return which of the distinct groups each is (-1: not asked for), and where each kind is."""
-    kinds = np.full(asked.shape, -1, dtype=np.int64)
-    here = np.flatnonzero(asked)
-    code = np.zeros(len(here), dtype=np.int64)
-    for column in columns:
-        values, inverse = np.unique(column.ravel()[here], return_inverse=True)
-        # Codes are made dense again at each column, so that they never overflow.
-        code = np.unique(code * len(values) + inverse, return_inverse=True)[1]
-    _, first, numbers = np.unique(code, return_index=True, return_inverse=True)
-    kinds.flat[here] = numbers
-    return kinds, here[first]
 
 
 def _where_each(kind: IntArray, count: int) -> list[IntArray]:

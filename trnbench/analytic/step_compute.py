@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from trnbench.analytic.matrix import MatrixTime, matrix_time
+from trnbench.analytic.step_formats import format_on
 from trnbench.mapping.tiling.legality import format_reasons
 from trnbench.numerics.formats import format_named
 from trnbench.program.block import Block
@@ -165,13 +166,14 @@ class _Rank:
 
     def attention(self, op: Attention) -> FloatArray:
         """Return the time of fused attention, s."""
-        example = matrix_product(1, 1, 1, format_a=op.format)
+        number_format = format_on(self.chip, op.format)
+        example = matrix_product(1, 1, 1, format_a=number_format)
         if refused := format_reasons(example, self.chip, "native"):
             self.reasons.update(dict.fromkeys(refused))
             return np.asarray(np.nan)
         kernels = self.efficiency.kernels
         share = kernels.attention_backward_share if op.backward else kernels.attention_forward_share
-        flop_per_s = self._part * self.chip.peak_flop_per_s(op.format) * share
+        flop_per_s = self._part * self.chip.peak_flop_per_s(number_format) * share
         return np.maximum(self.along(op.flop) / flop_per_s, self.moved(op.bytes))
 
     def products(self, ops: Sequence[MatMul]) -> Mapping[MatMul, FloatArray]:
@@ -181,10 +183,18 @@ class _Rank:
         """
         groups: dict[tuple[str, ...], list[tuple[MatMul, MatrixProduct]]] = {}
         for op in ops:
-            product = op.product
+            product = self._taken(op.product)
             formats = (product.format_a, product.format_b, product.format_out)
             groups.setdefault(formats, []).append((op, product))
         return {op: seconds for group in groups.values() for op, seconds in self._group(group)}
+
+    def _taken(self, product: MatrixProduct) -> MatrixProduct:
+        """Return a product in the chip's own kinds of its operands' formats."""
+        return replace(
+            product,
+            format_a=format_on(self.chip, product.format_a),
+            format_b=format_on(self.chip, product.format_b),
+        )
 
     def _group(
         self, group: Sequence[tuple[MatMul, MatrixProduct]]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         sheet,
         validate,
     )
+    from trnbench.app.search import Fixed, search_layouts
+    from trnbench.app.validation import validate_evidence
     from trnbench.catalog.listing import listed
     from trnbench.catalog.search import SPEC_SECTIONS, WORKLOAD_SECTIONS, Catalog, open_catalog
 
@@ -32,6 +34,8 @@ _MODULES = {
         *("READERS", "diff", "import_model", "info", "parameters", "platform_named"),
         *("prices_named", "sheet", "validate"),
     ),
+    "trnbench.app.search": ("Fixed", "search_layouts"),
+    "trnbench.app.validation": ("validate_evidence",),
     "trnbench.catalog.listing": ("listed",),
     "trnbench.catalog.search": (
         *("SPEC_SECTIONS", "WORKLOAD_SECTIONS", "Catalog", "open_catalog"),
@@ -44,6 +48,7 @@ __all__ = [
     "SPEC_SECTIONS",
     "WORKLOAD_SECTIONS",
     "Catalog",
+    "Fixed",
     "diff",
     "import_model",
     "info",
@@ -52,8 +57,10 @@ __all__ = [
     "parameters",
     "platform_named",
     "prices_named",
+    "search_layouts",
     "sheet",
     "validate",
+    "validate_evidence",
 ]
 
 

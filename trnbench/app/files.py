@@ -27,7 +27,7 @@ from trnbench.spec import files as spec_files
 from trnbench.spec.chip import Chip
 from trnbench.spec.figures import Compared, chip_figures, compare, figures
 from trnbench.spec.instance import Platform
-from trnbench.spec.library import load_chip, load_platform, load_prices
+from trnbench.spec.library import find_prices, load_chip, load_platform
 from trnbench.spec.price import PriceList
 from trnbench.workload import files as workload_files
 from trnbench.workload.hf_config import import_config, read_config
@@ -44,10 +44,7 @@ def platform_named(catalog: Catalog, name: str) -> Platform:
 
 def prices_named(catalog: Catalog, name: str) -> PriceList | None:
     """Return the published prices of an instance type, or None where nothing is published."""
-    try:
-        return load_prices(catalog, name)
-    except UnknownNameError:
-        return None
+    return find_prices(catalog, name)
 
 
 def sheet(catalog: Catalog, name: str, sections: Sequence[str]) -> Sheet:

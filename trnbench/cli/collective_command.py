@@ -13,19 +13,19 @@ from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import Engine
 from trnbench.cli.names import completes
 from trnbench.cli.output import Format, write_whole
+from trnbench.cli.places import places
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.errors import InputError, UnitError
 from trnbench.units import Dimension, parse
 
 if TYPE_CHECKING:
-    from trnbench.app.collective import CollectiveRequest, Neighbour, Place
+    from trnbench.app.collective import CollectiveRequest, Neighbour
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
     from trnbench.mapping.fabric import LinkFault
 
 _FAULT = re.compile(r"(\d{1,9})-(\d{1,9}|net)(?:=(.+))?")
-_MAX_NODES = 1_000_000
 
 
 @printing
@@ -181,7 +181,7 @@ def _what(
     smallest, largest, factor = sizes
     return use_case.CollectiveRequest(
         ops=(op_named(op or ""),),
-        places=tuple(_place(text) for text in on.split(",")),
+        places=tuple(use_case.Place(instance=name, nodes=nodes) for name, nodes in places(on)),
         sizes_bytes=use_case.sizes_between(
             _size("--min-size", smallest or "1KiB"),
             _size("--max-size", largest or "1GiB"),
@@ -207,17 +207,6 @@ def _size(option: str, text: str) -> float:
         return parse(text, Dimension.BYTES, bare=True)
     except UnitError as error:
         raise InputError(f"{option}: {error.message}") from None
-
-
-def _place(text: str) -> Place:
-    from trnbench.app.collective import Place
-
-    name, colon, nodes = text.strip().partition(":")
-    if not name:
-        raise InputError(f"--on: an empty name in {text!r}")
-    if colon and not (nodes.isdecimal() and len(nodes) <= 7 and 1 <= int(nodes) <= _MAX_NODES):
-        raise InputError(f"--on: nodes must be a number from 1 to {_MAX_NODES:,}, found {nodes!r}")
-    return Place(instance=name, nodes=int(nodes) if colon else 1)
 
 
 def _fault(text: str) -> LinkFault:

@@ -15,6 +15,8 @@ from trnbench.cli import (
     info_command,
     matrix_command,
     spec_command,
+    train_command,
+    validate_command,
     workload_command,
 )
 from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
@@ -37,6 +39,8 @@ application.add_typer(spec_command.application, name="spec")
 application.add_typer(workload_command.application, name="workload")
 application.command("matrix")(matrix_command.matrix)
 application.command("collective")(collective_command.collective)
+application.command("train")(train_command.train)
+application.command("validate")(validate_command.validate)
 application.command("info")(info_command.info)
 
 

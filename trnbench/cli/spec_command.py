@@ -45,7 +45,7 @@ def show_spec(
     from trnbench import app
     from trnbench.report.sheet import sheet_report
 
-    sections = ("instances", "chips", "prices", "calibration")
+    sections = ("instances", *(name for name in app.SPEC_SECTIONS if name != "instances"))
     out.write(sheet_report("spec-show", app.sheet(catalog, name, sections)))
 
 

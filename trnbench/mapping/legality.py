@@ -12,7 +12,7 @@ import numpy as np
 
 from trnbench.mapping.fabric import IntArray
 from trnbench.mapping.fabric_routes import unreachable_pairs
-from trnbench.mapping.message_plan.placed import checked_groups
+from trnbench.mapping.message_plan.members import checked_groups
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.placement import Groups, Placement
 from trnbench.program.collective import Collective

@@ -7,8 +7,8 @@ chip, chips of a node, nodes of the cluster.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,11 +20,24 @@ from trnbench.spec.instance import Platform
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Placement:
-    """A cluster with its ranks, its links and the paths between them."""
+    """A cluster with its ranks, its links and the paths between them.
+
+    What a node has shown so far: `node_grids` of groups inside it, by their ranks and by what tells
+    grids apart, and `rings` that places of a level run on.
+    """
 
     platform: Platform
     fabric: Fabric
     routes: Routes
+    node_grids: dict[Hashable, Grid] = field(default_factory=dict, repr=False)
+    rings: dict[tuple[int, tuple[int, ...]], IntArray] = field(default_factory=dict, repr=False)
+
+    def of(self, nodes: int) -> Placement:
+        """Return a cluster of as many of the same instances, all of them in good order."""
+        if self.fabric.faulty:
+            raise InputError("links of these instances are faulty: more like them are not sound")
+        fabric = replace(self.fabric, nodes=nodes)
+        return replace(self, fabric=fabric, routes=replace(self.routes, fabric=fabric))
 
     @property
     def nodes(self) -> int:
@@ -102,19 +115,20 @@ def grid_of(placement: Placement, group: IntArray) -> Grid:
     levels: list[int] = []
     places: list[tuple[int, ...]] = []
 
-    def axis_of(level: int, values: IntArray) -> None:
+    def axis_of(level: int, values: list[int]) -> None:
         if len(values) > 1:
             shape.append(len(values))
             levels.append(level)
-            places.append(tuple(map(int, values)))
+            places.append(tuple(values))
 
-    axis_of(NODES, nodes)
-    chip, core = np.divmod(local[:per_node], fabric.ranks_per_chip)
-    chips, cores = np.unique(chip), np.unique(core)
+    axis_of(NODES, nodes.tolist())
+    inside = local[:per_node]
+    chips = sorted(set((inside // fabric.ranks_per_chip).tolist()))
+    cores = sorted(set((inside % fabric.ranks_per_chip).tolist()))
     if len(chips) * len(cores) != per_node:
-        axis_of(CHIPS, local[:per_node])
+        axis_of(CHIPS, inside.tolist())
     else:
-        per_level = [np.unique(chips // up.span % up.count) for up in fabric.levels]
+        per_level = [sorted({chip // up.span % up.count for chip in chips}) for up in fabric.levels]
         if math.prod(len(values) for values in per_level) == len(chips):
             for index in reversed(range(len(per_level))):
                 axis_of(index, per_level[index])

@@ -129,7 +129,7 @@ def tile_products(
     Each kept value multiplies the one moving row its tag names; pruned rows are never read, so a
     NaN or infinity there does not spread. Sums run in fp32.
     """
-    from scipy.sparse import csr_array  # type: ignore[import-untyped]
+    from scipy.sparse import csr_array
 
     m, length = compressed.values.shape
     positions = compressed.positions

@@ -36,9 +36,13 @@ class Points:
         """Return an array's number for each layout; one number for all stays one."""
         if array.size == 1:
             return array.reshape(())
-        if array.shape not in self.offsets:
-            self.offsets[array.shape] = self._offset(array.shape)
-        return array.ravel()[self.offsets[array.shape]]
+        return array.ravel()[self.places(array.shape)]
+
+    def places(self, shape: tuple[int, ...]) -> IntArray:
+        """Return where in an array of this shape, laid out flat, every layout's number is."""
+        if shape not in self.offsets:
+            self.offsets[shape] = self._offset(shape)
+        return self.offsets[shape]
 
     def _offset(self, shape: tuple[int, ...]) -> IntArray:
         offset = np.zeros(len(self), dtype=np.int64)

@@ -63,23 +63,25 @@ def waves(order: SlotOrder, sender: IntArray) -> Waves:
     padded = np.full((pp, count + 1), never, dtype=np.int64)
     padded[:, :count] = np.where(sender == NONE, nothing, sender + sender // count)
     waits_for = padded.ravel()
-    done = np.zeros(nothing + 1, dtype=np.bool_)
-    done[nothing] = True
-    wave = np.full(pp * (count + 1), NONE, dtype=np.int64)
+    done = np.zeros(nothing + 1, dtype=np.int64)
+    done[nothing] = 1
     following = np.arange(pp) * (count + 1)
-    number = 0
+    tried: list[IntArray] = []
     while True:
-        able = done[waits_for[following]]
-        taken = following[able]
-        if not taken.size:
+        taken = done[waits_for[following]]
+        # There are at least as many waves as a stage has slots: no need to look before.
+        if len(tried) >= count and not taken.any():
             break
-        wave[taken] = number
-        done[taken] = True
-        following += able
-        number += 1
-    by_stage = wave.reshape(pp, count + 1)[:, :count]
-    if bool(np.any(by_stage == NONE)):
+        tried.append(following)
+        done[following] = taken
+        following = following + taken
+    if not bool(done[:never].reshape(pp, count + 1)[:, :count].all()):
         raise AssertionError(f"the {order.schedule} order waits for itself")
+    number = len(tried)
+    # A stage tries a slot until it is taken, so of a slot's waves the last one stays.
+    wave = np.empty(never, dtype=np.int64)
+    wave[np.array(tried)] = np.arange(number)[:, None]
+    by_stage = wave.reshape(pp, count + 1)[:, :count]
     slot = np.full((number, pp), NONE, dtype=np.int64)
     slot[by_stage, np.arange(pp)[:, None]] = np.arange(count)
     return Waves(slot=slot, wave=by_stage)

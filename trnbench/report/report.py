@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trnbench.report.text_table import Style, TextTable, draw, shortened, width_of
+from trnbench.report.text_table import Style, TextTable, draw, shortened, width_of, wrap
 from trnbench.units import Dimension, Scale, scale_for, show, significant
 
 Cell = str | float | int | bool | None | Sequence[str] | Sequence[float] | Mapping[str, object]
@@ -82,7 +82,8 @@ def draw_rows(report: Report, style: Style) -> str:
         table = shortened(table, style.width)
     lines = [draw(table, style)]
     if missing:
-        lines.append(style.faint(f"too narrow for: {', '.join(missing)} (--format csv has all)"))
+        told = f"too narrow for: {', '.join(missing)} (--format csv has all)"
+        lines += map(style.faint, wrap(told, style.width, "").splitlines())
     return "\n".join(lines)
 
 

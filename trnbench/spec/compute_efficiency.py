@@ -71,13 +71,9 @@ class KernelEfficiency:
     softmax, dropout), each time in the scores' format. `elementwise_traffic`,
     `optimizer_traffic`: bytes that move, over those of the program's passes one by one; below 1
     where kernels are joined. `block_pass`: what a pass through a layer (forward, again, backward)
-    costs beside its kernels; `micro_batch`: what a micro-batch costs beside its layers.
+    costs beside its kernels.
     """
 
-    name: str
-    title: str
-    chips: tuple[str, ...]
-    inherits_from: str | None = None
     attention_forward_share: Ratios = attrs.field(metadata=_SHARE)
     attention_backward_share: Ratios = attrs.field(metadata=_SHARE)
     score_touches_forward: Numbers
@@ -85,10 +81,6 @@ class KernelEfficiency:
     elementwise_traffic: Ratios
     optimizer_traffic: Ratios
     block_pass_s: Times
-    micro_batch_s: Times
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
-    )
 
     def __attrs_post_init__(self) -> None:
         """Refuse shares that are not shares, and rows of different length."""
@@ -104,38 +96,45 @@ class ComputeEfficiency:
 
     def __attrs_post_init__(self) -> None:
         """Refuse rows of samples of different length."""
-        _check_lengths(_numbers(self.chip) | _numbers(self.kernels))
+        check_numbers(numbers_of(self.chip) | numbers_of(self.kernels))
 
     @property
     def samples(self) -> int | None:
         """How many samples its rows have; None where every number is just one."""
-        values = (_numbers(self.chip) | _numbers(self.kernels)).values()
-        return next((len(row) for row in values if not isinstance(row, float | int)), None)
+        return samples_of(numbers_of(self.chip) | numbers_of(self.kernels))
 
 
-def _numbers(record: ChipEfficiency | KernelEfficiency) -> dict[str, Numbers]:
-    """Return the efficiencies of a record by name: all that is not words."""
+def numbers_of(record: attrs.AttrsInstance) -> dict[str, Numbers]:
+    """Return the numbers of a record by name: all that is not words."""
     names = (field.name for field in attrs.fields(type(record)) if field.name not in _WORDS)
     return {name: getattr(record, name) for name in names}
 
 
-def _check(record: ChipEfficiency | KernelEfficiency) -> None:
-    numbers = _numbers(record)
-    _check_lengths(numbers)
-    fields = attrs.fields_dict(type(record))
+def samples_of(numbers: dict[str, Numbers]) -> int | None:
+    """Return how many samples the rows among the numbers have; None if there are none."""
+    return next((len(row) for row in numbers.values() if not isinstance(row, float | int)), None)
+
+
+def check_numbers(numbers: dict[str, Numbers]) -> None:
+    """Refuse numbers that are negative or endless, and rows of samples of different length."""
     for name, value in numbers.items():
-        values = [value] if isinstance(value, float | int) else value.tolist()
-        most = fields[name].metadata.get("most")
-        if most is not None and not all(0 < number <= most for number in values):
-            raise ValueError(f"`{name}` must be above 0 and at most {most:g}")
+        values = [value] if isinstance(value, float | int) else value.ravel().tolist()
         if not all(0 <= number < math.inf for number in values):
             raise ValueError(f"`{name}` must be a finite number, not negative")
-
-
-def _check_lengths(numbers: dict[str, Numbers]) -> None:
     rows = {name: row for name, row in numbers.items() if not isinstance(row, float | int)}
     if any(row.ndim != 1 for row in rows.values()):
         raise ValueError("samples must be in one row")
     if len({len(row) for row in rows.values()}) > 1:
         lengths = ", ".join(f"`{name}` {len(row)}" for name, row in rows.items())
         raise ValueError(f"rows of samples must have one length: {lengths}")
+
+
+def _check(record: ChipEfficiency | KernelEfficiency) -> None:
+    numbers = numbers_of(record)
+    check_numbers(numbers)
+    fields = attrs.fields_dict(type(record))
+    for name, value in numbers.items():
+        values = [value] if isinstance(value, float | int) else value.tolist()
+        most = fields[name].metadata.get("most")
+        if most is not None and not all(0 < number <= most for number in values):
+            raise ValueError(f"`{name}` must be above 0 and at most {most:g}")

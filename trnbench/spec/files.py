@@ -9,26 +9,57 @@ from pathlib import Path
 from trnbench.catalog.document import Documented, load
 from trnbench.catalog.listing import unknown_name
 from trnbench.catalog.search import Catalog
-from trnbench.errors import Fault
+from trnbench.catalog.toml_file import read_toml
+from trnbench.errors import DataFileError, Fault
 from trnbench.spec.chip import Chip
+from trnbench.spec.claim import ClaimList, instances_of, load_claims
 from trnbench.spec.collective_efficiency import CollectiveStack
+from trnbench.spec.compute_efficiency import ChipEfficiency
 from trnbench.spec.instance import Instance
 from trnbench.spec.price import PriceList
+from trnbench.spec.purchase import PurchaseRules
+from trnbench.spec.reliability import Reliability
+from trnbench.spec.training_stack import TrainingStack
+
+_CALIBRATIONS: Mapping[str, type[CollectiveStack | ChipEfficiency | TrainingStack]] = {
+    "tunings": CollectiveStack,
+    "tensor_share": ChipEfficiency,
+    "kernels": TrainingStack,
+}
+"""Calibrations by a key that no other has."""
+
+
+def load_calibration(path: Path) -> Documented:
+    """Return the record of the calibration in a file, whichever it is."""
+    table = read_toml(path)
+    record = next((record for key, record in _CALIBRATIONS.items() if key in table), None)
+    if record is None:
+        keys = ", ".join(f"`{key}`" for key in _CALIBRATIONS)
+        message = f"cannot tell which calibration this is; it needs one of {keys}"
+        raise DataFileError(str(path), [Fault(path="", message=message)])
+    return load(path, record)
+
 
 READERS: Mapping[str, Callable[[Path], Documented]] = {
     "chips": partial(load, record=Chip),
     "instances": partial(load, record=Instance),
     "prices": partial(load, record=PriceList),
-    "calibration": partial(load, record=CollectiveStack),
+    "purchase": partial(load, record=PurchaseRules),
+    "reliability": partial(load, record=Reliability),
+    "calibration": load_calibration,
+    "claims": load_claims,
 }
 
 _MARKS = {
     "price": "prices",
+    "statement": "claims",
+    "metered": "purchase",
+    "failures_per_node_day": "reliability",
     "chip": "instances",
     "fabric": "instances",
     "cores": "chips",
     "multiprocessors": "chips",
-    "tunings": "calibration",
+    **dict.fromkeys(_CALIBRATIONS, "calibration"),
 }
 
 
@@ -38,8 +69,28 @@ def section_of(table: Mapping[str, object]) -> str | None:
 
 
 def cross_faults(record: Documented, catalog: Catalog) -> Iterator[Fault]:
-    """Yield the names in an instance that are in no catalogue."""
-    if isinstance(record, Instance):
-        yield from unknown_name(catalog, "chips", record.chip, "chip")
-        if record.host_instance is not None:
-            yield from unknown_name(catalog, "instances", record.host_instance, "host_instance")
+    """Yield the names in an instance, a calibration or claims that are in no catalogue."""
+    match record:
+        case Instance():
+            yield from unknown_name(catalog, "chips", record.chip, "chip")
+            if record.host_instance is not None:
+                yield from unknown_name(catalog, "instances", record.host_instance, "host_instance")
+        case ChipEfficiency() | Reliability():
+            for i, chip in enumerate(record.chips):
+                yield from unknown_name(catalog, "chips", chip, f"chips[{i}]")
+        case CollectiveStack() | TrainingStack():
+            for i, instance in enumerate(record.instances):
+                yield from unknown_name(catalog, "instances", instance, f"instances[{i}]")
+        case ClaimList():
+            for i, run in enumerate(record.run):
+                yield from unknown_name(catalog, "models", run.model, f"run[{i}].model")
+            for i, statement in enumerate(record.statement):
+                place = f"statement[{i}].{statement.kind}"
+                for instance in instances_of(statement.check):
+                    yield from unknown_name(catalog, "instances", instance, place)
+    if isinstance(record, ChipEfficiency | CollectiveStack | TrainingStack):
+        inherited = record.inherits_from
+        if inherited is not None:
+            yield from unknown_name(catalog, "calibration", inherited, "inherits_from")
+    if isinstance(record, TrainingStack) and record.collectives is not None:
+        yield from unknown_name(catalog, "calibration", record.collectives, "collectives")

@@ -7,6 +7,7 @@ from pathlib import Path
 from trnbench.catalog.document import load
 from trnbench.catalog.search import Catalog
 from trnbench.catalog.toml_file import read_toml
+from trnbench.errors import UnknownNameError
 from trnbench.spec.chip import Chip
 from trnbench.spec.instance import Instance, Platform
 from trnbench.spec.price import PriceList
@@ -51,3 +52,11 @@ def load_published(catalog: Catalog, system: str, chip: str) -> Instance | None:
 def load_prices(catalog: Catalog, name: str) -> PriceList:
     """Return the published prices of an instance type by name or alias."""
     return load(catalog.find("prices", name).path, PriceList)
+
+
+def find_prices(catalog: Catalog, name: str) -> PriceList | None:
+    """Return the published prices of an instance type, or None where nothing is published."""
+    try:
+        return load_prices(catalog, name)
+    except UnknownNameError:
+        return None

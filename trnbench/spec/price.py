@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from typing import Literal
 
 import attrs
@@ -50,6 +51,12 @@ class Price:
     def applies_from(self) -> datetime.date:
         """The first day on which the rate is known to hold."""
         return self.unchanged_since or self.date_to
+
+    @property
+    def term_years(self) -> int | None:
+        """The years that `terms` commit to, where they say so ("3 years, no upfront")."""
+        stated = re.match(r"(\d+) years?\b", self.terms or "")
+        return int(stated[1]) if stated else None
 
     def covers(self, region: str, option: str) -> bool:
         """Return whether the row speaks of this region and purchase option."""

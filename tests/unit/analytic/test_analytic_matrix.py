@@ -69,7 +69,8 @@ def test_more_products_take_longer_and_more_cores_do_not(m, k, n, chip):
     three = float(matrix_time(matrix_product(m, k, n, batch=3), chip_record).time_s)
     split = float(matrix_time(matrix_product(m, k, n, batch=3), chip_record, cores=2).time_s)
     assert one < three <= 3 * one * 1.001
-    assert split <= three * 1.001
+    # Where a product is one thin column, a ragged share costs a core a little more than a half.
+    assert split <= three * 1.005
 
 
 def test_tensor_time_of_a_whole_product():

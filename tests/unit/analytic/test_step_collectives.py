@@ -3,9 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnbench.analytic.collective_sweep import sweep
 from trnbench.analytic.step_collectives import CollectivePrices
 from trnbench.app.collective import CollectiveRequest, Place, run
 from trnbench.catalog.search import open_catalog
+from trnbench.mapping.message_plan.algorithm import Refusal
+from trnbench.mapping.message_plan.select import select
+from trnbench.mapping.placement import place
 from trnbench.mapping.rank_groups import MEGATRON, groups_along
 from trnbench.program.collective import Op
 from trnbench.program.grid import Choices, grid_of
@@ -144,10 +148,10 @@ def test_every_exchange_of_a_step_has_a_price():
     sends = [send for stage in program.stages for send in stage.messages]
     assert sends
     assert all((of.message(send).time_s > 0).all() for send in sends)
-    placed = len(of.engines)
+    placed = len(of.site.engines)
     for op in ops:
         of.collective(op)
-    assert len(of.engines) == placed
+    assert len(of.site.engines) == placed
 
 
 def test_one_rank_exchanges_nothing_and_what_is_left_out_has_no_price():
@@ -157,7 +161,7 @@ def test_one_rank_exchanges_nothing_and_what_is_left_out_has_no_price():
     assert (found[0] == 0).all()
     assert (found[1] > 0).all()
     assert np.isnan(found[2]).all()
-    assert len(of.engines) == 1
+    assert len(of.site.engines) == 1
     never = along(of, "data", "all-reduce", runs=np.array(False))
     assert (never.time_s == 0).all()
 
@@ -212,3 +216,32 @@ def test_many_sizes_are_priced_like_one():
     for at in (0, 900, 1_700, 1_999):
         alone = along(of, "data", "all-reduce", sizes=sizes[at]).time_s
         assert together[at] == pytest.approx(float(alone), rel=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_shared_phases_and_rings_cost_what_groups_read_rank_by_rank_cost(data):
+    instance = data.draw(st.sampled_from(("trn1.32xlarge", "trn2.48xlarge", "p5.48xlarge")))
+    tp, dp = 2 ** np.arange(1, 6), data.draw(st.sampled_from((2, 4, 6, 8)))
+    of = prices(instance, tp=tp.reshape(-1, 1), dp=dp)
+    axis, op = data.draw(st.sampled_from((("tp", "all-gather"), ("data", "reduce-scatter"))))
+    found = along(of, axis, op)
+    for at, own in enumerate(tp.tolist()):
+        one = grid_of(
+            Layout(global_batch=1, sequence=1, precision="bf16-master", tp=own, dp=dp), Choices()
+        )
+        groups = groups_along(axis, one, MEGATRON)
+        world = (
+            int(np.lcm(own * dp, of.ranks_per_node)) if own * dp > of.ranks_per_node else own * dp
+        )
+        members = groups.members(world)
+        widest = np.argmax(np.ptp(members // of.ranks_per_node, axis=1))
+        placed = place(of.platform, nodes=-(-world // of.ranks_per_node))
+        selected = select(of.stack, placed, op, np.roll(members, -widest, axis=0), symmetric=False)
+        times = np.broadcast_to(found.time_s, (len(tp), len(SIZES)))[at]
+        if isinstance(selected, Refusal):
+            assert np.isnan(times).all()
+        else:
+            assert times.tolist() == pytest.approx(
+                sweep(selected, np.array(SIZES)).time_s.tolist(), rel=1e-9
+            )

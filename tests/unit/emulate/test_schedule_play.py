@@ -166,6 +166,20 @@ def test_collectives_in_slots_are_partly_hidden_and_share_the_lane():
     assert float(played.step_s) == 2 * 5 + 2 * 4
 
 
+def test_shares_may_differ_between_stages():
+    # Forward 1 and an exchange of 1: all of it hides on the first stage, nothing on the second.
+    order = slot_order("gpipe", pp=2, micro_batches=1)
+    tensor = SlotCollective(
+        name="tensor", lane="links", times=SlotTimes(forward_s=1, backward_s=0, weight_s=0)
+    )
+    shares = Shares(forward=np.array([[1.0], [0.0]]), backward=0, weight=0)
+    played = play(order, stage_times(2, collectives=(tensor,)), rules(tensor=shares))
+    assert played.collectives_s.tolist() == [0, 1]
+    shares = Shares(forward=np.ones((3, 1)), backward=0, weight=0)
+    with pytest.raises(InputError, match="shares must broadcast"):
+        play(order, stage_times(2, collectives=(tensor,)), rules(tensor=shares))
+
+
 def test_collectives_wait_for_the_message_before_them_on_the_lane():
     # F0 0-1 (collective 0-1), sent 1-4; F1 starts at 1, its collective 4-5, so it ends at 5.
     order = slot_order("gpipe", pp=2, micro_batches=2)
@@ -223,6 +237,17 @@ def test_chunks_finished_early_reduce_their_gradients_early():
     first = play(order, stage_times(2, ending=early), rules(gradients=1))
     assert first.gradients_s.tolist() == [0, 0]
     assert play(order, stage_times(2, ending=late), rules(gradients=1)).gradients_s.min() > 0
+
+
+def test_sums_follow_the_reduction_and_nothing_hides_them():
+    # One stage: slots until 6, gradients of 1 hidden before that, sums 6-8, update 8-9.
+    order = slot_order("gpipe", pp=1, micro_batches=2)
+    ending = Ending(gradients_s=1, sums_s=2, optimizer_s=1, parameters_s=0)
+    seen = timeline(order, stage_times(1, ending=ending), rules(gradients=1))
+    assert seen.played.gradients_s.tolist() == [2]
+    assert float(seen.played.step_s) == 9
+    last = [(e.track, e.name, e.start_s, e.end_s) for e in seen.events if e.start_s >= 6]
+    assert last == [("compute", "optimizer", 8, 9), ("gradients", "sums", 6, 8)]
 
 
 def test_the_optimizer_may_wait_for_all_stages():
@@ -398,6 +423,23 @@ def test_more_ranks_are_never_faster_and_a_hundred_thousand_are_finite():
         assert np.isfinite(factor).all()
         assert (factor > previous).all()
         previous = factor
+
+
+def test_stages_on_one_node_share_what_is_drawn_for_a_step():
+    def factors(together):
+        jitter = Jitter(
+            slot_sigma=0,
+            step_sigma=0.1,
+            ranks_per_stage=1,
+            replicas=1,
+            stages_together=together,
+            seed=9,
+        )
+        return slowdown(jitter, (), pp=5, slots=3)[:, 0].tolist()
+
+    apart, pairs = factors(1), factors(2)
+    assert len(set(apart)) == 5
+    assert pairs[0] == pairs[1] != pairs[2] == pairs[3] != pairs[4]
 
 
 def test_a_straggler_holds_up_the_whole_pipeline():

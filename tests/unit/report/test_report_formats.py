@@ -63,8 +63,8 @@ def test_a_narrow_terminal_is_told_what_it_does_not_see():
     wide = render(spare, "table", Style(width=80, terminal=True)).decode()
     assert wide == text("table")
     narrow = render(spare, "table", Style(width=24, terminal=True)).decode()
-    assert max(map(len, narrow.splitlines()[:4])) <= 24
-    assert "too narrow for: ok, why (--format csv has all)" in narrow
+    assert max(map(len, narrow.splitlines())) <= 24
+    assert "too narrow for: ok, why (--format csv has all)" in " ".join(narrow.split())
     assert render(spare, "table", Style(width=24)).decode() == text("table")
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from trnbench.catalog.document import load
-from trnbench.catalog.provenance import Kind
+from trnbench.catalog.provenance import Kind, Provenance
 from trnbench.errors import DataFileError
 from trnbench.spec.compute_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
 
@@ -19,9 +19,6 @@ CHIP = ChipEfficiency(
     memory_share=0.75,
 )
 KERNELS = KernelEfficiency(
-    name="kernels",
-    title="kernels",
-    chips=("hand",),
     attention_forward_share=0.5,
     attention_backward_share=0.4,
     score_touches_forward=5.5,
@@ -29,7 +26,6 @@ KERNELS = KernelEfficiency(
     elementwise_traffic=1.1,
     optimizer_traffic=0.9,
     block_pass_s=30e-6,
-    micro_batch_s=0.03,
 )
 NUMBERS = [
     (record, field.name)
@@ -37,59 +33,70 @@ NUMBERS = [
     for field in attrs.fields(type(record))
     if isinstance(getattr(record, field.name), float)
 ]
-HEAD = """
-title = "a title"
-chips = ["hand"]
-
+SOURCES = """
 [sources]
 prior = { title = "Priors", date = 2026-11-21 }
 """
+
+
+@attrs.frozen(kw_only=True)
+class Library:
+    """A file that holds the efficiency of kernels in a table."""
+
+    name: str
+    kernels: KernelEfficiency
+    provenance: Provenance = attrs.field(factory=Provenance, metadata={"derived": True})
 
 
 def number(text: str) -> str:
     return f'{{ value = {text}, source = "prior", kind = "assumed", low = {text}, high = {text} }}'
 
 
-def written(tmp_path, name, numbers):
+def written(tmp_path, head, numbers):
     listed = "\n".join(f"{key} = {number(text)}" for key, text in numbers.items())
-    path = tmp_path / f"{name}.toml"
-    path.write_text(f'name = "{name}"\n{listed}\n{HEAD}')
+    path = tmp_path / "hand.toml"
+    path.write_text(f'name = "hand"\n{head}\n{listed}\n{SOURCES}')
     return path
 
 
+CHIP_HEAD = 'title = "chip"\nchips = ["hand"]'
+CHIP_NUMBERS = {
+    "tensor_share": "0.8",
+    "half_share_depth": "250",
+    "narrow_share": "0.9",
+    "memory_share": "0.75",
+}
+KERNEL_NUMBERS = {
+    "kernels.attention_forward_share": "0.5",
+    "kernels.attention_backward_share": "0.4",
+    "kernels.score_touches_forward": "5.5",
+    "kernels.score_touches_backward": "8.5",
+    "kernels.elementwise_traffic": "1.1",
+    "kernels.optimizer_traffic": "0.9",
+    "kernels.block_pass": '"30 us"',
+}
+
+
 def test_both_records_are_read_from_files_with_their_evidence(tmp_path):
-    chip = {
-        "tensor_share": "0.8",
-        "half_share_depth": "250",
-        "narrow_share": "0.9",
-        "memory_share": "0.75",
-    }
-    kernels = {
-        "attention_forward_share": "0.5",
-        "attention_backward_share": "0.4",
-        "score_touches_forward": "5.5",
-        "score_touches_backward": "8.5",
-        "elementwise_traffic": "1.1",
-        "optimizer_traffic": "0.9",
-        "block_pass": '"30 us"',
-        "micro_batch": '"30 ms"',
-    }
-    read = load(written(tmp_path, "chip", chip), ChipEfficiency)
-    assert attrs.evolve(read, title="chip") == CHIP
-    assert set(read.provenance.evidence) == set(chip)
+    read = load(written(tmp_path, CHIP_HEAD, CHIP_NUMBERS), ChipEfficiency)
+    assert attrs.evolve(read, name="chip") == CHIP
+    assert set(read.provenance.evidence) == set(CHIP_NUMBERS)
     assert read.provenance.weakest() is Kind.ASSUMED
-    of_kernels = load(written(tmp_path, "kernels", kernels), KernelEfficiency)
-    assert attrs.evolve(of_kernels, title="kernels") == KERNELS
-    assert set(of_kernels.provenance.evidence) == set(kernels)
+    library = load(written(tmp_path, "", KERNEL_NUMBERS), Library)
+    assert library.kernels == KERNELS
+    assert set(library.provenance.evidence) == set(KERNEL_NUMBERS)
 
 
-@pytest.mark.parametrize("record", [ChipEfficiency, KernelEfficiency])
-def test_no_efficiency_has_a_default(tmp_path, record):
-    with pytest.raises(DataFileError) as caught:
-        load(written(tmp_path, "empty", {}), record)
-    missing = {fault.path for fault in caught.value.faults if fault.message == "missing"}
-    expected = {name.removesuffix("_s") for of, name in NUMBERS if type(of) is record}
-    assert missing == expected
+@pytest.mark.parametrize(
+    ("record", "head", "numbers"),
+    [(ChipEfficiency, CHIP_HEAD, CHIP_NUMBERS), (Library, "", KERNEL_NUMBERS)],
+)
+def test_no_efficiency_has_a_default(tmp_path, record, head, numbers):
+    for gone in numbers:
+        rest = {key: text for key, text in numbers.items() if key != gone}
+        with pytest.raises(DataFileError) as caught:
+            load(written(tmp_path, head, rest), record)
+        assert [(fault.path, fault.message) for fault in caught.value.faults] == [(gone, "missing")]
 
 
 @pytest.mark.parametrize(("record", "name"), NUMBERS)

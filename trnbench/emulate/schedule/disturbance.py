@@ -22,19 +22,23 @@ from trnbench.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jitter:
-    """Relative scatter of compute times, and how many equal ranks wait for one another."""
+    """Relative scatter of compute times, and how many equal ranks wait for one another.
+
+    So many `stages_together` share what is drawn for a step, because they share a node.
+    """
 
     slot_sigma: float
     step_sigma: float
     ranks_per_stage: int
     replicas: int
+    stages_together: int = 1
     seed: int
 
     def __post_init__(self) -> None:
         """Refuse scatter and counts that mean nothing."""
         if not (0 <= self.slot_sigma < np.inf and 0 <= self.step_sigma < np.inf):
             raise InputError("jitter: expected a relative scatter of 0 or more")
-        if self.ranks_per_stage < 1 or self.replicas < 1:
+        if min(self.ranks_per_stage, self.replicas, self.stages_together) < 1:
             raise InputError("jitter: expected at least 1 rank of each stage and 1 replica")
 
 
@@ -64,7 +68,9 @@ def slowdown(
         return factor
     random = np.random.default_rng(jitter.seed)
     ranks = jitter.ranks_per_stage
-    step = _slowest(random, (pp, 1), ranks * jitter.replicas)
+    together = jitter.stages_together
+    step = _slowest(random, (-(-pp // together), 1), ranks * jitter.replicas)
+    step = np.repeat(step, together, axis=0)[:pp]
     slot = _slowest(random, (pp, slots), ranks)
     return np.asarray(factor * np.exp(jitter.step_sigma * step + jitter.slot_sigma * slot))
 

@@ -2,9 +2,10 @@
 
 Model: gradients of a chunk are there from the start of its last weight-gradient slot on (they are
 reduced piece by piece). The share that may overlap is reduced from then on, chunk after chunk, in
-what the pipeline's own traffic leaves of the network; the rest follows the stage's last slot. Of
-the parameters, the share that may overlap has until the end of the chunk's first forward in the
-next step; what does not make it, and the rest, follow the optimizer.
+what the pipeline's own traffic leaves of the network; the rest follows the stage's last slot, and
+sums over other ranks follow that. Of the parameters, the share that may overlap has until the end
+of the chunk's first forward in the next step; what does not make it, and the rest, follow the
+optimizer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class EndingRuns:
     slots_end_s: FloatArray
     gradients_start_s: FloatArray
     gradients_end_s: FloatArray
+    sums_start_s: FloatArray
     optimizer_start_s: FloatArray
     optimizer_end_s: FloatArray
     parameters_end_s: FloatArray
@@ -55,12 +57,14 @@ def ending_runs(
     ready = gradients_end
     if rules.optimizer_waits_for_all:
         ready = np.broadcast_to(ready.max(axis=0), ready.shape)
-    optimizer_end = ready + table.optimizer_s
+    optimizer_start = ready + table.sums_s
+    optimizer_end = optimizer_start + table.optimizer_s
     return EndingRuns(
         slots_end_s=slots_end,
         gradients_start_s=gradients_start,
         gradients_end_s=gradients_end,
-        optimizer_start_s=ready,
+        sums_start_s=ready,
+        optimizer_start_s=optimizer_start,
         optimizer_end_s=optimizer_end,
         parameters_end_s=optimizer_end + _parameters_exposed(order, table, rules, runs),
     )

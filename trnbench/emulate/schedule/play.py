@@ -29,7 +29,7 @@ class Played:
     """A step as it ran: `step_s` and `pipeline_s` (to the last slot's end) by layout.
 
     The others are seconds [..., stage], and add up to `step_s` on every stage: computing, waiting
-    for collectives inside slots, for sends, for gradients, updating, gathering parameters; the
+    for collectives inside slots, for sends, for gradients and sums, updating, gathering; the
     bubble is what is left, waiting for other stages at the step's end included.
     """
 
@@ -48,14 +48,15 @@ class Played:
         """Return the communication that nothing hides, seconds by stage."""
         return self.collectives_s + self.sends_s + self.gradients_s + self.parameters_s
 
+    def at(self, index: int) -> Played:
+        """Return the layout, or the layouts, at an index of the first axis."""
+        return Played(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
     def reshaped(self, shape: tuple[int, ...]) -> Played:
         """Return the same with the layouts, which come last, as leading axes of this shape."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
         return Played(
-            **{
-                name: np.moveaxis(array, -1, 0).reshape((*shape, *array.shape[:-1]))
-                for name, array in arrays.items()
-            }
+            **{name: array.T.reshape((*shape, *array.shape[:-1])) for name, array in arrays.items()}
         )
 
 
@@ -118,7 +119,8 @@ def account(part: Run) -> Played:
     compute = part.compute_s.sum(axis=1)
     collectives = (runs.end_s - runs.start_s).sum(axis=1) - compute
     sends = (runs.free_s - runs.end_s).sum(axis=1)
-    gradients = ending.gradients_end_s - ending.slots_end_s
+    sums = ending.optimizer_start_s - ending.sums_start_s
+    gradients = ending.gradients_end_s - ending.slots_end_s + sums
     optimizer = ending.optimizer_end_s - ending.optimizer_start_s
     parameters = ending.parameters_end_s - ending.optimizer_end_s
     step = ending.parameters_end_s.max(axis=0)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from trnbench.emulate.schedule.sweep import LANES, SlotSeconds
 from trnbench.emulate.schedule.times import (
     FloatArray,
     Lane,
     OverlapRules,
-    Shares,
     SlotTimes,
     StageTimes,
     seconds,
@@ -25,8 +25,8 @@ from trnbench.program.schedule import IntArray, SlotKind, SlotOrder
 class Tables:
     """All times as arrays that the slots are read from; the last axis counts layouts.
 
-    Slots: [kind, stage, chunk, layout]; ending: [stage, chunk, layout], the optimizer summed over
-    chunks. `collective_s` and `exposed_s` follow the order of `StageTimes.collectives`.
+    Slots: [kind, stage, chunk, layout]; ending: [stage, chunk, layout], sums and optimizer
+    summed over chunks. `collective_s` and `exposed_s` follow the order of `StageTimes.collectives`.
     """
 
     compute_s: FloatArray
@@ -35,6 +35,7 @@ class Tables:
     send_s: FloatArray
     latency_s: FloatArray
     gradients_s: FloatArray
+    sums_s: FloatArray
     optimizer_s: FloatArray
     parameters_s: FloatArray
 
@@ -52,6 +53,7 @@ class Tables:
             send_s=self.send_s[..., layouts],
             latency_s=self.latency_s[..., layouts],
             gradients_s=self.gradients_s[..., layouts],
+            sums_s=self.sums_s[..., layouts],
             optimizer_s=self.optimizer_s[..., layouts],
             parameters_s=self.parameters_s[..., layouts],
         )
@@ -82,9 +84,12 @@ def tables(order: SlotOrder, times: StageTimes, rules: OverlapRules) -> Tables:
     """Return the times of a step for every layout of the batch."""
     shape = (*batch_shape(order, times), order.pp, order.vpp)
 
-    def table(what: str, value: object) -> FloatArray:
-        array = np.broadcast_to(seconds(what, np.asarray(value)), shape)
-        return np.moveaxis(array.reshape(-1, order.pp, order.vpp), 0, -1)
+    def laid_out(array: FloatArray) -> FloatArray:
+        whole = np.broadcast_to(array, shape)
+        return whole.reshape(-1, order.pp, order.vpp).transpose(1, 2, 0)
+
+    def table(what: str, value: ArrayLike) -> FloatArray:
+        return laid_out(seconds(what, value))
 
     def by_kind(what: str, slot: SlotTimes) -> FloatArray:
         backward, weight = table(what, slot.backward_s), table(what, slot.weight_s)
@@ -92,8 +97,19 @@ def tables(order: SlotOrder, times: StageTimes, rules: OverlapRules) -> Tables:
             backward, weight = backward + weight, np.zeros_like(weight)
         return np.stack([table(what, slot.forward_s), backward, weight])
 
+    def by_share(name: str) -> FloatArray:
+        found = rules.shares_of(name)
+        shares = [np.asarray(x) for x in (found.forward, found.backward, found.weight)]
+        try:
+            return np.stack([laid_out(share) for share in shares])
+        except ValueError:
+            sizes = ", ".join(str(share.shape) for share in shares)
+            raise InputError(
+                f"overlap of {name}: shares must broadcast to {shape}, found {sizes}"
+            ) from None
+
     collectives = [by_kind(one.name, one.times) for one in times.collectives]
-    shares = [_by_kind(rules.shares_of(one.name)) for one in times.collectives]
+    shares = [by_share(one.name) for one in times.collectives]
     send_forward = table("sends", times.sends.forward_s)
     ending = times.ending
     return Tables(
@@ -107,6 +123,7 @@ def tables(order: SlotOrder, times: StageTimes, rules: OverlapRules) -> Tables:
         ),
         latency_s=table("latency", times.sends.latency_s),
         gradients_s=table("gradients", ending.gradients_s),
+        sums_s=table("sums", ending.sums_s).sum(axis=1),
         optimizer_s=table("optimizer", ending.optimizer_s).sum(axis=1),
         parameters_s=table("parameters", ending.parameters_s),
     )
@@ -166,10 +183,6 @@ def _indices(lanes: tuple[Lane, ...]) -> IntArray:
     return np.array([LANES.index(lane) for lane in lanes], dtype=np.int64)
 
 
-def _by_kind(shares: Shares) -> FloatArray:
-    return np.array([shares.forward, shares.backward, shares.weight])[:, None, None, None]
-
-
 def _arrays(times: StageTimes) -> Iterator[tuple[str, FloatArray]]:
     slots = [("compute", times.compute)] + [(one.name, one.times) for one in times.collectives]
     for name, slot in slots:
@@ -180,5 +193,6 @@ def _arrays(times: StageTimes) -> Iterator[tuple[str, FloatArray]]:
     yield "backward sends", np.asarray(times.sends.backward_s)
     yield "latency", np.asarray(times.sends.latency_s)
     yield "gradients", np.asarray(times.ending.gradients_s)
+    yield "sums", np.asarray(times.ending.sums_s)
     yield "optimizer", np.asarray(times.ending.optimizer_s)
     yield "parameters", np.asarray(times.ending.parameters_s)

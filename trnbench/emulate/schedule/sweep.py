@@ -97,22 +97,20 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
     )
     # One pass over rows and results written in place: numpy's cost per call is all that counts.
     for wave, (starts, ends, arrives, frees, length, delay, share, awaited) in enumerate(rows):
-        arrivals.take(awaited, axis=0, out=starts, mode="clip")
-        maximum(starts, stage_free, out=starts)
-        add(starts, length, out=ends)
+        maximum(arrivals[awaited], stage_free, out=starts)
+        add(starts, length, ends)
         for lane_until, taken, done in lanes:
             maximum(starts, lane_until, out=done[wave])
             add(done[wave], taken[wave], out=done[wave])
             maximum(ends, done[wave], out=ends)
         if queues:
             sents, place = sent[wave], lane_place[wave]
-            lane_rows.take(place, axis=0, out=sents, mode="clip")
-            maximum(ends, sents, out=sents)
-            add(sents, delay, out=arrives)
-            add(sents, send_s[wave], out=sents)
+            maximum(ends, lane_rows[place], out=sents)
+            add(sents, delay, arrives)
+            add(sents, send_s[wave], sents)
             lane_rows[place] = sents
         else:
-            add(ends, delay, out=arrives)
+            add(ends, delay, arrives)
         if holds:
             np.subtract(arrives, ends, out=frees)
             np.multiply(frees, share, out=frees)

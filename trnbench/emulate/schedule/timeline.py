@@ -27,7 +27,7 @@ class Event:
     """Something that happened on one track of a stage; events of a track never overlap.
 
     `name`: forward, backward, weight, optimizer; send-forward, send-backward or the name of a
-    collective; gradients, parameters. `micro_batch` and `chunk` are absent outside slots.
+    collective; gradients, sums, parameters. `micro_batch` and `chunk` are absent outside slots.
     """
 
     stage: int
@@ -142,6 +142,7 @@ def _ending_events(part: Run) -> list[Event]:
     ending = part.ending
     spans: tuple[tuple[Track, str, FloatArray, FloatArray], ...] = (
         ("gradients", "gradients", ending.gradients_start_s, ending.gradients_end_s),
+        ("gradients", "sums", ending.sums_start_s, ending.optimizer_start_s),
         ("compute", "optimizer", ending.optimizer_start_s, ending.optimizer_end_s),
         ("gradients", "parameters", ending.optimizer_end_s, ending.parameters_end_s),
     )

@@ -32,16 +32,17 @@ class SlotTimes:
     weight_s: ArrayLike
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shares:
     """The share of a communication, 0 to 1, that may run beside the compute of each kind of slot.
 
-    A weight-gradient share counts only where weight gradients have slots of their own.
+    Arrays broadcast as times do. A weight-gradient share counts only where weight gradients have
+    slots of their own.
     """
 
-    forward: float
-    backward: float
-    weight: float
+    forward: ArrayLike
+    backward: ArrayLike
+    weight: ArrayLike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,9 +74,11 @@ class Ending:
     """What follows the last slot: gradient reduction, optimizer, gathering of parameters.
 
     All of a chunk's gradients and parameters; the reduction and the gathering use the network.
+    `sums_s`: what else gradients are summed over once they are reduced; nothing hides that.
     """
 
     gradients_s: ArrayLike
+    sums_s: ArrayLike = 0.0
     optimizer_s: ArrayLike
     parameters_s: ArrayLike
 
@@ -109,10 +112,14 @@ class OverlapRules:
     def __post_init__(self) -> None:
         """Refuse shares that are none."""
         for name, share in self._shares():
-            if not 0 <= share <= 1:
-                raise InputError(f"overlap of {name}: expected a share from 0 to 1, found {share}")
+            array = np.asarray(share, dtype=np.float64)
+            wrong = array[~((array >= 0) & (array <= 1))]
+            if wrong.size:
+                raise InputError(
+                    f"overlap of {name}: expected a share from 0 to 1, found {wrong.flat[0]:g}"
+                )
 
-    def _shares(self) -> Iterator[tuple[str, float]]:
+    def _shares(self) -> Iterator[tuple[str, ArrayLike]]:
         yield from (
             ("sends", self.sends),
             ("gradients", self.gradients),

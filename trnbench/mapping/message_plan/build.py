@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,10 +12,10 @@ from trnbench.mapping.fabric import IntArray
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Site, Stage
 from trnbench.mapping.message_plan.direct import Pairs
 from trnbench.mapping.message_plan.in_switch import InSwitch
-from trnbench.mapping.message_plan.pattern import Part
+from trnbench.mapping.message_plan.pattern import Part, Pattern
 from trnbench.mapping.message_plan.plan import Phase, Plan
 from trnbench.mapping.message_plan.stages import stages_of
-from trnbench.mapping.placement import Placement, grid_of
+from trnbench.mapping.placement import NODES, Grid, Placement, grid_of
 from trnbench.program.collective import Op
 
 _PARTS: Mapping[Op, Part] = {
@@ -24,6 +25,30 @@ _PARTS: Mapping[Op, Part] = {
     "all-to-all": "exchange",
     "broadcast": "broadcast",
 }
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Step:
+    """One phase before its lines are drawn: the stage it runs on, and as what part."""
+
+    pattern: Pattern
+    stage: Stage
+    level: int
+    lane: int
+    part: Part
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Outline:
+    """What a plan does, free of ranks: its phases, its stages, and each block's share by level."""
+
+    site: Site
+    op: Op
+    steps: tuple[Step, ...]
+    stages: tuple[Stage, ...]
+    radix: tuple[int, ...]
+    share_per_block: tuple[float, ...]
+    pairs: IntArray | None = None
 
 
 def build_plan(
@@ -38,27 +63,35 @@ def build_plan(
     `pairs` are (from, to) numbers within the group, for permute and send-receive; left out, each
     rank sends to the next.
     """
-    ranks = len(group)
+    found = outline(placement, op, grid_of(placement, group), algorithm, pairs)
+    return found if isinstance(found, Refusal) else plan_of(found)
+
+
+def outline(
+    placement: Placement,
+    op: Op,
+    grid: Grid,
+    algorithm: Algorithm,
+    pairs: IntArray | None = None,
+    stages: list[Stage] | Refusal | None = None,
+) -> Outline | Refusal:
+    """Return what the plan of one collective on a grid of ranks does, or why there is none.
+
+    `stages`: those of the algorithm on the grid, where they are known.
+    """
+    site = Site(placement=placement, grid=grid, algorithm=algorithm)
     if op in ("permute", "send-receive"):
         if algorithm.name != "direct":
             return Refusal(reason=f"{op} goes straight from pair to pair: its algorithm is direct")
-        return _pairs_plan(op, ranks, pairs)
-    site = Site(placement=placement, grid=grid_of(placement, group), algorithm=algorithm)
-    if ranks == 1:
-        return Plan(
-            op=op,
-            algorithm=algorithm.label,
-            ranks=1,
-            radix=(1,),
-            place=np.zeros((1, 1), np.int64),
-            phases=(),
-            share_per_block=(1.0,),
-        )
-    stages = stages_of(site, algorithm.name)
-    return stages if isinstance(stages, Refusal) else _compose(site, op, stages)
+        return _pairs(site, op, pairs)
+    if grid.ranks.size == 1:
+        return Outline(site=site, op=op, steps=(), stages=(), radix=(1,), share_per_block=(1.0,))
+    if stages is None:
+        stages = stages_of(site, algorithm.name)
+    return stages if isinstance(stages, Refusal) else _schedule(site, op, stages)
 
 
-def _compose(site: Site, op: Op, stages: list[Stage]) -> Plan | Refusal:
+def _schedule(site: Site, op: Op, stages: list[Stage]) -> Outline | Refusal:
     """Return the phases: inward scatters, the outermost stage, gathers back."""
     last = len(stages) - 1
     schedule: list[tuple[int, Part]]
@@ -70,24 +103,17 @@ def _compose(site: Site, op: Op, stages: list[Stage]) -> Plan | Refusal:
     else:
         schedule = [(level, _PARTS[op]) for level in range(last + 1)]
     sizes = [site.size(stage.axes) for stage in stages]
-    lines = [_lines(site.grid.ranks, stage) for stage in stages]
-    place = np.empty((site.grid.ranks.size, len(stages)), dtype=np.int64)
-    for level, found in enumerate(lines):
-        place[found, level] = np.arange(found.shape[1])
-    phases, radix = [], list(sizes)
+    steps, radix = [], list(sizes)
     for level, part in schedule:
         pattern = stages[level].make(part)
         if isinstance(pattern, Refusal):
             return pattern
-        chosen = lines[level]
-        if part == "broadcast":
-            chosen = chosen[(place[chosen[:, 0], :level] == 0).all(axis=1)]
         if part == "reduce":
             radix[level] = pattern.blocks
         # A switch that joins on the way in and copies on the way out does both at once.
         apart = isinstance(pattern, InSwitch) and part == "gather"
         lane = level + len(stages) if apart else level
-        phases.append(Phase(pattern=pattern, level=level, lane=lane, lines=chosen))
+        steps.append(Step(pattern=pattern, stage=stages[level], level=level, lane=lane, part=part))
     if op == "broadcast":
         radix = [site.algorithm.pieces]
         share = tuple(1.0 / site.algorithm.pieces for _ in stages)
@@ -95,15 +121,71 @@ def _compose(site: Site, op: Op, stages: list[Stage]) -> Plan | Refusal:
         share = tuple(1.0 / size for size in sizes)
     else:
         share = tuple(1.0 / math.prod(radix[: level + 1]) for level in range(len(stages)))
-    return Plan(
+    return Outline(
+        site=site,
         op=op,
-        algorithm=site.algorithm.label,
-        ranks=site.grid.ranks.size,
+        steps=tuple(steps),
+        stages=tuple(stages),
         radix=tuple(radix),
-        place=place,
-        phases=tuple(phases),
         share_per_block=share,
     )
+
+
+def _pairs(site: Site, op: Op, pairs: IntArray | None) -> Outline:
+    ranks = site.grid.ranks.size
+    if pairs is None:
+        here = np.arange(ranks)
+        pairs = np.stack([here, (here + 1) % ranks], axis=1)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    pattern = Pairs(positions=ranks, pairs=pairs)
+    stage = Stage(axes=tuple(range(len(site.grid.levels))), make=lambda _: pattern)
+    step = Step(pattern=pattern, stage=stage, level=0, lane=0, part="exchange")
+    return Outline(
+        site=site,
+        op=op,
+        steps=(step,) if len(pairs) else (),
+        stages=(stage,),
+        radix=(ranks,),
+        share_per_block=(1.0,),
+        pairs=pairs,
+    )
+
+
+def plan_of(found: Outline) -> Plan:
+    """Return the plan with the ranks of every line."""
+    ranks = found.site.grid.ranks
+    place = np.zeros((ranks.size, max(len(found.stages), 1)), dtype=np.int64)
+    lines = [_lines(ranks, stage) for stage in found.stages]
+    for level, line in enumerate(lines):
+        place[line, level] = np.arange(line.shape[1])
+    phases = []
+    for step in found.steps:
+        chosen = lines[step.level]
+        if step.part == "broadcast":
+            chosen = chosen[(place[chosen[:, 0], : step.level] == 0).all(axis=1)]
+        phases.append(Phase(pattern=step.pattern, level=step.level, lane=step.lane, lines=chosen))
+    return Plan(
+        op=found.op,
+        algorithm="direct" if found.pairs is not None else found.site.algorithm.label,
+        ranks=ranks.size,
+        radix=found.radix,
+        place=place,
+        phases=tuple(phases),
+        share_per_block=found.share_per_block,
+        pairs=found.pairs,
+    )
+
+
+def node_lines(found: Outline, step: Step) -> IntArray:
+    """Return [line, place] the part of a step's lines on the first node.
+
+    Lines over several nodes go through the places on a node, then on to the next node.
+    """
+    grid = found.site.grid
+    over = grid.levels[:1] == (NODES,)
+    inside = np.asarray(grid.ranks[0]) if over else grid.ranks
+    axes = tuple(axis - over for axis in step.stage.axes if axis >= over)
+    return _lines(inside, Stage(axes=axes, make=step.stage.make, order=step.stage.order))
 
 
 def _lines(ranks: IntArray, stage: Stage) -> IntArray:
@@ -111,23 +193,3 @@ def _lines(ranks: IntArray, stage: Stage) -> IntArray:
     size = math.prod(ranks.shape[axis] for axis in stage.axes)
     lines = ranks.transpose(*others, *stage.axes).reshape(-1, size)
     return lines if stage.order is None else lines[:, stage.order]
-
-
-def _pairs_plan(op: Op, ranks: int, pairs: IntArray | None) -> Plan | Refusal:
-    if pairs is None:
-        here = np.arange(ranks)
-        pairs = np.stack([here, (here + 1) % ranks], axis=1)
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    pattern = Pairs(positions=ranks, pairs=pairs)
-    lines = np.arange(ranks)[None, :]
-    phases = (Phase(pattern=pattern, level=0, lane=0, lines=lines),) if len(pairs) else ()
-    return Plan(
-        op=op,
-        algorithm="direct",
-        ranks=ranks,
-        radix=(ranks,),
-        place=np.arange(ranks)[:, None],
-        phases=phases,
-        share_per_block=(1.0,),
-        pairs=pairs,
-    )

@@ -6,6 +6,7 @@ each block into `channels` equal parts that travel different ways at the same ti
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Protocol
@@ -104,6 +105,15 @@ class Pattern(Protocol):
     def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
         """Return the messages of a round; with `sources`, only those sent by these positions."""
         ...
+
+
+def identity(pattern: Pattern) -> Hashable:
+    """Return what tells a pattern from others: its type and its fields."""
+    found: list[Hashable] = [type(pattern).__name__]
+    for name in getattr(type(pattern), "__dataclass_fields__", ()):
+        value = getattr(pattern, name)
+        found.append((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value)
+    return tuple(found)
 
 
 def all_positions(positions: int, sources: IntArray | None) -> IntArray:

@@ -7,20 +7,26 @@ node's like message comes in there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.errors import InputError
 from trnbench.mapping.fabric import Fabric, FloatArray, IntArray, LinkKind
-from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
-from trnbench.mapping.message_plan.build import build_plan
+from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Site
+from trnbench.mapping.message_plan.build import Outline, Step, node_lines, outline, plan_of
+from trnbench.mapping.message_plan.members import Members, members_of
 from trnbench.mapping.message_plan.pattern import Fan
-from trnbench.mapping.message_plan.plan import Phase, Plan, RankMessages
-from trnbench.mapping.placement import Groups, Placement, grid_of
+from trnbench.mapping.message_plan.plan import Plan, RankMessages, rank_messages
+from trnbench.mapping.message_plan.stages import stages_of
+from trnbench.mapping.placement import Groups, Placement
 from trnbench.program.collective import Op
 from trnbench.spec.fabric import Switch
+
+AnyArray = TypeVar("AnyArray", IntArray, FloatArray)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -48,28 +54,75 @@ class PlacedRound:
     fanout: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Placed:
-    """A collective of like groups on a cluster.
+    """A collective of like groups on a cluster; its plan and its rounds are drawn when asked for.
 
-    `of_one_node`: links are one node's, and stand for every node's. `levels[phase]` and
-    `relays[phase]` belong to the phases of `plan` (all groups' plans have the same phases).
+    `outlines`: what the plans of the members' grids do; all have the same phases.
+    `of_one_node`: links are one node's, and stand for every node's.
     """
 
     placement: Placement
     op: Op
-    groups: IntArray
-    plan: Plan
-    rounds: tuple[PlacedRound, ...]
+    members: Members
+    outlines: tuple[Outline, ...]
     of_one_node: bool
-    link_count: int
-    capacity: FloatArray
-    kind: IntArray
+    drawn: dict[int, Plan] = field(default_factory=dict, repr=False)
+    played: dict[int, tuple[PlacedRound, ...]] = field(default_factory=dict, repr=False)
+
+    @property
+    def groups(self) -> IntArray:
+        """All groups, rank by rank."""
+        return self.members.groups
+
+    @property
+    def link_count(self) -> int:
+        """Links that are told apart: one node's, or the cluster's."""
+        fabric = self.placement.fabric
+        return fabric.links_per_node * (1 if self.of_one_node else fabric.nodes)
+
+    @cached_property
+    def capacity(self) -> FloatArray:
+        """The speed of each link, bytes/s; the last entry, for no link, is infinite."""
+        return np.append(self.placement.fabric.capacity(np.arange(self.link_count)), np.inf)
+
+    @cached_property
+    def kind(self) -> IntArray:
+        """The kind of each link; the last entry, for no link, is -1."""
+        fabric = self.placement.fabric
+        return np.append(fabric.kind[np.arange(self.link_count) % fabric.links_per_node], -1)
 
     @property
     def ranks(self) -> int:
         """Ranks of one group."""
-        return int(self.groups.shape[1])
+        return self.members.ranks
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The phases of the plan, without their lines."""
+        return self.outlines[0].steps
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the first group."""
+        return self.plan_on(0)
+
+    def plan_on(self, grid: int) -> Plan:
+        """Return the plan on one of the members' grids."""
+        if grid not in self.drawn:
+            self.drawn[grid] = plan_of(self.outlines[grid])
+        return self.drawn[grid]
+
+    @property
+    def rounds(self) -> tuple[PlacedRound, ...]:
+        """Every round kept, phase after phase."""
+        return tuple(found for phase in range(len(self.steps)) for found in self.rounds_of(phase))
+
+    def rounds_of(self, phase: int) -> tuple[PlacedRound, ...]:
+        """Return the rounds of one phase."""
+        if phase not in self.played:
+            self.played[phase] = _rounds(self, phase)
+        return self.played[phase]
 
     @property
     def messages(self) -> int:
@@ -97,185 +150,207 @@ def place_collective(
 
     `symmetric` allows one node to stand for all where they do the same.
     """
-    members = checked_groups(placement, groups)
-    fabric = placement.fabric
-    kept, one_node = (
-        _representative(fabric, members) if symmetric and pairs is None else (members, False)
-    )
-    plans: dict[object, Plan | Refusal] = {}
-    chosen: list[Plan] = []
-    for group in kept:
-        grid = grid_of(placement, group)
-        key = (grid.levels, grid.places, grid.ranks.shape)
-        if key not in plans:
-            plans[key] = build_plan(placement, op, group, algorithm, pairs)
-        plan = plans[key]
-        if isinstance(plan, Refusal):
-            return plan
-        chosen.append(plan)
-    if len({_structure(plan) for plan in chosen}) > 1:
-        return Refusal(reason="groups of different shape cannot run in step; run them one by one")
-    if one_node and not all(phase.pattern.alike for phase in chosen[0].phases):
-        kept, one_node = members, False
-        chosen = [plans[_key(placement, group)] for group in kept]  # type: ignore[misc]
-    rounds = _rounds(placement, kept, chosen, one_node=one_node)
-    if isinstance(rounds, Refusal):
-        return rounds
-    count = fabric.links_per_node * (1 if one_node else fabric.nodes)
-    numbers = np.arange(count)
-    return Placed(
-        placement=placement,
+    members = members_of(placement, groups, symmetric=symmetric)
+    return place_members(members, op, algorithm, pairs=pairs)
+
+
+def place_members(
+    members: Members, op: Op, algorithm: Algorithm, *, pairs: IntArray | None = None
+) -> Placed | Refusal:
+    """Return a collective of groups that are ready to be placed."""
+    if members.one_node and pairs is not None:
+        members = members.in_full()
+    outlines = _outlines(members, op, algorithm, pairs)
+    if isinstance(outlines, Refusal):
+        return outlines
+    if members.one_node and not all(step.pattern.alike for step in outlines[0].steps):
+        members = members.in_full()
+        outlines = _outlines(members, op, algorithm, pairs)
+        if isinstance(outlines, Refusal):
+            return outlines
+    placed = Placed(
+        placement=members.placement,
         op=op,
-        groups=members,
-        plan=chosen[0],
-        rounds=rounds,
-        of_one_node=one_node,
-        link_count=count,
-        capacity=np.append(fabric.capacity(numbers), np.inf),
-        kind=np.append(fabric.kind[numbers % fabric.links_per_node], -1),
+        members=members,
+        outlines=outlines,
+        of_one_node=members.one_node,
     )
+    return (_cut_off(placed) if members.placement.fabric.faulty else None) or placed
 
 
-def checked_groups(placement: Placement, groups: Groups) -> IntArray:
-    """Return groups as an array of sorted ranks, or raise InputError for what is malformed."""
-    lengths = {len(group) for group in groups}
-    if len(lengths) != 1 or 0 in lengths:
-        raise InputError("replica groups must be lists of ranks of one length")
-    members = np.sort(np.array(groups, dtype=np.int64), axis=1)
-    if members.min() < 0 or members.max() >= placement.ranks:
-        raise InputError(f"ranks are 0 to {placement.ranks - 1}, found {members.max()}")
-    if np.bincount(members.ravel()).max() > 1:
-        raise InputError("a rank is in two replica groups, or twice in one")
-    return members
-
-
-def _key(placement: Placement, group: IntArray) -> object:
-    grid = grid_of(placement, group)
-    return grid.levels, grid.places, grid.ranks.shape
-
-
-def _structure(plan: Plan) -> object:
-    return tuple((phase.level, phase.pattern.distinct_rounds) for phase in plan.phases)
-
-
-def _representative(fabric: Fabric, members: IntArray) -> tuple[IntArray, bool]:
-    """Return the groups to look at, and whether one node's links then tell all."""
-    if fabric.nodes == 1 or fabric.faulty:
-        return members, False
-    node, local = np.divmod(members, fabric.ranks_per_node)
-    if (node == node[:, :1]).all():
-        first = node[:, 0]
-        patterns = {
-            n: sorted(map(tuple, local[first == n].tolist())) for n in np.unique(first).tolist()
-        }
-        alike = len({str(pattern) for pattern in patterns.values()}) == 1
-        return (members[first == first.min()], True) if alike else (members, False)
-    used = [np.unique(row) for row in node]
-    spans = all(len(row) == len(used[0]) and (row == used[0]).all() for row in used)
-    per_node = members.shape[1] // len(used[0])
-    if not spans or per_node * len(used[0]) != members.shape[1]:
-        return members, False
-    cut = local.reshape(len(members), len(used[0]), per_node)
-    return members, bool((cut == cut[:, :1]).all())
-
-
-def _rounds(
-    placement: Placement, groups: IntArray, plans: list[Plan], *, one_node: bool
-) -> tuple[PlacedRound, ...] | Refusal:
-    found = []
-    for index, phase in enumerate(plans[0].phases):
-        for round_, times in phase.pattern.distinct_rounds:
-            if not times:
-                continue
-            parts: list[tuple[IntArray, RankMessages]] = []
-            for group, plan in zip(groups, plans, strict=True):
-                own = plan.phases[index]
-                lines, senders = _seen(placement, group, own) if one_node else (None, None)
-                batches = plan.rank_messages(own, round_, lines, senders)
-                parts += [(group, batch) for batch in batches]
-            placed = _placed_round(placement, parts, index, round_, times, one_node=one_node)
-            if isinstance(placed, Refusal):
-                return placed
-            if placed is not None:
-                found.append(placed)
+def _outlines(
+    members: Members, op: Op, algorithm: Algorithm, pairs: IntArray | None
+) -> tuple[Outline, ...] | Refusal:
+    found: list[Outline] = []
+    placement = members.placement
+    for number, grid in enumerate(members.grids):
+        stages = None
+        if pairs is None and op != "send-receive" and members.ranks > 1:
+            key = (number, algorithm)
+            if key not in members.stages:
+                site = Site(placement=placement, grid=grid, algorithm=algorithm)
+                members.stages[key] = stages_of(site, algorithm.name)
+            stages = members.stages[key]
+        one = outline(placement, op, grid, algorithm, pairs, stages)
+        if isinstance(one, Refusal):
+            return one
+        found.append(one)
+    if len(found) > 1 and len({_structure(one) for one in found}) > 1:
+        return Refusal(reason="groups of different shape cannot run in step; run them one by one")
     return tuple(found)
 
 
-def _seen(placement: Placement, group: IntArray, phase: Phase) -> tuple[IntArray, IntArray | None]:
-    """Return the lines that touch the group's first node, and their places on it."""
-    node = group // placement.fabric.ranks_per_node
-    here = node[phase.lines] == node[0]
-    lines = np.flatnonzero(here.any(axis=1))
-    inside = here[lines]
-    return lines, None if inside.all() else np.flatnonzero(inside[0])
+def _structure(found: Outline) -> object:
+    return tuple((step.level, step.pattern.distinct_rounds) for step in found.steps)
+
+
+def _cut_off(placed: Placed) -> Refusal | None:
+    """Return which ranks dead links keep from each other, if any."""
+    for found in placed.rounds:
+        lost = np.flatnonzero((found.links == placed.link_count).all(axis=1))
+        if len(lost):
+            source, target = int(found.source[lost[0]]), int(found.target[lost[0]])
+            return Refusal(reason=f"rank {source} has no way to rank {target}")
+    return None
+
+
+def _rounds(placed: Placed, phase: int) -> tuple[PlacedRound, ...]:
+    found = []
+    runs = _runs(placed.members.ways)
+    for round_, times in placed.steps[phase].pattern.distinct_rounds:
+        if times:
+            grids = range(len(placed.outlines))
+            batches = [_batches(placed, grid, phase, round_) for grid in grids]
+            parts = [(groups, batches[grid]) for grid, groups in runs if batches[grid]]
+            if parts:
+                found.append(_placed_round(placed, parts, phase, round_, times))
+    return tuple(found)
+
+
+def _runs(ways: tuple[int, ...]) -> list[tuple[int, slice]]:
+    """Return the runs of groups that follow each other on the same grid."""
+    starts = [0, *(at for at in range(1, len(ways)) if ways[at] != ways[at - 1]), len(ways)]
+    return [(ways[a], slice(a, b)) for a, b in pairwise(starts)]
+
+
+def _batches(placed: Placed, grid: int, phase: int, round_: int) -> list[RankMessages]:
+    """Return a round's messages between places in a group, or only those that one node sends."""
+    found = placed.outlines[grid]
+    step = found.steps[phase]
+    share = found.share_per_block[step.level]
+    if placed.members.local is None or found.op == "broadcast":
+        return rank_messages(step.pattern, round_, placed.plan_on(grid).phases[phase].lines, share)
+    lines = node_lines(found, step)
+    wide = step.pattern.positions > lines.shape[1]
+    return rank_messages(
+        step.pattern,
+        round_,
+        lines,
+        share,
+        sources=np.arange(lines.shape[1]) if wide else None,
+        in_node=placed.members.local.shape[1],
+    )
 
 
 def _placed_round(
-    placement: Placement,
-    parts: list[tuple[IntArray, RankMessages]],
+    placed: Placed,
+    parts: list[tuple[slice, list[RankMessages]]],
     phase: int,
     round_: int,
     times: int,
-    *,
-    one_node: bool,
-) -> PlacedRound | Refusal | None:
-    fabric = placement.fabric
+) -> PlacedRound:
+    fabric, members = placed.placement.fabric, placed.members
     none = fabric.nodes * fabric.links_per_node
-    sources, targets, links, ways, pieces = _lists(5)
-    shares: list[FloatArray] = []
+    blocks: list[list[IntArray]] = []
     latencies: list[FloatArray] = []
-    adds = np.zeros(0)
-    fanout = 1
-    for group, batch in parts:
-        source, target = group[batch.source], group[batch.target]
-        if batch.fan is Fan.POINT:
-            found, latency = placement.routes.between_ranks(source, target)
-            if (found == none).all(axis=1).any():
-                lost = int(np.flatnonzero((found == none).all(axis=1))[0])
-                return Refusal(reason=f"rank {source[lost]} has no way to rank {target[lost]}")
-        else:
-            found = _fan_links(fabric, group, batch)
-            # All ways in (or out) run side by side: in by one port, out by one.
-            latency = placement.routes.latency(found[:, [0, -1]])
-        latencies.append(latency)
-        pieces.append(batch.piece)
-        sources.append(source)
-        targets.append(target)
-        links.append(found)
-        shares.append(batch.share)
-        ways.append(batch.way + (int(ways[-1].max()) + 1 if ways else 0))
-        fanout = max(fanout, batch.fanout)
-        if batch.reduces and batch.fan is Fan.POINT:
-            at = target % fabric.ranks_per_node if one_node else target
-            adds = _added(adds, np.bincount(at, weights=batch.share).astype(float))
-    if not links:
-        return None
-    width = max(found.shape[1] for found in links)
-    padded = np.concatenate(
-        [np.pad(f, ((0, 0), (0, width - f.shape[1])), constant_values=none) for f in links]
+    shares: list[FloatArray] = []
+    adds: FloatArray = np.zeros(0)
+    first_way = 0
+    for groups, batches in parts:
+        count = len(members.ways[groups])
+        found = [_links(placed, groups, batch) for batch in batches]
+        hops = max(links.shape[-1] for _, _, links, _ in found)
+        widths = [int(batch.way.max()) + 1 for batch in batches]
+        starts = [first_way + sum(widths[:at]) for at in range(len(widths))]
+        ways = [batch.way + start for batch, start in zip(batches, starts, strict=True)]
+        each = np.arange(count)[:, None] * sum(widths)
+        first_way += count * sum(widths)
+        # Group after group, and for each group batch after batch.
+        blocks.append(
+            [
+                _joined([source for source, *_ in found]),
+                _joined([target for _, target, *_ in found]),
+                _joined([_padded(links, hops, none) for _, _, links, _ in found]),
+                (each + _stacked(ways)).ravel(),
+                _repeated([batch.piece for batch in batches], count),
+            ]
+        )
+        latencies.append(_joined([latency for *_, latency in found]))
+        shares.append(_repeated([batch.share for batch in batches], count))
+        for batch, (_, target, *_) in zip(batches, found, strict=True):
+            if batch.reduces and batch.fan is Fan.POINT:
+                at = target % fabric.ranks_per_node if placed.of_one_node else target
+                added = np.bincount(at.ravel(), weights=_repeated([batch.share], count))
+                adds = _added(adds, added.astype(float))
+    hops = max(block[2].shape[-1] for block in blocks)
+    for block in blocks:
+        block[2] = _padded(block[2], hops, none)
+    source, target, links, way, piece = (
+        _stacked(list(column)) for column in zip(*blocks, strict=True)
     )
-    remote = (np.append(fabric.kind, -1)[_local(fabric, padded)] == LinkKind.NETWORK).any(axis=1)
-    if one_node:
-        padded = _local(fabric, padded)
+    local = links if fabric.nodes == 1 else _local(fabric, links)
     return PlacedRound(
         phase=phase,
         round_=round_,
         times=times,
-        source=np.concatenate(sources),
-        target=np.concatenate(targets),
-        links=padded,
-        latency_s=np.concatenate(latencies),
-        share=np.concatenate(shares),
-        remote=remote,
-        way=np.concatenate(ways),
-        piece=np.concatenate(pieces),
+        source=source,
+        target=target,
+        links=local if placed.of_one_node else links,
+        latency_s=_stacked(latencies),
+        share=_stacked(shares),
+        remote=(np.append(fabric.kind, -1)[local] == LinkKind.NETWORK).any(axis=1),
+        way=way,
+        piece=piece,
         adds=float(adds.max(initial=0.0)),
-        fanout=fanout,
+        fanout=max(1, *(batch.fanout for _, batches in parts for batch in batches)),
     )
 
 
-def _lists(count: int) -> tuple[list[IntArray], ...]:
-    return tuple([] for _ in range(count))
+def _links(
+    placed: Placed, groups: slice, batch: RankMessages
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """Return [group, message] source, target, links and latency of a batch."""
+    members, routes = placed.members, placed.placement.routes
+    source, target = members.at(batch.source, groups), members.at(batch.target, groups)
+    if batch.fan is Fan.POINT:
+        links, latency = routes.between_ranks(source.ravel(), target.ravel())
+    else:
+        links = _fan_links(placed.placement.fabric, members, groups, batch)
+        # All ways in (or out) run side by side: in by one port, out by one.
+        latency = routes.latency(links[:, [0, -1]])
+    return source, target, links.reshape(*source.shape, -1), latency.reshape(source.shape)
+
+
+def _joined(columns: list[AnyArray]) -> AnyArray:
+    """Return [group, message, ...] batches behind one another within each group, as one row."""
+    found = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+    return found.reshape(-1, *found.shape[2:])
+
+
+def _repeated(columns: list[AnyArray], times: int) -> AnyArray:
+    row = _stacked(columns)
+    return np.tile(row, times) if times > 1 else row
+
+
+def _padded(links: IntArray, hops: int, none: int) -> IntArray:
+    missing = hops - links.shape[-1]
+    if not missing:
+        return links
+    return np.concatenate([links, np.full((*links.shape[:-1], missing), none)], axis=-1)
+
+
+def _stacked(columns: list[AnyArray]) -> AnyArray:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 def _local(fabric: Fabric, links: IntArray) -> IntArray:
@@ -285,11 +360,13 @@ def _local(fabric: Fabric, links: IntArray) -> IntArray:
 
 
 def _added(a: FloatArray, b: FloatArray) -> FloatArray:
+    if not len(a):
+        return b
     size = max(len(a), len(b))
     return np.pad(a, (0, size - len(a))) + np.pad(b, (0, size - len(b)))
 
 
-def _fan_links(fabric: Fabric, group: IntArray, batch: RankMessages) -> IntArray:
+def _fan_links(fabric: Fabric, members: Members, groups: slice, batch: RankMessages) -> IntArray:
     """Return the ports of a reducing switch that a joined or spread message crosses."""
     assert batch.members is not None
     level = next(
@@ -301,8 +378,9 @@ def _fan_links(fabric: Fabric, group: IntArray, batch: RankMessages) -> IntArray
         many, one = one, many
         end = batch.source
 
-    def port(table: IntArray, ranks: IntArray) -> IntArray:
-        node, local = np.divmod(group[ranks], fabric.ranks_per_node)
+    def port(table: IntArray, index: IntArray) -> IntArray:
+        node, local = np.divmod(members.at(index, groups), fabric.ranks_per_node)
         return np.asarray(table[local // fabric.ranks_per_chip] + node * fabric.links_per_node)
 
-    return np.concatenate([port(many, batch.members), port(one, end)[:, None]], axis=1)
+    found = [port(many, batch.members), port(one, end)[..., None]]
+    return np.concatenate(found, axis=2).reshape(-1, batch.members.shape[1] + 1)

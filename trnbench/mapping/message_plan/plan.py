@@ -117,39 +117,6 @@ class Plan:
             block = block * radix + self.place[:, level]
         return block
 
-    def rank_messages(
-        self,
-        phase: Phase,
-        round_: int,
-        lines: IntArray | None = None,
-        sources: IntArray | None = None,
-    ) -> list[RankMessages]:
-        """Return a round's messages; `lines` and `sources` choose the lines and the senders."""
-        chosen = phase.lines if lines is None else phase.lines[lines]
-        return [
-            self._on_lines(phase, batch, chosen)
-            for batch in phase.pattern.messages(round_, sources)
-            if len(batch.source)
-        ]
-
-    def _on_lines(self, phase: Phase, batch: Messages, lines: IntArray) -> RankMessages:
-        unit = self.share_per_block[phase.level] / phase.pattern.channels
-        source, target = lines[:, batch.source].ravel(), lines[:, batch.target].ravel()
-        members = None
-        if batch.fan is not Fan.POINT:
-            members = np.repeat(lines, len(batch.source), axis=0)
-        return RankMessages(
-            source=target if batch.fan is Fan.IN else source,
-            target=source if batch.fan is Fan.OUT else target,
-            share=np.tile(batch.count * unit, len(lines)),
-            reduces=batch.reduces,
-            fan=batch.fan,
-            members=members,
-            fanout=_fanout(batch),
-            way=(np.arange(len(lines))[:, None] * phase.pattern.channels + batch.channel).ravel(),
-            piece=np.tile(batch.block, len(lines)),
-        )
-
     def moves(self, phase: Phase, round_: int) -> Moves:
         """Return every segment a round moves, for carrying real data."""
         parts = [self._moves(phase, batch) for batch in phase.pattern.messages(round_)]
@@ -218,6 +185,60 @@ class Plan:
         item = rank_of[sender] * self.ranks + rank_of[goal]
         message = np.repeat(np.arange(len(base_from)), item[0].size)
         return message, item.ravel()
+
+
+def rank_messages(
+    pattern: Pattern,
+    round_: int,
+    lines: IntArray,
+    share_per_block: float,
+    *,
+    sources: IntArray | None = None,
+    in_node: int = 0,
+) -> list[RankMessages]:
+    """Return a round's messages on these lines of ranks.
+
+    With `sources`, the lines are cut off after one node: only these positions send, and what they
+    reach further on is the same `in_node` ranks later on the next node.
+    """
+    return [
+        _on_lines(pattern, batch, lines, share_per_block, in_node if sources is not None else 0)
+        for batch in pattern.messages(round_, sources)
+        if len(batch.source)
+    ]
+
+
+def _on_lines(
+    pattern: Pattern, batch: Messages, lines: IntArray, share_per_block: float, in_node: int
+) -> RankMessages:
+    unit = share_per_block / pattern.channels
+
+    def ranks(position: IntArray) -> IntArray:
+        if not in_node:
+            return lines[:, position].ravel()
+        node, place = np.divmod(position, lines.shape[1])
+        return np.asarray(lines[:, place] + node * in_node).ravel()
+
+    source = ranks(batch.source) if batch.fan is not Fan.IN else None
+    target = ranks(batch.target) if batch.fan is not Fan.OUT else None
+    members = None
+    if batch.fan is not Fan.POINT:
+        members = np.repeat(lines, len(batch.source), axis=0)
+    ends = source if target is None else target
+    assert ends is not None
+    many = len(lines) > 1
+    share = np.asarray(batch.count * unit, dtype=np.float64)
+    return RankMessages(
+        source=ends if source is None else source,
+        target=ends if target is None else target,
+        share=np.tile(share, len(lines)) if many else share,
+        reduces=batch.reduces,
+        fan=batch.fan,
+        members=members,
+        fanout=_fanout(batch),
+        way=(np.arange(len(lines))[:, None] * pattern.channels + batch.channel).ravel(),
+        piece=np.tile(batch.block, len(lines)) if many else batch.block,
+    )
 
 
 def _fanout(batch: Messages) -> int:

@@ -55,7 +55,7 @@ class Ring:
         if sources is None:
             place = np.tile(np.arange(size), self.channels)
         else:
-            place = np.argsort(self.orders, axis=1)[:, senders].ravel()
+            place = _places(self.orders)[:, senders].ravel()
         return (
             Messages(
                 source=self.orders[channel, place],
@@ -66,6 +66,13 @@ class Ring:
                 reduces=reduces,
             ),
         )
+
+
+def _places(orders: IntArray) -> IntArray:
+    """Return [channel, position] the place at which each position stands on each ring."""
+    places = np.empty_like(orders)
+    np.put_along_axis(places, orders, np.arange(orders.shape[1])[None, :], axis=1)
+    return places
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

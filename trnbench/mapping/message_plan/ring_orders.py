@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from trnbench.mapping.fabric import Fabric, FloatArray, IntArray
 from trnbench.mapping.fabric_cycles import disjoint_cycles, torus_cycles
+from trnbench.mapping.placement import Placement
 from trnbench.spec.fabric import Direct, Torus
+
+
+def rings_of(placement: Placement, level: int, places: tuple[int, ...]) -> IntArray:
+    """Return the ring orders on a placement, which remembers them."""
+    if placement.fabric.faulty:
+        return ring_orders(placement.fabric, level, places)
+    if (level, places) not in placement.rings:
+        placement.rings[level, places] = ring_orders(placement.fabric, level, places)
+    return placement.rings[level, places]
 
 
 def ring_orders(fabric: Fabric, level: int, places: tuple[int, ...]) -> IntArray:
@@ -92,10 +100,8 @@ def _speed(fabric: Fabric, level: int, places: tuple[int, ...], order: IntArray)
     """Return for each step of a ring the worst share of speed its link has left, on any unit."""
     if not fabric.faulty:
         return np.ones(len(order))
-    chips = _chips(fabric, level, np.array(places)[order])
-    links = np.stack(
-        [_link(fabric, level, a, b) for a, b in zip(chips, np.roll(chips, -1, 0), strict=True)]
-    )
+    at = np.array(places)[order]
+    links = _links(fabric, level)[at, np.roll(at, -1)]
     share = np.where(links < 0, 0.0, fabric.worst_factor()[links])
     return np.asarray(share.min(axis=1))
 
@@ -104,31 +110,30 @@ def _edges(
     fabric: Fabric, level: int, places: tuple[int, ...], *, least: float
 ) -> list[tuple[int, int]]:
     """Return the pairs of places with links both ways that keep at least this share of speed."""
-    worst = fabric.worst_factor()
-    edges = []
-    for i, j in itertools.combinations(range(len(places)), 2):
-        a, b = (_chips(fabric, level, np.array([places[k]]))[0] for k in (i, j))
-        there, back = _link(fabric, level, a, b), _link(fabric, level, b, a)
-        if (there >= 0).all() and min(worst[there].min(), worst[back].min()) >= least:
-            edges.append((i, j))
-    return edges
+    links = _links(fabric, level)[np.ix_(places, places)]
+    share = np.where(links < 0, -1.0, fabric.worst_factor()[links]).min(axis=2)
+    sound = np.minimum(share, share.T) >= least
+    return [(int(i), int(j)) for i, j in zip(*np.nonzero(np.triu(sound, 1)), strict=True)]
 
 
-def _chips(fabric: Fabric, level: int, places: IntArray) -> IntArray:
-    """Return [place, unit] the chips that stand at these places of the level."""
-    up = fabric.levels[level]
+def _links(fabric: Fabric, level: int) -> IntArray:
+    """Return [place, place, unit] the link between chips one step apart, -1 where there is none."""
+    up, table = fabric.levels[level], fabric.torus_link[level]
     chips = np.arange(fabric.chips)
     units = chips[chips // up.span % up.count == 0]
-    return np.asarray(units[None, :] + places[:, None] * up.span)
-
-
-def _link(fabric: Fabric, level: int, source: IntArray, target: IntArray) -> IntArray:
-    """Return the link between chips one step apart on a torus level, -1 where there is none."""
-    found = np.full(len(source), -1, dtype=np.int64)
-    table = fabric.torus_link[level]
-    for axis in range(table.shape[1]):
-        for way in (0, 1):
-            link = table[source, axis, way]
-            ends = np.array([int(fabric.links[n].target[1:]) if n >= 0 else -1 for n in link])
-            found = np.where((found < 0) & (ends == target), link, found)
+    here = np.arange(up.count)
+    chips = units[None, :] + here[:, None] * up.span
+    found = np.full((up.count, up.count, len(units)), -1, dtype=np.int64)
+    assert isinstance(up.level, Torus)
+    shape = tuple(up.level.shape)
+    at = np.array(np.unravel_index(here, shape))
+    unit = np.arange(len(units))
+    for axis, length in enumerate(shape):
+        for way, step in enumerate((1, -1)):
+            link = table[chips, axis, way]
+            there = at.copy()
+            there[axis] = (there[axis] + step) % length
+            end = np.ravel_multi_index(tuple(there), shape)
+            pair = here[:, None], end[:, None], unit[None, :]
+            found[pair] = np.where(found[pair] < 0, link, found[pair])
     return found

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.mapping.fabric import FloatArray, IntArray
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
-from trnbench.mapping.message_plan.placed import Placed, checked_groups, place_collective
+from trnbench.mapping.message_plan.members import Members, members_of
+from trnbench.mapping.message_plan.placed import Placed, place_members
 from trnbench.mapping.placement import Groups, Placement
 from trnbench.program.collective import Op
 from trnbench.spec.collective_efficiency import CollectiveStack, Rule, Tuning
@@ -54,16 +55,26 @@ def select(
     `algorithm` and `tuning` overrule the stack's table; an algorithm asked for keeps the tunings
     and pieces that the table gives it.
     """
-    members = checked_groups(placement, groups)
-    nodes = len(np.unique(members[0] // placement.fabric.ranks_per_node))
-    ranks = members.shape[1]
+    members = members_of(placement, groups, symmetric=symmetric)
+    return select_for(stack, members, op, algorithm=algorithm, tuning=tuning, pairs=pairs)
+
+
+def select_for(
+    stack: CollectiveStack,
+    members: Members,
+    op: Op,
+    *,
+    algorithm: Algorithm | None = None,
+    tuning: str | None = None,
+    pairs: IntArray | None = None,
+) -> tuple[Selected, ...] | Refusal:
+    """Return what runs at which sizes for groups that are ready to be placed."""
+    nodes, ranks = members.first_nodes, members.ranks
     placements: dict[Algorithm, Placed | Refusal] = {}
 
     def placed(wanted: Algorithm) -> Placed | Refusal:
         if wanted not in placements:
-            placements[wanted] = place_collective(
-                placement, op, members, wanted, pairs=pairs, symmetric=symmetric
-            )
+            placements[wanted] = place_members(members, op, wanted, pairs=pairs)
         return placements[wanted]
 
     fitting = [rule for rule in stack.rules if rule.fits(op, nodes, ranks)]
@@ -174,11 +185,12 @@ def _first(
         )
         found = placed(wanted)
         if isinstance(found, Refusal):
-            passed.append(f"{wanted.label}: {found.reason}")
+            why = f"{wanted.label}: {found.reason}"
+            passed += [why] if why not in passed else []
         else:
             return _selected(start, limit, wanted, name, stack, found, tuple(passed))
-    why = "; ".join(passed) or "no rule covers this group"
-    return Refusal(reason=f"{stack.name} has no algorithm for it ({why})")
+    reasons = "; ".join(passed) or "no rule covers this group"
+    return Refusal(reason=f"{stack.name} has no algorithm for it ({reasons})")
 
 
 def _selected(

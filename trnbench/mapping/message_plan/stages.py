@@ -18,7 +18,7 @@ from trnbench.mapping.message_plan.in_switch import InSwitch
 from trnbench.mapping.message_plan.kangaring import KangaRing
 from trnbench.mapping.message_plan.pattern import Part, Pattern
 from trnbench.mapping.message_plan.ring import Chain, Ring, RingExchange
-from trnbench.mapping.message_plan.ring_orders import ring_orders
+from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.message_plan.tree import Tree
 from trnbench.mapping.placement import CORES, NODES, Grid
 from trnbench.spec.fabric import Switch, Torus
@@ -67,7 +67,7 @@ def _orders(site: Site, axis: int) -> IntArray:
     if level < 0:
         found = np.arange(site.size((axis,)))[None, :]
     else:
-        found = ring_orders(site.placement.fabric, level, site.grid.places[axis])
+        found = rings_of(site.placement, level, site.grid.places[axis])
     return found[:1] if site.algorithm.one_way else found
 
 

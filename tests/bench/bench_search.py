@@ -1,0 +1,59 @@
+"""How fast layouts are searched: whole calls, everything from the lowering to the ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tests.bench.figure import best_of, show
+from trnbench.app.search import search_layouts
+from trnbench.catalog.search import open_catalog
+from trnbench.plan.search_result import SearchResult
+
+CATALOG = open_catalog()
+POWERS = tuple(2**power for power in range(10))
+UP_TO_512 = "1 to 512"
+CASES: tuple[tuple[str, str, str, Sequence[int], int, int], ...] = (
+    ("llama3.1-70b", "trn2.48xlarge", "64", (64,), 1024, 8192),
+    ("llama3.1-405b", "trn2.48xlarge", "256", (256,), 1024, 8192),
+    ("gpt3-175b", "p5.48xlarge", "64", (64,), 1536, 2048),
+    ("llama3.1-70b", "trn2.48xlarge", "60", (60,), 960, 8192),
+    ("mixtral-8x7b", "trn2.48xlarge", "16", (16,), 1024, 8192),
+    ("llama3.1-70b", "trn2.48xlarge", UP_TO_512, POWERS, 1024, 8192),
+    ("llama3.1-70b", "p5.48xlarge", UP_TO_512, POWERS, 1024, 8192),
+    ("mixtral-8x7b", "trn2.48xlarge", UP_TO_512, POWERS, 2048, 8192),
+    ("llama3.1-70b", "trn2.48xlarge", "each to 128", range(1, 129), 1920, 8192),
+)
+COMPARED = (
+    *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"),
+    *("p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge"),
+)
+
+
+def searched(
+    model: str, instance: str, nodes: Sequence[int], global_batch: int, sequence: int
+) -> SearchResult:
+    """Return one search."""
+    return search_layouts(
+        model=model,
+        instance=instance,
+        nodes=nodes,
+        global_batch=global_batch,
+        sequence=sequence,
+        precision="bf16-master",
+        catalog=CATALOG,
+    )
+
+
+def main() -> None:
+    """Print each figure beside its bar."""
+    for model, instance, text, nodes, global_batch, sequence in CASES:
+        result, cpu_s = best_of(partial(searched, model, instance, nodes, global_batch, sequence))
+        what = f"{model}, {instance}:{text}, {result.legal:,}"
+        show(what, result.legal / cpu_s, "layouts/s", 2e6, "at least")
+    _, cpu_s = best_of(lambda: [searched("llama3.1-70b", i, POWERS, 1024, 8192) for i in COMPARED])
+    show("llama3.1-70b, six instance types, 1 to 512 nodes", cpu_s, "s", 2.0, "at most")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Files of measurements: which set they are, and what is wrong with a row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trnbench.errors import InputError
+from trnbench.evidence.rows import EvidenceRow, RowFault, read_evidence
+
+PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
+KERNELS = "hardware,kernel,shape,dtype,latency_ms\n"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "measured.csv"
+    path.write_text(text)
+    return path
+
+
+def row(**cells: str) -> EvidenceRow:
+    return EvidenceRow(id="row", line=2, cells=cells)
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.csv")), ids=lambda path: path.stem)
+def test_a_published_file_is_the_set_of_its_name(path):
+    found = read_evidence(path)
+    assert found.set == path.stem
+    assert not [row.id for row in found.rows if row.fault]
+
+
+def test_every_line_of_a_published_file_is_a_row():
+    counts = {path.stem: len(read_evidence(path).rows) for path in PUBLISHED.glob("*.csv")}
+    assert counts == {
+        "trainium_training": 198,
+        "gpu_training": 528,
+        "trainium_kernels": 84,
+        "trainium_collectives": 93,
+        "gpu_collectives": 284,
+    }
+
+
+def test_order_of_columns_and_more_columns_do_not_matter(tmp_path):
+    text = "mood,latency_ms,shape,dtype,kernel,hardware\nfine,2.5,M1 K2 N3,bf16,matmul,trn1\n"
+    (found,) = read_evidence(written(tmp_path, text)).rows
+    assert found.text("kernel") == "matmul"
+    assert found.positive("latency_ms") == 2.5
+    assert found.id == "line 2"
+
+
+def test_a_row_is_named_by_its_line_where_it_has_no_id(tmp_path):
+    text = KERNELS + "\ntrn1,matmul,512^3,bf16,1\n"
+    assert [row.id for row in read_evidence(written(tmp_path, text)).rows] == ["line 3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("\n , \n", "is empty"),
+        (KERNELS, "no row"),
+        ("hardware,kernel,shape,dtype\ntrn1,matmul,512^3,bf16\n", "lacks the columns latency_ms"),
+        ("a,b\n1,2\n", "no known set"),
+        ("hardware,hardware,kernel,shape,dtype,latency_ms\n1,2,3,4,5,6\n", "two columns named"),
+        ('hardware,kernel,shape,dtype,latency_ms\n"trn1"x,a,b,c,d\n', "not CSV"),
+    ],
+)
+def test_a_file_of_no_known_set_is_refused_with_what_it_lacks(tmp_path, text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read_evidence(written(tmp_path, text))
+    assert caught.value.exit_code == 2
+
+
+def test_one_of_several_columns_for_a_time_is_enough(tmp_path):
+    columns = "gpu,system,model,seq,n_gpus,tp,pp,dp,gbs,dtype,framework"
+    cells = "H100,DGX H100,llama3-8B,8192,8,1,1,8,128,bf16,NeMo"
+    for time in ("step_time_s", "tokens_per_s_per_gpu"):
+        text = f"{columns},{time}\n{cells},1.0\n"
+        assert read_evidence(written(tmp_path, text)).set == "gpu_training"
+    with pytest.raises(InputError, match="step_time_s or tokens_per_s_per_gpu"):
+        read_evidence(written(tmp_path, f"{columns}\n{cells}\n"))
+
+
+def test_ragged_lines_and_ids_that_stand_twice_are_faults_of_the_row(tmp_path):
+    text = "id," + KERNELS + "a,trn1,matmul,512^3,bf16,1\na,trn1,matmul,512^3,bf16,1\nb,trn1\n"
+    first, second, short = read_evidence(written(tmp_path, text)).rows
+    assert first.fault is None
+    assert second.fault == "the id stands twice, first on line 2"
+    assert short.fault == "line 4 has 2 cells, and there are 6 columns"
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("", "not given"),
+        ("not stated", "not given"),
+        ("eight", "'eight' is not a number"),
+        ("[1, 1]", "is not a number"),
+        ("0", "is not a positive number"),
+        ("-4", "is not a positive number"),
+        ("nan", "is not a positive number"),
+        ("inf", "is not a positive number"),
+        ("2.5", "is not a whole number"),
+    ],
+)
+def test_a_cell_that_is_no_count_says_why(cell, reason):
+    with pytest.raises(RowFault, match=reason):
+        row(tp=cell).whole("tp")
+
+
+def test_a_cell_that_nobody_filled_is_unknown_and_not_wrong():
+    assert row(vpp=" ").whole_if_said("vpp") is None
+    assert row().positive_if_said("vpp") is None
+    assert row(vpp="2").whole_if_said("vpp") == 2
+    with pytest.raises(RowFault):
+        row(vpp="two").whole_if_said("vpp")

@@ -1,0 +1,300 @@
+"""Rows of training runs as questions, and their predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+from trnbench.catalog.search import open_catalog
+from trnbench.evidence.predict import Preparer, compare_training
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, read_evidence
+from trnbench.evidence.training_cases import Reader, TrainingCase
+
+PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
+GPU = {
+    "gpu": "H100",
+    "system": "DGX H100 (EOS)",
+    "model": "llama3-8B",
+    "layers": "32",
+    "hidden": "4096",
+    "heads": "32",
+    "kv_heads": "8",
+    "ffn": "14336",
+    "mlp": "swiglu",
+    "vocab": "128256",
+    "seq": "8192",
+    "n_gpus": "16",
+    "tp": "2",
+    "pp": "2",
+    "dp": "4",
+    "cp": "1",
+    "ep": "1",
+    "vpp": "2",
+    "mbs": "1",
+    "gbs": "64",
+    "recompute": "none",
+    "dtype": "bf16",
+    "framework": "NeMo/Megatron",
+    "step_time_s": "4.0",
+}
+TRAINIUM = {
+    "model": "Llama2-7B",
+    "layers": "32",
+    "hidden": "4096",
+    "heads": "32",
+    "kv_heads": "32",
+    "ffn": "11008",
+    "vocab": "32000",
+    "seq_len": "4096",
+    "instance": "trn1.32xlarge/trn1n.32xlarge",
+    "nodes": "2",
+    "neuroncores": "64",
+    "TP": "8",
+    "PP": "1",
+    "DP_derived": "8",
+    "microbatch": "1",
+    "global_batch": "64",
+    "dtype_mode": "Autocast:BF16+FP32Optimizer",
+    "zero": "1 (script flag)",
+    "sequence_parallel": "yes (script default)",
+    "activation_recompute": "selective (script default, aws-neuron/neuronx-distributed)",
+    "seq_per_s": "8.0",
+}
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(open_catalog())
+
+
+def file_of(kind: EvidenceSet, *rows: dict[str, str]) -> EvidenceFile:
+    return EvidenceFile(
+        name="rows.csv",
+        set=kind,
+        rows=tuple(
+            EvidenceRow(id=f"row {i}", line=i + 2, cells=cells) for i, cells in enumerate(rows)
+        ),
+    )
+
+
+def gpu(reader: Reader, **cells: str) -> TrainingCase | str:
+    (found,) = reader.cases(file_of("gpu_training", GPU | cells))
+    return found
+
+
+def trainium(reader: Reader, **cells: str) -> TrainingCase | str:
+    (found,) = reader.cases(file_of("trainium_training", TRAINIUM | cells))
+    return found
+
+
+def case(found: TrainingCase | str) -> TrainingCase:
+    assert not isinstance(found, str), found
+    return found
+
+
+def test_a_gpu_row_becomes_a_layout(reader):
+    found = case(gpu(reader))
+    one = found.layout
+    assert found.platform.instance.name == "dgx-h100"
+    assert found.nodes == 2
+    assert (one.tp, one.pp, one.dp, one.vpp, one.micro_batch, one.global_batch) == (
+        2,
+        2,
+        4,
+        2,
+        1,
+        64,
+    )
+    assert (one.recompute, one.schedule, one.precision) == ("none", "interleaved", "bf16-master")
+    assert found.told.measured_s == 4.0
+    assert found.stack.name == "training-nemo-hopper"
+    assert found.own_stack
+    # Not said: how the optimizer is sharded and whether sequences are split; NeMo does both.
+    assert (one.zero, one.sequence_parallel) == (1, True)
+    assert found.assumed == ("ZeRO stage: 1", "sequence parallelism: on")
+
+
+def test_a_trainium_row_becomes_a_layout(reader):
+    found = case(trainium(reader))
+    one = found.layout
+    assert found.platform.instance.name == "trn1.32xlarge"
+    assert (one.tp, one.pp, one.dp, one.zero, one.sequence_parallel) == (8, 1, 8, 1, True)
+    assert (one.recompute, one.precision) == ("selective", "bf16-master")
+    assert found.stack.name == "training-nxd-trn1"
+    assert found.told.measured_s == pytest.approx(64 / 8.0)
+    assert found.assumed == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "sharded"),
+    [
+        ({"framework": "DeepSpeed ZeRO-2"}, 2),
+        ({"framework": "llm-foundry/Composer FSDP FULL_SHARD"}, 3),
+        ({"framework": "llm-foundry/Composer FSDP SHARD_GRAD_OP"}, 2),
+        ({"framework": "Megatron-LM, distributed optimizer"}, 1),
+        ({"fsdp_shard": "4"}, 3),
+        ({"zero": "0"}, 0),
+    ],
+)
+def test_how_states_are_sharded(reader, cells, sharded):
+    assert case(gpu(reader, **cells)).layout.zero == sharded
+
+
+@pytest.mark.parametrize(
+    ("text", "recipe"),
+    [
+        ("bf16", "bf16-master"),
+        ("amp_bf16", "bf16-master"),
+        ("fp16", "fp16-master"),
+        ("FP8-CS", "fp8"),
+        ("fp8 rowwise", "fp8"),
+        ("MXFP8", "mxfp8"),
+        ("FP8-MX", "mxfp8"),
+    ],
+)
+def test_formats_of_gpus(reader, text, recipe):
+    assert case(gpu(reader, dtype=text)).layout.precision == recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "recipe"),
+    [
+        ("Autocast:BF16+SR", "bf16-sr"),
+        ("BF16", "bf16"),
+        ("BF16 mixed", "bf16-master"),
+        ("FP32", "auto-cast-bf16"),
+    ],
+)
+def test_formats_of_trainium(reader, text, recipe):
+    assert case(trainium(reader, dtype_mode=text)).layout.precision == recipe
+
+
+def test_unknown_sequence_parallelism_on_trainium_is_off(reader):
+    found = case(trainium(reader, sequence_parallel="unknown"))
+    assert not found.layout.sequence_parallel
+    assert "sequence parallelism: off" in found.assumed
+
+
+def test_selective_recompute_is_half_a_pass_where_the_stack_says_so(reader):
+    found = case(
+        gpu(reader, recompute="selective op", framework="torchtitan FSDP2", pp="1", dp="8")
+    )
+    ((variant,),) = found.ways
+    assert [(share, layout.recompute) for share, layout in variant.parts] == [
+        (0.5, "none"),
+        (0.5, "full"),
+    ]
+    ((other,),) = case(gpu(reader, recompute="selective + sequence parallel")).ways
+    assert [layout.recompute for _, layout in other.parts] == ["selective"]
+
+
+def test_an_unknown_micro_batch_is_tried_and_said_to_be(reader):
+    found = case(gpu(reader, mbs="", gbs="24"))
+    # 24 sequences over 4 replicas: 6 each, of which 1 and 2 are divisors and 4 and 8 are not.
+    assert [way[0].parts[0][1].micro_batch for way in found.ways] == [1, 2]
+    assert any(what.startswith("micro-batch") for what in found.assumed)
+
+
+def test_an_unknown_recompute_is_the_least_that_fits(reader):
+    found = case(gpu(reader, recompute="not stated"))
+    assert [v.parts[0][1].recompute for v in found.ways[0]] == ["none", "selective", "full"]
+    assert "recompute: the least that fits in memory" in found.assumed
+
+
+def test_software_that_nobody_knows_takes_the_machines_stack(reader):
+    found = case(gpu(reader, framework="home-made"))
+    assert not found.own_stack
+    assert any("home-made" not in what and "training stack" in what for what in found.assumed)
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"dp": "8"}, "tp x pp x dp x cp = 2 x 2 x 8 x 1 = 32, and there are 16 ranks"),
+        ({"dp": "[1, 1]"}, "dp: '[1, 1]' is not a number"),
+        ({"tp": "two"}, "tp: 'two' is not a number"),
+        ({"gbs": ""}, "gbs: not given"),
+        ({"gbs": "63"}, "does not divide by 4 replicas"),
+        ({"mbs": "3"}, "micro-batch 3 does not divide"),
+        ({"system": "abacus"}, "unknown system 'abacus'"),
+        ({"gpu": "B200"}, "DGX H100 (EOS) has h100 chips, not B200"),
+        ({"dtype": "int3"}, "unknown precision 'int3'"),
+        ({"recompute": "full + CPU optimizer offload"}, "offloading is not modelled"),
+        ({"step_time_s": ""}, "neither a step time nor a rate"),
+        ({"step_time_s": "-1"}, "is not a positive number"),
+        ({"tokens_per_s_per_gpu": "1000"}, "its rate means"),
+        ({"layers": ""}, "layers: not given"),
+        ({"moe": "8 experts, top-2", "ep": ""}, "ep: not given"),
+        ({"notes": "INCONSISTENT: two numbers; more"}, "doubts it: INCONSISTENT: two numbers"),
+    ],
+)
+def test_a_row_that_cannot_be_predicted_says_why(reader, cells, reason):
+    found = gpu(reader, **cells)
+    assert isinstance(found, str)
+    assert reason in found
+
+
+def test_trainium_ranks_that_do_not_fit_on_the_nodes(reader):
+    found = trainium(reader, neuroncores="128", DP_derived="16")
+    assert found == "128 ranks do not fit on 2 nodes of trn1.32xlarge, 32 each"
+
+
+def test_a_rate_alone_gives_the_step_time(reader):
+    # 64 x 8192 tokens over 16 GPUs at 8192 tokens/s each: 4 s.
+    found = case(gpu(reader, step_time_s="", tokens_per_s_per_gpu="8192"))
+    assert found.told.measured_s == pytest.approx(4.0)
+
+
+def test_a_release_of_the_stack_is_taken_where_a_row_names_it(reader):
+    found = case(trainium(reader, neuron_release="2.18.0"))
+    stack = attrs.evolve(found.stack, releases={"2.18": 0.9, "2.20": 0.8}, release="2.20")
+    later = replace(reader)
+    later._stacks = (stack,)
+    assert case(trainium(later, neuron_release="2.18.0")).stack.release == "2.18"
+    assert case(trainium(later, neuron_release="2.99.0")).stack.release == "2.20"
+
+
+def test_predictions_have_an_interval_around_them_and_reasons_where_there_are_none():
+    rows = file_of("gpu_training", GPU, GPU | {"vpp": "20"}, GPU | {"mbs": ""}, GPU | {"tp": "x"})
+    settled, illegal, tried, unread = compare_training(open_catalog(), rows)
+    for found in (settled, tried):
+        assert found.low_s is not None
+        assert found.high_s is not None
+        assert found.predicted_s is not None
+        assert found.low_s < found.predicted_s < found.high_s
+        assert found.reason is None
+        assert found.ideal_s is not None
+        assert found.ideal_s < found.predicted_s
+    assert "more than 32 layers" in str(illegal.reason)
+    assert illegal.predicted_s is None
+    assert illegal.measured_s == 4.0
+    assert unread.reason == "tp: 'x' is not a number"
+    assert (tried.predicted_s or 0.0) <= (settled.predicted_s or 0.0)
+
+
+def test_samples_price_every_layout_at_once(reader):
+    found = case(gpu(reader))
+    prepared = Preparer(reader.catalog).prepared(found)
+    one = reader.efficiency(found)
+    slower = attrs.evolve(one, stack=attrs.evolve(one.stack, factor=1.1))
+    both = attrs.evolve(
+        one, stack=attrs.evolve(one.stack, factor=np.array([one.stack.factor, 1.1]))
+    )
+    times = prepared.times_s(both)
+    assert times.shape == (1, 2)
+    assert times[0, 0] == pytest.approx(prepared.times_s(one)[0, 0])
+    assert times[0, 1] == pytest.approx(prepared.times_s(slower)[0, 0])
+
+
+def test_every_published_row_has_a_prediction_or_a_reason():
+    found = compare_training(open_catalog(), read_evidence(PUBLISHED / "trainium_training.csv"))
+    assert len(found) == 198
+    assert all((row.predicted_s is None) == (row.reason is not None) for row in found)
+    assert sum(row.predicted_s is not None for row in found) == 171
+    marked = [row for row in found if row.use == "fit"]
+    assert len(marked) == 16
+    assert all(row.predicted_s is not None for row in marked)

@@ -1,0 +1,157 @@
+"""Samples keep the ranges that files give; intervals widen with what is not known."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnbench.catalog.provenance import Evidence, Kind, Provenance
+from trnbench.evidence.sampling import interval, sampled
+from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
+from trnbench.spec.training_stack import (
+    Overlaps,
+    Spread,
+    Supported,
+    TrainingEfficiency,
+    TrainingStack,
+)
+
+
+def ranges(**ends):
+    evidence = {
+        path.replace("__", "."): Evidence(
+            text="", source="s", kind=Kind.ASSUMED, low=low, high=high
+        )
+        for path, (low, high) in ends.items()
+    }
+    return Provenance(evidence=evidence)
+
+
+CHIP = ChipEfficiency(
+    name="chip-x",
+    title="",
+    chips=("x",),
+    tensor_share=0.8,
+    half_share_depth=0.0,
+    narrow_share=1.0,
+    memory_share=0.7,
+)
+STACK = TrainingStack(
+    name="training-x",
+    title="",
+    instances=("x",),
+    basis="assumed",
+    order="megatron",
+    attention="fused",
+    supports=Supported(
+        schedules=("1f1b",),
+        recompute=("none",),
+        zero=(0,),
+        sequence_parallel=True,
+        context_parallel=True,
+        expert_parallel=True,
+    ),
+    kernels=KernelEfficiency(
+        attention_forward_share=0.5,
+        attention_backward_share=0.4,
+        score_touches_forward=5.0,
+        score_touches_backward=7.0,
+        elementwise_traffic=1.0,
+        optimizer_traffic=1.0,
+        block_pass_s=30e-6,
+    ),
+    overlaps=Overlaps(tensor=0.4, context=0.5, expert=0.0, pipeline=0.5, data=0.9),
+    factor=1.0,
+    release="2.20",
+    releases={"2.20": 0.95},
+    communication=1.0,
+    step_s=0.02,
+    micro_batch_s=0.0,
+    piped_micro_batch_s=0.03,
+    node_scatter=0.05,
+    fragmentation=0.05,
+    spread=Spread(low=0.9, high=1.2),
+)
+
+
+def efficiency(chip=None, stack=None):
+    return TrainingEfficiency(
+        chip=attrs.evolve(CHIP, provenance=chip or Provenance()),
+        stack=attrs.evolve(STACK, provenance=stack or Provenance()),
+    )
+
+
+def share_below(samples, end):
+    return float(np.mean(samples < end))
+
+
+def test_ends_of_a_range_are_the_ends_of_an_80_percent_interval():
+    ends = {"memory_share": (0.6, 0.75)}
+    stack = {"kernels__block_pass": (10e-6, 60e-6), "step": (0.01, 0.05)}
+    drawn = sampled(efficiency(ranges(**ends), ranges(**stack)), count=200, seed=1)
+    for samples, low, value, high in (
+        (drawn.chip.memory_share, 0.6, 0.7, 0.75),
+        (drawn.stack.kernels.block_pass_s, 10e-6, 30e-6, 60e-6),
+        (drawn.stack.step_s, 0.01, 0.02, 0.05),
+    ):
+        assert isinstance(samples, np.ndarray)
+        assert share_below(samples, low) == pytest.approx(0.1, abs=0.006)
+        assert share_below(samples, value) == pytest.approx(0.5, abs=0.006)
+        assert share_below(samples, high) == pytest.approx(0.9, abs=0.006)
+        assert samples.min() > 0
+
+
+def test_overlaps_scatter_in_themselves_and_stay_shares():
+    stack = ranges(overlaps__tensor=(0.0, 0.7), overlaps__data=(0.5, 1.0))
+    drawn = sampled(efficiency(stack=stack), count=200, seed=1).stack.overlaps
+    assert isinstance(drawn.tensor, np.ndarray)
+    assert share_below(drawn.tensor, 0.7) == pytest.approx(0.9, abs=0.006)
+    assert drawn.tensor.min() == 0
+    assert np.max(drawn.data) == 1
+    assert drawn.context == 0.5
+
+
+def test_a_release_with_a_dot_in_its_name_has_its_range():
+    stack = Provenance(
+        evidence={
+            'releases."2.20"': Evidence(text="", source="s", kind=Kind.ASSUMED, low=0.9, high=1.0)
+        }
+    )
+    drawn = sampled(efficiency(stack=stack), count=50, seed=1)
+    assert drawn.samples == 50
+    assert isinstance(drawn.stack.whole_factor, np.ndarray)
+
+
+def test_what_has_no_range_stays_one_number():
+    assert sampled(efficiency(), count=50, seed=1).samples is None
+
+
+def test_a_seed_gives_the_same_samples_again_and_numbers_scatter_apart():
+    ends = {"memory_share": (0.6, 0.75), "tensor_share": (0.7, 0.9)}
+    once, again, other = (
+        sampled(efficiency(ranges(**ends)), count=100, seed=seed).chip for seed in (3, 3, 4)
+    )
+    assert np.array_equal(once.memory_share, again.memory_share)
+    assert not np.array_equal(once.memory_share, other.memory_share)
+    assert abs(np.corrcoef(once.memory_share, once.tensor_share)[0, 1]) < 0.3
+
+
+def test_an_interval_adds_both_reasons_to_be_wrong_in_squares():
+    # Parameters: 10 % quantile 8, median 10, 90 % quantile 12.5, both ends ln 1.25 away.
+    # Spread: ln 0.8 = -ln 1.25 below, ln 1.25 above. Together sqrt(2) ln 1.25 each way.
+    samples = np.array([8.0] * 20 + [10.0] * 60 + [12.5] * 20)
+    low, high = interval(samples, Spread(low=0.8, high=1.25))
+    assert low == pytest.approx(10 * math.exp(-math.sqrt(2) * math.log(1.25)))
+    assert high == pytest.approx(10 * math.exp(math.sqrt(2) * math.log(1.25)))
+
+
+@settings(deadline=None, max_examples=30)
+@given(time_s=st.floats(1e-3, 1e3), low=st.floats(0.2, 1.0), high=st.floats(1.0, 5.0))
+def test_without_samples_the_spread_is_all_there_is(time_s, low, high):
+    ends = interval(np.array(time_s), Spread(low=low, high=high))
+    assert ends == pytest.approx((time_s * low, time_s * high))

@@ -1,0 +1,42 @@
+"""The configurations that NxD Training ships run as they are; made much heavier, they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from trnbench.app.train import run
+from trnbench.app.train_request import TrainRequest, suite_cases
+from trnbench.catalog.search import open_catalog
+
+
+@pytest.fixture
+def catalog(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return open_catalog()
+
+
+def test_all_examples_fit_as_shipped(catalog):
+    answers = run(catalog, TrainRequest(cases=suite_cases(catalog, "nxd-examples")))
+    assert len(answers) == 6
+    assert [answer.label for answer in answers if not answer.feasible] == []
+
+
+def test_unfused_attention_without_recompute_at_twice_the_length_does_not_fit(catalog):
+    heavier = tuple(
+        replace(
+            case,
+            setting=replace(
+                case.setting,
+                attention="naive",
+                recompute="none",
+                sequence=2 * (case.setting.sequence or 0),
+            ),
+        )
+        for case in suite_cases(catalog, "nxd-examples")
+    )
+    answers = run(catalog, TrainRequest(cases=heavier))
+    refused = [answer for answer in answers if not answer.feasible]
+    assert len(refused) >= 5
+    assert all("of a rank's memory: activations" in answer.reasons[0] for answer in refused)

@@ -1,0 +1,179 @@
+"""What one instance of a block costs in each slot of a micro-batch and at the end of a step.
+
+Model. A slot (forward, backward, weight gradients) computes, and exchanges with other ranks. Of an
+exchange, an overlap o hides o * min(exchange, compute): all of the shorter one where o is 1. What
+one exchange hid behind, the next cannot hide behind again. Schedules that do not split the backward
+run weight gradients in the backward slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar, get_args
+
+import numpy as np
+
+from trnbench.analytic.step_compute import BlockSeconds, ComputeCategory
+from trnbench.program.block import Block
+from trnbench.program.ops import CollectiveOp, Phase
+from trnbench.program.tensor import FloatArray
+from trnbench.spec.training_stack import Overlaps
+
+Slot = Literal["forward", "backward", "weight"]
+Purpose = Literal["tensor", "context", "expert", "data"]
+"""Why ranks exchange inside a block; `data` are weights and gradients kept in slices."""
+Part = Literal["matrix", "attention", "element-wise", "fixed"]
+SLOTS: tuple[Slot, ...] = get_args(Slot)
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+PARTS: tuple[Part, ...] = get_args(Part)
+
+Pick: TypeAlias = Callable[[FloatArray], FloatArray]
+
+_PART_OF: Mapping[ComputeCategory, Part] = {
+    "matrix": "matrix",
+    "attention": "attention",
+    "element-wise": "element-wise",
+    "gather": "element-wise",
+    "fixed": "fixed",
+}
+_PURPOSE_OF: Mapping[str, Purpose] = {
+    "tp": "tensor",
+    "kv_copies": "tensor",
+    "cp": "context",
+    "ep": "expert",
+    "data": "data",
+    "expert_data": "data",
+}
+Key = TypeVar("Key")
+NOTHING: FloatArray = np.zeros(())
+
+
+def purpose_of(axis: str) -> Purpose:
+    """Return why ranks along an axis exchange inside a block."""
+    return _PURPOSE_OF[axis]
+
+
+def slot_of(phase: Phase, *, split: bool) -> Slot | None:
+    """Return the slot in which a phase runs; None for what runs once a step."""
+    match phase:
+        case "F":
+            return "forward"
+        case "recompute" | "B_input":
+            return "backward"
+        case "B_weight":
+            return "weight" if split else "backward"
+        case "optimizer":
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockPrices:
+    """Seconds of one instance of a block, nothing hidden, over the axes each depends on.
+
+    `compute` by slot, `parts` of it over all slots; `exchanges` by purpose and slot. Once a step:
+    `reduce_s` of gradients over replicas, `gather_s` of weights, `sums_s` of gradients over other
+    ranks, `update_s` of the optimizer.
+    """
+
+    compute: Mapping[Slot, FloatArray]
+    parts: Mapping[Part, FloatArray]
+    exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
+    reduce_s: FloatArray
+    gather_s: FloatArray
+    sums_s: FloatArray
+    update_s: FloatArray
+
+    def at(self, pick: Pick, slowdown: FloatArray, overlaps: Overlaps) -> BlockCost:
+        """Return the cost where compute takes `slowdown` times as long."""
+        compute = {slot: pick(seconds) * slowdown for slot, seconds in self.compute.items()}
+        exchanges = {key: pick(seconds) for key, seconds in self.exchanges.items()}
+        hidden: dict[tuple[Purpose, Slot], FloatArray] = {}
+        free = dict(compute)
+        for (purpose, slot), seconds in exchanges.items():
+            share = getattr(overlaps, purpose)
+            if np.any(share):
+                beside = free.get(slot, NOTHING)
+                hidden[purpose, slot] = share * np.minimum(seconds, beside)
+                free[slot] = beside - hidden[purpose, slot]
+        return BlockCost(compute=compute, exchanges=exchanges, hidden=hidden)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockCost:
+    """Seconds of one instance of a block in each slot: compute, exchanges, what of them hides."""
+
+    compute: Mapping[Slot, FloatArray]
+    exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
+    hidden: Mapping[tuple[Purpose, Slot], FloatArray]
+
+    def exposed(self, purpose: Purpose, slot: Slot) -> FloatArray:
+        """Return what a purpose's exchanges add to a slot, s."""
+        seconds = self.exchanges.get((purpose, slot), NOTHING)
+        if (purpose, slot) in self.hidden:
+            return np.asarray(seconds - self.hidden[purpose, slot])
+        return seconds
+
+    def exposed_in_all(self, purpose: Purpose) -> FloatArray:
+        """Return what a purpose's exchanges add to all slots together, s."""
+        return _sum(self.exposed(*key) for key in self.exchanges if key[0] == purpose)
+
+    def hidden_in_all(self, purpose: Purpose) -> FloatArray:
+        """Return what of a purpose's exchanges hides in all slots together, s."""
+        return _sum(seconds for key, seconds in self.hidden.items() if key[0] == purpose)
+
+    def seconds(self, slot: Slot) -> FloatArray:
+        """Return the length of a slot, s."""
+        exposed = (self.exposed(purpose, of) for purpose, of in self.exchanges if of == slot)
+        return np.asarray(sum(exposed, start=self.compute.get(slot, NOTHING)))
+
+
+def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
+    """Return what is not nothing everywhere."""
+    return {key: value for key, value in seconds.items() if np.any(value)}
+
+
+def _sum(terms: Iterable[FloatArray]) -> FloatArray:
+    found = list(terms)
+    return np.asarray(sum(found[1:], start=found[0])) if found else NOTHING
+
+
+def block_prices(
+    block: Block,
+    computed: BlockSeconds,
+    exchanged: Callable[[CollectiveOp], FloatArray],
+    *,
+    split: bool,
+) -> BlockPrices:
+    """Return the prices of a block from its compute and from the seconds of each exchange."""
+    compute: dict[Slot, FloatArray] = {}
+    parts: dict[Part, FloatArray] = {}
+    exchanges: dict[tuple[Purpose, Slot], FloatArray] = {}
+    reduce_s, gather_s, sums_s, update_s = NOTHING, NOTHING, NOTHING, NOTHING
+    for (phase, category), seconds in computed.parts.items():
+        slot, part = slot_of(phase, split=split), _PART_OF[category]
+        if slot is None:
+            update_s = update_s + seconds
+            continue
+        compute[slot] = compute.get(slot, NOTHING) + seconds
+        parts[part] = parts.get(part, NOTHING) + seconds
+    for op in block.collectives:
+        seconds, slot = exchanged(op), slot_of(op.phase, split=split)
+        if slot is not None:
+            key = purpose_of(op.axis), slot
+            exchanges[key] = exchanges.get(key, NOTHING) + seconds
+        elif op.axis not in ("data", "expert_data"):
+            sums_s = sums_s + seconds
+        elif op.op == "all-gather":
+            gather_s = gather_s + seconds
+        else:
+            reduce_s = reduce_s + seconds
+    return BlockPrices(
+        compute=_some(compute),
+        parts=_some(parts),
+        exchanges=_some(dict(sorted(exchanges.items(), key=lambda it: PURPOSES.index(it[0][0])))),
+        reduce_s=reduce_s,
+        gather_s=gather_s,
+        sums_s=sums_s,
+        update_s=update_s,
+    )

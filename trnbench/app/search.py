@@ -1,0 +1,98 @@
+"""The search use case: every layout of a model on clusters of an instance type, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from trnbench.app.train_setup import collectives_of, training_efficiency
+from trnbench.catalog.search import Catalog, open_catalog
+from trnbench.plan.search import Hooks, search
+from trnbench.plan.search_question import Fixed, Question
+from trnbench.plan.search_result import SearchResult
+from trnbench.plan.search_runs import Seen
+from trnbench.program.grid import Choices
+from trnbench.spec.collective_efficiency import CollectiveStack, load_stack
+from trnbench.spec.instance import Platform
+from trnbench.spec.library import load_platform
+from trnbench.spec.training_stack import (
+    TrainingEfficiency,
+    TrainingStack,
+    load_chip_efficiency,
+)
+from trnbench.workload.library import load_model
+from trnbench.workload.model import Model
+
+__all__ = ["Fixed", "SearchResult", "Seen", "search_layouts"]
+
+
+def search_layouts(
+    *,
+    model: str | Model,
+    instance: str | Platform,
+    nodes: int | Sequence[int],
+    global_batch: int,
+    sequence: int,
+    precision: str,
+    catalog: Catalog | None = None,
+    fixed: Fixed | None = None,
+    stack: str | TrainingStack | None = None,
+    efficiency: TrainingEfficiency | None = None,
+    collectives: str | CollectiveStack | None = None,
+    logical_size: int | None = None,
+    memory_headroom: float = 0.0,
+    whole_nodes: bool = True,
+    choices: Choices | None = None,
+    top: int = 20,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    cancel: Callable[[], bool] = lambda: False,
+    watch: Callable[[Seen], None] = lambda seen: None,
+) -> SearchResult:
+    """Return the `top` layouts of least step time on each number of `nodes`, and what was counted.
+
+    Model, instance and stacks are names or records; unasked, stacks are those of the instance.
+    Every legal layout is looked at, several numbers of nodes at once as one grid. `progress` hears
+    of (layouts done, legal layouts, what they are), `watch` of every layout priced; once `cancel`
+    is true the search ends with what it has.
+    """
+    catalog = catalog or open_catalog()
+    platform = load_platform(catalog, instance) if isinstance(instance, str) else instance
+    if efficiency is None:
+        efficiency = _efficiency(catalog, platform, stack)
+    question = Question(
+        model=load_model(catalog, model) if isinstance(model, str) else model,
+        platform=platform,
+        efficiency=efficiency,
+        collectives=_collectives(catalog, platform, efficiency.stack, collectives),
+        nodes=(nodes,) if isinstance(nodes, int) else tuple(nodes),
+        global_batch=global_batch,
+        sequence=sequence,
+        precision=precision,
+        fixed=fixed or Fixed(),
+        headroom=memory_headroom,
+        logical_size=logical_size,
+        whole_nodes=whole_nodes,
+        choices=choices or Choices(),
+    )
+    return search(question, top=top, hooks=Hooks(progress=progress, cancel=cancel, watch=watch))
+
+
+def _efficiency(
+    catalog: Catalog, platform: Platform, stack: str | TrainingStack | None
+) -> TrainingEfficiency:
+    if isinstance(stack, TrainingStack):
+        chip = load_chip_efficiency(catalog, platform.chip.name)
+        return TrainingEfficiency(chip=chip, stack=stack)
+    return training_efficiency(catalog, platform, stack)
+
+
+def _collectives(
+    catalog: Catalog,
+    platform: Platform,
+    stack: TrainingStack,
+    named: str | CollectiveStack | None,
+) -> CollectiveStack:
+    if isinstance(named, CollectiveStack):
+        return named
+    if named is not None:
+        return load_stack(catalog, named)
+    return collectives_of(catalog, platform, stack)

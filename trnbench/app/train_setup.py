@@ -1,0 +1,105 @@
+"""What a training step is priced with: model, cluster and calibrations, read by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnbench.catalog.provenance import Kind
+from trnbench.catalog.search import Catalog
+from trnbench.mapping.placement import place
+from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
+from trnbench.spec.instance import Platform
+from trnbench.spec.library import load_platform
+from trnbench.spec.training_stack import (
+    Basis,
+    TrainingEfficiency,
+    TrainingStack,
+    load_chip_efficiency,
+    load_training_stack,
+    training_stack_of,
+)
+from trnbench.workload.library import load_model
+from trnbench.workload.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSetup:
+    """A model on so many instances of a platform, and how well these are known."""
+
+    model: Model
+    platform: Platform
+    nodes: int
+    logical_size: int | None
+    efficiency: TrainingEfficiency
+    collectives: CollectiveStack
+
+    @property
+    def stack(self) -> TrainingStack:
+        """The training stack."""
+        return self.efficiency.stack
+
+    @property
+    def basis(self) -> Basis:
+        """What the stack's numbers rest on here: on other machines they are taken over at best."""
+        elsewhere = self.platform.instance.name not in self.stack.instances
+        return "transferred" if elsewhere and self.stack.basis == "measured" else self.stack.basis
+
+    @property
+    def chips(self) -> int:
+        """Chips of the cluster."""
+        return self.nodes * self.platform.instance.chips
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the cluster."""
+        return self.chips * self.platform.chip.ranks(self.logical_size)
+
+    @property
+    def evidence(self) -> Kind:
+        """The weakest kind among the numbers of the calibrations."""
+        known = (self.efficiency.chip, self.stack, self.collectives)
+        return max(one.provenance.weakest() for one in known)
+
+
+def train_setup(
+    catalog: Catalog,
+    model: str,
+    instance: str,
+    nodes: int,
+    *,
+    stack: str | None = None,
+    logical_size: int | None = None,
+) -> TrainSetup:
+    """Return what the names stand for; the instance's own stack unless one is named."""
+    platform = load_platform(catalog, instance)
+    if logical_size is not None:
+        place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
+    efficiency = training_efficiency(catalog, platform, stack)
+    return TrainSetup(
+        model=load_model(catalog, model),
+        platform=platform,
+        nodes=nodes,
+        logical_size=logical_size,
+        efficiency=efficiency,
+        collectives=collectives_of(catalog, platform, efficiency.stack),
+    )
+
+
+def training_efficiency(
+    catalog: Catalog, platform: Platform, stack: str | None
+) -> TrainingEfficiency:
+    """Return the calibration of a platform with a stack by name, or with its own."""
+    training = (
+        training_stack_of(catalog, platform.instance.name)
+        if stack is None
+        else load_training_stack(catalog, stack)
+    )
+    chip = load_chip_efficiency(catalog, platform.chip.name)
+    return TrainingEfficiency(chip=chip, stack=training)
+
+
+def collectives_of(catalog: Catalog, platform: Platform, stack: TrainingStack) -> CollectiveStack:
+    """Return the communication stack that a training stack uses on a platform."""
+    if stack.collectives is not None:
+        return load_stack(catalog, stack.collectives)
+    return stack_of(catalog, platform.instance.name)

@@ -1,0 +1,254 @@
+"""`trnbench train`: one training step of a model on a cluster: does it fit, how long, and why."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast, get_args
+
+import typer
+
+from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.engine import Engine
+from trnbench.cli.names import completes
+from trnbench.cli.output import Format, write_whole
+from trnbench.cli.places import places
+from trnbench.cli.printing import printing
+from trnbench.cli.progress import Progress
+from trnbench.errors import InputError, UnitError, UnknownNameError
+from trnbench.units import Dimension, parse
+
+if TYPE_CHECKING:
+    from trnbench.app.train_request import TrainCase
+    from trnbench.catalog.search import Catalog
+    from trnbench.cli.output import Output
+    from trnbench.emulate.schedule.disturbance import Straggler
+    from trnbench.emulate.schedule.timeline import Timeline
+    from trnbench.report.train_answer import Setting
+
+_STRAGGLER = re.compile(r"(\d{1,6})=(.+)")
+
+
+@printing
+def train(
+    out: Output,
+    catalog: Catalog,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL", help="A model by name.", autocompletion=completes(("models",))
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="INSTANCE[:NODES],...",
+            help="Where.",
+            autocompletion=completes(("instances",)),
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", help="A training suite.", autocompletion=completes(("training",))),
+    ] = None,
+    tp: Annotated[int | None, typer.Option(min=1, help="Tensor-parallel ranks.")] = None,
+    pp: Annotated[int | None, typer.Option(min=1, help="Pipeline stages.")] = None,
+    dp: Annotated[int | None, typer.Option(min=1, help="Replicas.")] = None,
+    cp: Annotated[int | None, typer.Option(min=1, help="Ranks that share a sequence.")] = None,
+    ep: Annotated[int | None, typer.Option(min=1, help="Ranks that share the experts.")] = None,
+    vpp: Annotated[int | None, typer.Option(min=1, help="Model chunks on each stage.")] = None,
+    micro_batch: Annotated[
+        int | None, typer.Option(min=1, help="Samples a replica takes at once.")
+    ] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, help="Samples of a step; default: 1024 or just above.")
+    ] = None,
+    sequence: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens of a sample; default: the model's own, at most 8192."),
+    ] = None,
+    zero: Annotated[int | None, typer.Option(min=0, max=3, help="ZeRO stage.")] = None,
+    recompute: Annotated[
+        str | None, typer.Option(metavar="MODE", help="none, selective or full.")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="NAME", help="gpipe, 1f1b, interleaved or zb-h1.")
+    ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(metavar="KERNEL", help="naive or fused; default: what the stack uses."),
+    ] = None,
+    sequence_parallel: Annotated[
+        bool | None,
+        typer.Option(
+            "--sequence-parallel/--no-sequence-parallel",
+            help="Cut the residual stream along tokens over tensor-parallel ranks.",
+        ),
+    ] = None,
+    context_parallel: Annotated[
+        str | None,
+        typer.Option(metavar="HOW", help="With --cp: ring or all-to-all; default: ring."),
+    ] = None,
+    capacity_factor: Annotated[
+        float | None,
+        typer.Option(help="Room of an expert, over an even share; default: no token is dropped."),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RECIPE",
+            help="bf16-master (bf16, fp32 master weights; default), bf16-sr, fp32, fp8, ...",
+        ),
+    ] = None,
+    stack: Annotated[
+        str | None,
+        typer.Option(
+            help="Calibration of a training stack; default: the instance's.",
+            autocompletion=completes(("calibration",)),
+        ),
+    ] = None,
+    lnc: Annotated[
+        int | None, typer.Option(min=1, help="Logical core size on Trainium2 and 3.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="Closed form, slot by slot.")] = Engine.ANALYTIC,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="With --engine emulate: draw how late every node is, with this seed."),
+    ] = None,
+    straggler: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STAGE=FACTOR",
+            help="A pipeline stage that computes so many times as long (repeatable).",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a Perfetto trace of the schedule.")
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the schedule.")] = False,
+) -> int:
+    """Time one training step: does it fit, how fast, where do time and memory go, how sure is it.
+
+    Degrees and modes that are not given are chosen: the fastest layout that fits. MFU counts
+    model FLOP, with causal attention and nothing twice, over the tensor units' peak.
+    """
+    from trnbench.app.train import run
+    from trnbench.app.train_request import TrainRequest, inputs_of
+    from trnbench.program.grid import ContextParallel
+    from trnbench.program.precision import recipe_named
+    from trnbench.report.train import train_report
+    from trnbench.report.train_answer import Setting
+    from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
+
+    if plot and out.format is not Format.TABLE:
+        raise InputError("--plot draws for people; it needs --format table")
+    if engine is Engine.ANALYTIC and (seed is not None or straggler):
+        option = "--straggler" if straggler else "--seed"
+        raise InputError(f"{option} acts on the played schedule; it needs --engine emulate or both")
+    if seed is not None and seed < 0:
+        raise InputError("--seed must not be negative")
+    setting = Setting(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        cp=cp,
+        ep=ep,
+        vpp=vpp,
+        micro_batch=micro_batch,
+        global_batch=global_batch,
+        sequence=sequence,
+        sequence_parallel=sequence_parallel,
+        capacity_factor=_positive("--capacity-factor", capacity_factor),
+        zero=cast("ZeroStage | None", zero),
+        recompute=cast("Recompute | None", _one_of("recompute", recompute, Recompute)),
+        schedule=cast("Schedule | None", _one_of("schedule", schedule, Schedule)),
+        attention=cast("AttentionKernel | None", _one_of("attention", attention, AttentionKernel)),
+        context_parallel=cast(
+            "ContextParallel | None",
+            _one_of("context-parallel", context_parallel, ContextParallel),
+        ),
+        precision=None if precision is None else recipe_named(precision).name,
+    )
+    request = TrainRequest(
+        cases=_cases(catalog, model, on, suite, setting, lnc),
+        suite=suite,
+        engines=engine.engines,
+        stack=stack,
+        logical_size=lnc,
+        seed=seed,
+        stragglers=tuple(_straggler(text) for text in straggler or ()),
+        timeline=plot or trace is not None,
+    )
+    with Progress(quiet=out.quiet) as progress:
+        answers = run(catalog, request, progress=progress)
+    if trace is not None:
+        _write_trace(out, trace, answers[0].timeline)
+    out.write(train_report(answers, inputs_of(request), plot=plot))
+    good = all(answer.feasible for answer in answers)
+    return ExitCode.DONE if good else ExitCode.ANSWER_IS_NO
+
+
+def _write_trace(out: Output, path: Path, played: Timeline | None) -> None:
+    from trnbench.report.schedule_trace import schedule_trace
+
+    if played is None:
+        out.narrate("no trace: nothing was played")
+        return
+    trace = schedule_trace(played)
+    write_whole(path, trace.content)
+    out.narrate(f"trace: {path} (open it at ui.perfetto.dev)")
+    if trace.holds is not None:
+        out.narrate(f"the trace holds {trace.holds}")
+
+
+def _cases(
+    catalog: Catalog,
+    model: str | None,
+    on: str | None,
+    suite: str | None,
+    setting: Setting,
+    lnc: int | None,
+) -> tuple[TrainCase, ...]:
+    from trnbench.app.train_request import TrainCase, suite_cases
+
+    if (model is None) == (suite is None):
+        raise InputError("give a model (such as llama3.1-8b) or --suite NAME, one of the two")
+    if suite is not None:
+        if on is not None or lnc is not None or any(v is not None for v in setting.plain.values()):
+            raise InputError("a suite brings its own places and layouts; leave out --on and these")
+        return suite_cases(catalog, suite)
+    if on is None:
+        raise InputError("on which instance? e.g. --on trn1.32xlarge:32")
+    return tuple(
+        TrainCase(model=model or "", instance=name, nodes=nodes, setting=setting)
+        for name, nodes in places(on)
+    )
+
+
+def _one_of(option: str, text: str | None, choices: object) -> str | None:
+    """Return what is one of a Literal's values; another is an input error."""
+    known = get_args(choices)
+    if text is not None and text not in known:
+        raise UnknownNameError(option, text, known)
+    return text
+
+
+def _positive(option: str, value: float | None) -> float | None:
+    if value is not None and not 0 < value < math.inf:
+        raise InputError(f"{option} must be a positive number, found {value}")
+    return value
+
+
+def _straggler(text: str) -> Straggler:
+    from trnbench.emulate.schedule.disturbance import Straggler
+
+    match = _STRAGGLER.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"--straggler: cannot read {text!r}; write STAGE=FACTOR, such as 0=1.2")
+    try:
+        factor = parse(match[2], Dimension.RATIO)
+    except UnitError as error:
+        raise InputError(f"--straggler: {error.message}") from None
+    return Straggler(stage=int(match[1]), factor=factor)

@@ -1,0 +1,82 @@
+"""`trnbench validate`: predicted against measured, row by row, with error statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.output import Format
+from trnbench.cli.printing import printing
+from trnbench.cli.progress import Progress
+from trnbench.errors import InputError, UnitError
+from trnbench.units import Dimension, parse
+
+if TYPE_CHECKING:
+    from trnbench.catalog.search import Catalog
+    from trnbench.cli.output import Output
+
+
+@printing
+def validate(
+    out: Output,
+    catalog: Catalog,
+    evidence: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="A CSV file of measurements (repeatable); default: the shipped."
+        ),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME",
+            help="trainium, gpu, collectives or kernels (repeatable); default: all.",
+        ),
+    ] = None,
+    fail_above: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE", help="Exit with 1 where a set's mean error is above, such as 15%."
+        ),
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw predicted over measured.")] = False,
+) -> int:
+    """Compare predictions with measurements, and say how wrong they are.
+
+    Rows that cannot be predicted are listed with the reason. Fitted and unseen rows, and rows of
+    fitted and of other software, are counted apart, beside a naive baseline.
+    """
+    from trnbench.app.validation import validate_evidence
+    from trnbench.report.validation import validation_report
+
+    if plot and out.format is not Format.TABLE:
+        raise InputError("--plot draws for people; it needs --format table")
+    most = None if fail_above is None else _share(fail_above)
+    with Progress(quiet=out.quiet) as progress:
+        found = validate_evidence(catalog, files=evidence or (), sets=sets or (), progress=progress)
+    inputs: dict[str, object] = {
+        "evidence": [str(path) for path in evidence or ()],
+        "sets": [section.name for section in found],
+        "fail_above": most,
+    }
+    out.write(validation_report(found, inputs, plot=plot))
+    errors = [section.summary.errors.get("all") for section in found]
+    if not any(errors):
+        out.narrate("no row could be predicted")
+        return ExitCode.ANSWER_IS_NO
+    failed = [e for e in errors if most is not None and e is not None and e.mape > most]
+    return ExitCode.ANSWER_IS_NO if failed else ExitCode.DONE
+
+
+def _share(text: str) -> float:
+    try:
+        share = parse(text, Dimension.RATIO)
+    except UnitError as error:
+        raise InputError(f"--fail-above: {error.message}") from None
+    if not share > 0:
+        raise InputError("--fail-above must be positive")
+    return share

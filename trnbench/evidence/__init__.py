@@ -1,0 +1,1 @@
+"""What others measured, beside what the models say: rows, predictions and error statistics."""

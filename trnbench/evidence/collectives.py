@@ -1,0 +1,243 @@
+"""Measured collectives beside the closed form: one group over the nodes that a row names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import groupby
+
+import numpy as np
+
+from trnbench.analytic.collective_sweep import sweep
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
+from trnbench.mapping.message_plan.select import algorithm_named, select
+from trnbench.mapping.placement import Placement, place
+from trnbench.program.collective import Op, bus_factor, op_named
+from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
+from trnbench.spec.library import load_platform, load_published
+
+_GIGABYTE = 1e9
+_HOST = "host"
+_ALGORITHMS: tuple[tuple[str, str], ...] = (
+    ("ring", "ring"),
+    ("nvlstree", ""),
+    ("nvls", "in-switch"),
+)
+"""Words of the algorithm column, in the order in which they are looked for."""
+_VERSION = re.compile(r"(\d+\.\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A collective that was timed: on which instance and stack, by how many, of which size."""
+
+    row: EvidenceRow
+    instance: str
+    stack: str
+    op: Op
+    nodes: int
+    ranks: int
+    algorithm: str | None
+    size_bytes: float
+    time_s: float
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The id of its row."""
+        return self.row.id
+
+    @property
+    def group(self) -> tuple[str, str, str, int, int, str]:
+        """What is alike for all sizes of a sweep."""
+        wanted = self.algorithm or ""
+        return self.instance, self.stack, self.op, self.nodes, self.ranks, wanted
+
+
+def compare_collectives(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
+    """Return every row of a set of collectives beside its prediction."""
+    read = {row.id: _read(catalog, file, row) for row in file.rows if row.fault is None}
+    exchanges = [found for found in read.values() if isinstance(found, Exchange)]
+    times = predict_exchanges(catalog, exchanges)
+    stacks = {name: load_stack(catalog, name) for name in {e.stack for e in exchanges}}
+    return tuple(
+        _compared(file, row, row.fault or read[row.id], times, stacks) for row in file.rows
+    )
+
+
+def exchange_of(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Exchange:
+    """Return what a row timed; or raise RowFault for what cannot be predicted."""
+    if _HOST in row.text("time_stat").lower():
+        raise RowFault("timed on the host, where dispatch takes longer than the exchange")
+    op = _op(row)
+    gpu = file.set == "gpu_collectives"
+    ranks, nodes = row.whole("gpus" if gpu else "ranks"), row.whole("nodes")
+    size_bytes = row.positive("size_bytes")
+    system = row.needed("platform" if gpu else "instance")
+    instance = load_published(catalog, system, row.text("gpu"))
+    if instance is None:
+        raise RowFault(f"unknown system {system!r}")
+    if ranks % nodes:
+        raise RowFault(f"{ranks} ranks do not spread evenly over {nodes} nodes")
+    stack, assumed = _stack(catalog, instance.name, row)
+    return Exchange(
+        row=row,
+        instance=instance.name,
+        stack=stack,
+        op=op,
+        nodes=nodes,
+        ranks=ranks,
+        algorithm=_algorithm(row),
+        size_bytes=size_bytes,
+        time_s=_time_s(row, op, ranks, size_bytes),
+        assumed=assumed,
+    )
+
+
+def predict_exchanges(
+    catalog: Catalog, exchanges: Iterable[Exchange]
+) -> Mapping[str, float | Refusal]:
+    """Return the predicted time of each exchange by its row's id, s, or why there is none."""
+    found: dict[str, float | Refusal] = {}
+    placements: dict[tuple[str, int], Placement] = {}
+    for _, alike in groupby(sorted(exchanges, key=lambda e: e.group), key=lambda e: e.group):
+        rows = list(alike)
+        first = rows[0]
+        where = (first.instance, first.nodes)
+        try:
+            if where not in placements:
+                placements[where] = place(load_platform(catalog, where[0]), nodes=where[1])
+            times = _times(catalog, placements[where], rows)
+        except InputError as error:
+            times = Refusal(reason=error.message)
+        found |= {
+            row.row.id: times if isinstance(times, Refusal) else times[i]
+            for i, row in enumerate(rows)
+        }
+    return found
+
+
+def fitted(stack_rows: Sequence[str], row: str) -> bool:
+    """Return whether a row is among those a calibration was set from.
+
+    Its entries begin with the rows' ids, or patterns of them, up to a colon.
+    """
+    patterns = [pattern for entry in stack_rows for pattern in entry.partition(":")[0].split()]
+    return any(fnmatchcase(row, pattern) for pattern in patterns)
+
+
+def _times(
+    catalog: Catalog, where: Placement, rows: Sequence[Exchange]
+) -> Sequence[float] | Refusal:
+    first = rows[0]
+    per_node = first.ranks // first.nodes
+    if per_node > where.fabric.ranks_per_node:
+        return Refusal(reason=f"{first.instance} has {where.fabric.ranks_per_node} ranks a node")
+    group = [
+        node * where.fabric.ranks_per_node + rank
+        for node in range(first.nodes)
+        for rank in range(per_node)
+    ]
+    wanted: Algorithm | None = algorithm_named(first.algorithm) if first.algorithm else None
+    stack = load_stack(catalog, first.stack)
+    selected = select(stack, where, first.op, [group], algorithm=wanted)
+    if isinstance(selected, Refusal):
+        return selected
+    swept = sweep(selected, np.array([row.size_bytes for row in rows]))
+    return [float(time) for time in swept.time_s]
+
+
+def _read(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Exchange | str:
+    try:
+        return exchange_of(catalog, file, row)
+    except (RowFault, InputError) as fault:
+        return str(fault)
+
+
+def _compared(
+    file: EvidenceFile,
+    row: EvidenceRow,
+    found: Exchange | str,
+    times: Mapping[str, float | Refusal],
+    stacks: Mapping[str, CollectiveStack],
+) -> Comparison:
+    blank = Comparison(
+        id=row.id,
+        set=file.set,
+        use=row.text("use"),
+        model=row.text("collective"),
+        system=row.text("platform") or row.text("instance"),
+        reason=found if isinstance(found, str) else None,
+    )
+    if isinstance(found, str):
+        return blank
+    time = times[row.id]
+    stack = stacks[found.stack]
+    return Comparison(
+        id=row.id,
+        set=file.set,
+        use=blank.use,
+        model=found.op,
+        system=blank.system,
+        platform=found.instance,
+        nodes=found.nodes,
+        ranks=found.ranks,
+        size_bytes=found.size_bytes,
+        configuration=" ".join(map(str, found.group)),
+        measured_s=found.time_s,
+        predicted_s=None if isinstance(time, Refusal) else time,
+        fitted=fitted(stack.fitted_rows, row.id),
+        stack=stack.name,
+        basis="transferred" if stack.inherits_from else "measured",
+        own_stack=True,
+        assumed=found.assumed,
+        reason=time.reason if isinstance(time, Refusal) else None,
+    )
+
+
+def _op(row: EvidenceRow) -> Op:
+    text = row.needed("collective")
+    bare = text.removesuffix(" ring").strip()
+    try:
+        return op_named(bare)
+    except InputError:
+        raise RowFault(f"{text!r} is no collective that is modelled") from None
+
+
+def _time_s(row: EvidenceRow, op: Op, ranks: int, size_bytes: float) -> float:
+    if row.said("time_us"):
+        return row.positive("time_us") * 1e-6
+    if row.said("busbw_GBps"):
+        return size_bytes * bus_factor(op, ranks) / (row.positive("busbw_GBps") * _GIGABYTE)
+    return size_bytes / (row.positive("algbw_GBps") * _GIGABYTE)
+
+
+def _algorithm(row: EvidenceRow) -> str | None:
+    said = f"{row.text('algo')} {row.text('collective')}".lower()
+    for word, name in _ALGORITHMS:
+        if word in said:
+            if not name:
+                raise RowFault(f"algorithm {row.text('algo')!r} is not modelled")
+            return name
+    return None
+
+
+def _stack(catalog: Catalog, instance: str, row: EvidenceRow) -> tuple[str, tuple[str, ...]]:
+    """Return the stack of a row's library version, or else the instance's own.
+
+    A version's stack has the same name as the instance's, with the version behind the library's.
+    """
+    usual = stack_of(catalog, instance).name
+    version = _VERSION.match(row.text("nccl"))
+    if version is None:
+        return usual, ()
+    own = usual.replace("-nccl-", f"-nccl-{version[1]}-")
+    if own in catalog.names("calibration"):
+        return own, ()
+    return usual, ()

@@ -1,0 +1,1 @@
+"""Decisions ahead of a run: which layouts there are, which is best, what it costs."""

@@ -1,0 +1,308 @@
+"""The chain from tokens to money: tokens, tokens a second, goodput, wall time, bill, USD.
+
+All over arrays of runs (layouts, numbers of nodes). The ends of the intervals are billed anew, not
+scaled: Capacity Blocks and terms cost in steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnbench.errors import InputError
+from trnbench.plan.billing import Bill, Charges, NoBill, bill, charges
+from trnbench.plan.capacity_blocks import DAY_S, FloatArray
+from trnbench.plan.failures import AS_KNOWN, Stated, operations_of
+from trnbench.plan.goodput import Goodput, goodput
+from trnbench.plan.purchase import Offers, Tariff
+from trnbench.spec.purchase import PurchaseRules, Storage
+from trnbench.spec.reliability import Reliability
+
+IntArray = NDArray[np.int64]
+
+MILLION = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Phase:
+    """A part of a run at one speed: tokens, and tokens a second with the ends of its interval.
+
+    Speeds are arrays over the runs, or single numbers; the ends are the speed itself if not given.
+    """
+
+    tokens: float
+    tokens_per_s: ArrayLike
+    low_tokens_per_s: ArrayLike | None = None
+    high_tokens_per_s: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a phase of nothing."""
+        if not 0 < self.tokens < np.inf:
+            raise InputError(f"{self.tokens:g} tokens: expected a number above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Job:
+    """Runs to be bought: their phases one after the other, on `nodes` instances each.
+
+    `checkpoint_bytes`: of a whole checkpoint, weights and optimizer over all ranks.
+    """
+
+    phases: Sequence[Phase]
+    nodes: ArrayLike
+    checkpoint_bytes: ArrayLike
+
+    @property
+    def tokens(self) -> float:
+        """The tokens of all phases."""
+        return sum(phase.tokens for phase in self.phases)
+
+    def work_s(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return (shortest, expected, longest) seconds of pure training."""
+        return (
+            _seconds([(p.tokens, _first(p.high_tokens_per_s, p)) for p in self.phases]),
+            _seconds([(p.tokens, p.tokens_per_s) for p in self.phases]),
+            _seconds([(p.tokens, _first(p.low_tokens_per_s, p)) for p in self.phases]),
+        )
+
+
+def _first(end: ArrayLike | None, phase: Phase) -> ArrayLike:
+    return phase.tokens_per_s if end is None else end
+
+
+def _seconds(parts: Sequence[tuple[float, ArrayLike]]) -> FloatArray:
+    total = np.zeros(())
+    with np.errstate(divide="ignore"):
+        for tokens, tokens_per_s in parts:
+            total = total + tokens / np.asarray(tokens_per_s, float)
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Priced:
+    """Runs under one tariff: their wall time, what they are billed, and that at both ends.
+
+    `low` and `high` are the charges of the shortest and the longest wall time of the interval, at
+    the cheapest and the dearest zone's rate; the charges themselves where no ranges were asked.
+    """
+
+    tariff: Tariff
+    goodput: Goodput
+    low_wall_s: FloatArray
+    high_wall_s: FloatArray
+    charges: Charges
+    low: Charges
+    high: Charges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingCost:
+    """What runs take and cost on one instance; arrays over the runs.
+
+    `choice` is the place in `priced` of the cheapest tariff, -1 where nothing can be bought: money
+    is NaN then, and times are those of machines paid by the hour.
+    """
+
+    offers: Offers
+    tokens: float
+    nodes: FloatArray
+    priced: tuple[Priced, ...]
+    choice: IntArray
+    unpriced: Goodput
+    wall_s: FloatArray
+    low_wall_s: FloatArray
+    high_wall_s: FloatArray
+    elapsed_s: FloatArray
+    low_elapsed_s: FloatArray
+    high_elapsed_s: FloatArray
+    goodput: FloatArray
+    usd_per_hour: FloatArray
+    cost_usd: FloatArray
+    low_cost_usd: FloatArray
+    high_cost_usd: FloatArray
+
+    @property
+    def usd_per_million_tokens(self) -> FloatArray:
+        """USD for a million tokens."""
+        return self.cost_usd / (self.tokens / MILLION)
+
+    @property
+    def low_usd_per_million_tokens(self) -> FloatArray:
+        """The lower end of it."""
+        return self.low_cost_usd / (self.tokens / MILLION)
+
+    @property
+    def high_usd_per_million_tokens(self) -> FloatArray:
+        """The upper end of it."""
+        return self.high_cost_usd / (self.tokens / MILLION)
+
+    @property
+    def days(self) -> FloatArray:
+        """Days from the start to the end, with the gaps between Capacity Blocks."""
+        return self.elapsed_s / DAY_S
+
+    def bought(self, index: tuple[int, ...] = ()) -> Priced | None:
+        """Return what one run is cheapest under; None if it cannot be bought."""
+        choice = int(self.choice[index])
+        return self.priced[choice] if choice >= 0 else None
+
+    def bill(self, index: tuple[int, ...] = ()) -> Bill | NoBill | None:
+        """Return the bill of one run; why there is none; None if there is no tariff at all."""
+        chosen = self.bought(index) or (self.priced[0] if self.priced else None)
+        return None if chosen is None else self.bill_under(chosen, index)
+
+    def bill_under(self, priced: Priced, index: tuple[int, ...] = ()) -> Bill | NoBill:
+        """Return the bill of one run under one of the tariffs."""
+        return bill(
+            self.offers,
+            priced.tariff,
+            wall_s=float(priced.goodput.wall_s[index]),
+            nodes=int(self.nodes[index]),
+            seam_s=float(priced.goodput.seam_s[index]),
+        )
+
+    def reasons(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
+        """Return why one run has no price; nothing if it has one."""
+        if self.bought(index) is not None:
+            return ()
+        bills = [self.bill_under(priced, index) for priced in self.priced]
+        refused = [reason for no in bills if isinstance(no, NoBill) for reason in no.reasons]
+        return (*dict.fromkeys(refused), *self.offers.reasons)
+
+
+def training_cost(
+    job: Job,
+    offers: Offers,
+    reliability: Reliability,
+    *,
+    stated: Stated = AS_KNOWN,
+    interval_s: float | None = None,
+    ranges: bool = True,
+) -> TrainingCost:
+    """Return what runs take and cost at the cheapest of the offers, run by run.
+
+    Of equal cost the offer named first is taken. Without `ranges` the ends are the figures
+    themselves, at a quarter of the time.
+    """
+    shortest, expected, longest = job.work_s()
+    nodes, size, *works = np.broadcast_arrays(
+        np.asarray(job.nodes, float),
+        np.asarray(job.checkpoint_bytes, float),
+        *(shortest, expected, longest),
+    )
+
+    def taken(seller: PurchaseRules | None) -> Goodput:
+        operations = operations_of(reliability, offers.instance, spot=seller, stated=stated)
+        return goodput(
+            operations,
+            work_s=works[1],
+            nodes=nodes,
+            checkpoint_bytes=size,
+            interval_s=interval_s,
+            ranges=ranges,
+        )
+
+    steady = taken(None)
+    priced = [
+        _priced(
+            offers,
+            tariff,
+            taken(offers.rules) if tariff.option == "spot" else steady,
+            nodes=nodes,
+            works=works,
+            ranges=ranges,
+        )
+        for tariff in offers.tariffs
+    ]
+    return _chosen(job.tokens, offers, tuple(priced), steady, nodes, works)
+
+
+def _priced(
+    offers: Offers,
+    tariff: Tariff,
+    taken: Goodput,
+    *,
+    nodes: FloatArray,
+    works: Sequence[FloatArray],
+    ranges: bool,
+) -> Priced:
+    low_wall, high_wall = _ends(taken, works)
+    central = charges(offers, tariff, wall_s=taken.wall_s, nodes=nodes, seam_s=taken.seam_s)
+    low = high = central
+    if ranges:
+        low = charges(offers, tariff, wall_s=low_wall, nodes=nodes, seam_s=taken.seam_s, rate="low")
+        high = charges(
+            offers, tariff, wall_s=high_wall, nodes=nodes, seam_s=taken.seam_s, rate="high"
+        )
+    return Priced(
+        tariff=tariff,
+        goodput=taken,
+        low_wall_s=low_wall,
+        high_wall_s=high_wall,
+        charges=central,
+        low=low,
+        high=high,
+    )
+
+
+def _ends(taken: Goodput, works: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return the wall times of the interval: speed and failures unsure, independently."""
+    shortest, expected, longest = works
+    wall = taken.wall_s
+    with np.errstate(invalid="ignore"):
+        # For one interval between checkpoints all but the start is in proportion to the work.
+        running = (wall - taken.start_s) / expected
+        faster = np.hypot(running * (expected - shortest), wall - taken.low_wall_s)
+        slower = np.hypot(running * (longest - expected), taken.high_wall_s - wall)
+        return np.maximum(wall - faster, shortest), wall + slower
+
+
+def _chosen(
+    tokens: float,
+    offers: Offers,
+    priced: tuple[Priced, ...],
+    steady: Goodput,
+    nodes: FloatArray,
+    works: Sequence[FloatArray],
+) -> TrainingCost:
+    nothing = np.full(nodes.shape, np.nan)
+    costs = np.array([np.nan_to_num(p.charges.cost_usd, nan=np.inf) for p in priced])
+    best = costs.argmin(axis=0) if priced else np.zeros(nodes.shape, int)
+    choice = np.where(np.isfinite(costs.min(axis=0)), best, -1) if priced else best - 1
+    low_wall, high_wall = _ends(steady, works)
+
+    def pick(unbought: FloatArray, figures: Sequence[FloatArray]) -> FloatArray:
+        return np.choose(choice + 1, [unbought, *figures])
+
+    return TrainingCost(
+        offers=offers,
+        tokens=tokens,
+        nodes=nodes,
+        priced=priced,
+        choice=choice,
+        unpriced=steady,
+        wall_s=pick(steady.wall_s, [p.goodput.wall_s for p in priced]),
+        low_wall_s=pick(low_wall, [p.low_wall_s for p in priced]),
+        high_wall_s=pick(high_wall, [p.high_wall_s for p in priced]),
+        elapsed_s=pick(steady.wall_s, [p.charges.elapsed_s for p in priced]),
+        low_elapsed_s=pick(low_wall, [p.low.elapsed_s for p in priced]),
+        high_elapsed_s=pick(high_wall, [p.high.elapsed_s for p in priced]),
+        goodput=pick(steady.goodput, [p.goodput.goodput for p in priced]),
+        usd_per_hour=pick(nothing, [np.full(nodes.shape, p.tariff.usd_per_hour) for p in priced]),
+        cost_usd=pick(nothing, [p.charges.cost_usd for p in priced]),
+        low_cost_usd=pick(nothing, [p.low.cost_usd for p in priced]),
+        high_cost_usd=pick(nothing, [p.high.cost_usd for p in priced]),
+    )
+
+
+def storage_cost_usd(
+    storage: Storage, *, checkpoint_bytes: ArrayLike, kept: int, elapsed_s: ArrayLike
+) -> FloatArray:
+    """Return what it costs to hold the last `kept` checkpoints for as long as a run takes."""
+    if kept < 1:
+        raise InputError("keep one checkpoint or more")
+    sizes = kept * np.asarray(checkpoint_bytes, float) / storage.size_bytes
+    return np.asarray(sizes * np.asarray(elapsed_s, float) / storage.period_s * storage.price_usd)

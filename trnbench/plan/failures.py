@@ -1,0 +1,195 @@
+"""What fails on one instance type and what that costs, each number with its range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from trnbench.catalog.provenance import Kind, Provenance
+from trnbench.errors import InputError
+from trnbench.plan.capacity_blocks import DAY_S
+from trnbench.spec.instance import Instance
+from trnbench.spec.purchase import PurchaseRules
+from trnbench.spec.reliability import Reliability
+
+Unsure = Literal[
+    "failures_per_node_day",
+    "interruptions_per_node_day",
+    "recovery_s",
+    "start_s",
+    "write_per_node_bytes_per_s",
+    "write_total_bytes_per_s",
+    "stalled_share",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A number with the range in which it is believed to lie, and how it is known."""
+
+    value: float
+    low: float
+    high: float
+    kind: Kind
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return it in another unit."""
+        return replace(
+            self, value=self.value * factor, low=self.low * factor, high=self.high * factor
+        )
+
+    def capped(self, most: float) -> Estimate:
+        """Return it with nothing above `most`."""
+        return replace(
+            self,
+            value=min(self.value, most),
+            low=min(self.low, most),
+            high=min(self.high, most),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """How a run on one instance type fails and recovers; a node is an instance.
+
+    `failures_per_node_day`: of machines. `interruptions_per_node_day`: of spot machines taken back.
+    `recovery_s`: after a failure, and `reclaimed_recovery_s` after an interruption, both beside
+    reading the checkpoint. `start_s`: once, with the first compilation. `launch_s`: the part of a
+    recovery that a planned restart has too. `kind` is the weakest of all.
+    """
+
+    failures_per_node_day: Estimate
+    interruptions_per_node_day: Estimate
+    recovery_s: Estimate
+    reclaimed_recovery_s: float
+    launch_s: float
+    start_s: Estimate
+    write_per_node_bytes_per_s: Estimate
+    write_total_bytes_per_s: Estimate
+    stalled_share: Estimate
+
+    @property
+    def estimates(self) -> Mapping[Unsure, Estimate]:
+        """Everything that is not sure, by name."""
+        return {
+            "failures_per_node_day": self.failures_per_node_day,
+            "interruptions_per_node_day": self.interruptions_per_node_day,
+            "recovery_s": self.recovery_s,
+            "start_s": self.start_s,
+            "write_per_node_bytes_per_s": self.write_per_node_bytes_per_s,
+            "write_total_bytes_per_s": self.write_total_bytes_per_s,
+            "stalled_share": self.stalled_share,
+        }
+
+    @property
+    def kind(self) -> Kind:
+        """The weakest evidence that it rests on."""
+        return max(estimate.kind for estimate in self.estimates.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What a user knows better than the data: plain numbers, in place of ranges."""
+
+    failures_per_node_day: float | None = None
+    recovery_s: float | None = None
+    start_s: float | None = None
+    write_per_node_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be."""
+        if self.write_per_node_bytes_per_s is not None and self.write_per_node_bytes_per_s <= 0:
+            raise InputError("the write rate of a node must be above 0")
+        for number in (self.failures_per_node_day, self.recovery_s, self.start_s):
+            if number is not None and not 0 <= number < math.inf:
+                raise InputError(f"{number:g} must be a finite number, not negative")
+
+
+AS_KNOWN = Stated()
+
+
+def operations_of(
+    reliability: Reliability,
+    instance: Instance,
+    *,
+    spot: PurchaseRules | None = None,
+    stated: Stated = AS_KNOWN,
+) -> Operations:
+    """Return how runs on an instance fail; with `spot`, on this seller's spot machines.
+
+    Failures are in proportion to chips, the rate of writing to hosts.
+    """
+    detect, launch = (_known(reliability, key) for key in ("detect", "launch"))
+    compiled = _known(reliability, "compile")
+    failures = _known(reliability, "failures_per_node_day").scaled(
+        instance.chips / reliability.node_chips
+    )
+    write = _known(reliability, "write_per_node")
+    if instance.host.network_bandwidth_bytes_per_s is not None:
+        write = write.capped(instance.host.network_bandwidth_bytes_per_s)
+    return Operations(
+        failures_per_node_day=_or(stated.failures_per_node_day, failures),
+        interruptions_per_node_day=_interruptions(spot),
+        recovery_s=_or(stated.recovery_s, _sum(detect, launch)),
+        reclaimed_recovery_s=(spot.spot.wait_s if spot else 0.0) + launch.value,
+        launch_s=launch.value,
+        start_s=_or(stated.start_s, _sum(launch, compiled)),
+        write_per_node_bytes_per_s=_or(
+            stated.write_per_node_bytes_per_s, write.scaled(instance.hosts)
+        ),
+        write_total_bytes_per_s=_known(reliability, "write_total"),
+        stalled_share=_known(reliability, "stalled_share"),
+    )
+
+
+_ATTRIBUTES = {
+    "failures_per_node_day": "failures_per_node_day",
+    "detect": "detect_s",
+    "launch": "launch_s",
+    "compile": "compile_s",
+    "write_per_node": "write_per_node_bytes_per_s",
+    "write_total": "write_total_bytes_per_s",
+    "stalled_share": "stalled_share",
+}
+"""Key in the file -> attribute of the record."""
+
+
+def _known(reliability: Reliability, key: str) -> Estimate:
+    return _ranged(getattr(reliability, _ATTRIBUTES[key]), reliability.provenance, key)
+
+
+def _ranged(value: float, provenance: Provenance, key: str) -> Estimate:
+    evidence = provenance.evidence.get(key)
+    if evidence is None:
+        return _sure(value)
+    low = value if evidence.low is None else evidence.low
+    high = value if evidence.high is None else evidence.high
+    return Estimate(value=value, low=low, high=high, kind=evidence.kind)
+
+
+def _or(stated: float | None, known: Estimate) -> Estimate:
+    return known if stated is None else _sure(stated)
+
+
+def _sure(value: float) -> Estimate:
+    return Estimate(value=value, low=value, high=value, kind=Kind.DERIVED)
+
+
+def _sum(one: Estimate, other: Estimate) -> Estimate:
+    return Estimate(
+        value=one.value + other.value,
+        low=one.low + other.low,
+        high=one.high + other.high,
+        kind=max(one.kind, other.kind),
+    )
+
+
+def _interruptions(seller: PurchaseRules | None) -> Estimate:
+    if seller is None:
+        return _sure(0.0)
+    chance = _ranged(seller.spot.reclaimed_per_month, seller.provenance, "spot.reclaimed_per_month")
+    days = seller.spot.month_s / DAY_S
+    rates = [-math.log1p(-p) / days for p in (chance.value, chance.low, chance.high)]
+    return Estimate(value=rates[0], low=rates[1], high=rates[2], kind=chance.kind)

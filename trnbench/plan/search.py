@@ -1,0 +1,236 @@
+"""Every legal layout of a question: memory for all of them, time for those that fit.
+
+One program is lowered and priced for each variant of the space; its arrays span few axes of the
+grid and are broadcast to the layouts asked for, so what differs only in degrees costs a few sums.
+Schedules share a program, and groups of ranks are placed once for all programs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import attrs
+import numpy as np
+
+from trnbench.analytic.memory import memory, needed_bytes
+from trnbench.analytic.step_collectives import Engines
+from trnbench.analytic.step_time import StepPrices, step_prices
+from trnbench.errors import InputError
+from trnbench.plan.search_answer import Ending, answer
+from trnbench.plan.search_counts import COLLECTIVE, FORMAT, MEMORY, Counts
+from trnbench.plan.search_legality import Family, families, parts, some
+from trnbench.plan.search_question import Question
+from trnbench.plan.search_ranking import Ranking
+from trnbench.plan.search_result import SearchResult
+from trnbench.plan.search_runs import Run, Seen
+from trnbench.plan.space import DIMENSIONS, Space, Variant, space_of
+from trnbench.program.legality import BoolArray
+from trnbench.program.points import Points
+from trnbench.program.schedule import splits_backward
+from trnbench.program.step import StepProgram, training_step
+from trnbench.program.tensor import FloatArray
+from trnbench.workload.layout import Schedule
+
+CHUNK = 32_768
+"""Layouts at a time: their arrays fit a processor's cache."""
+
+GRID = 1 << 19
+"""Points of a grid, chunks aside, for which a program's arrays are made at once."""
+GROUPED = 4
+"""So many axes of the grid, the first ones, say which ranks exchange: not chunks and samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What the asker hears and says on the way, between one chunk of layouts and the next.
+
+    `progress` hears of (layouts done, legal layouts, what they are), `watch` gets every layout
+    priced, and `cancel` ends the search once it is true: what was found until then stays.
+    """
+
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None
+    cancel: Callable[[], bool] = lambda: False
+    watch: Callable[[Seen], None] = lambda seen: None
+
+
+def search(question: Question, *, top: int = 20, hooks: Hooks | None = None) -> SearchResult:
+    """Return the best layouts of every cluster, and how many layouts came how far."""
+    if top < 1:
+        raise InputError(f"the number of layouts to keep must be at least 1: {top}")
+    started = time.perf_counter()
+    space = space_of(question)
+    found = families(space)
+    counts = Counts(len(question.nodes), found)
+    state = _Search(question, counts, top, hooks or Hooks())
+    if counts.legal:
+        for part in parts(space, found, most=GRID):
+            state.go(*part)
+    ending = Ending(
+        space=space,
+        counts=counts,
+        runs=state.runs,
+        ranking=state.ranking,
+        misses=state.misses,
+        available_bytes=state.available_bytes,
+        refusals=tuple(state.refusals),
+    )
+    return answer(ending, top=top, elapsed_s=time.perf_counter() - started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Batch:
+    """The layouts of a run that fit in memory."""
+
+    number: int
+    run: Run
+    points: Points
+    memory_bytes: FloatArray
+
+
+class _Search:
+    """A search under way: what it has seen so far."""
+
+    def __init__(self, question: Question, counts: Counts, top: int, hooks: Hooks) -> None:
+        self.question = question
+        self.counts = counts
+        self.hooks = hooks
+        self.ranking = Ranking(clusters=len(question.nodes), top=top)
+        self.misses = Ranking(clusters=len(question.nodes), top=1)
+        self.runs: list[Run] = []
+        self.available_bytes = 0.0
+        self.refusals: dict[str, None] = {}
+        self._engines: Engines = {}
+
+    def go(self, space: Space, found: tuple[Family, ...]) -> None:
+        """Look at every variant of a space."""
+        for variant in space.variants:
+            own = [
+                (family.schedule, family.legal)
+                for family in found
+                if variant in family.variants and len(family.legal)
+            ]
+            if own and not self.hooks.cancel():
+                self._variant(space, variant, own)
+
+    def _variant(self, space: Space, variant: Variant, own: list[tuple[Schedule, Points]]) -> None:
+        layout = space.layout(own[0][0], variant)
+        program = training_step(self.question.model, layout, choices=self.question.choices)
+        if not self.available_bytes:
+            self.available_bytes = self._available_bytes(program, own[0][1])
+        batches = []
+        for schedule, legal in own:
+            played = _played(program, schedule)
+            run = Run(space=space, variant=variant, whole=played.layout)
+            batches.append(self._fitting(run, played, legal))
+        fitting = [batch for batch in batches if len(batch.points)]
+        if not fitting or self.hooks.cancel():
+            return
+        groups = space.shape[:GROUPED]
+        wanted = np.zeros(groups, dtype=np.bool_)
+        for batch in fitting:
+            wanted[batch.points.index[:GROUPED]] = True
+        wanted = wanted.reshape(*groups, *(1,) * (DIMENSIONS - GROUPED))
+        prices: dict[bool, StepPrices] = {}
+        for batch in fitting:
+            # A schedule changes when things happen; what they cost, only if it splits slots.
+            schedule = batch.run.whole.schedule
+            played = _played(program, schedule)
+            split = splits_backward(schedule)
+            if split not in prices:
+                prices[split] = self._prices(played, wanted)
+            self._time(batch, replace(prices[split], program=played))
+
+    def _available_bytes(self, program: StepProgram, points: Points) -> float:
+        """Return what a layout may use of a rank's memory, the same for all."""
+        question = self.question
+        room = memory(
+            program,
+            question.platform,
+            fragmentation_ratio=question.stack.fragmentation,
+            logical_size=question.logical_size,
+            points=next(points.chunks(1)),
+        )
+        return room.available_bytes * (1 - question.headroom)
+
+    def _prices(self, program: StepProgram, wanted: BoolArray) -> StepPrices:
+        question = self.question
+        prices = step_prices(
+            program,
+            question.platform,
+            question.efficiency,
+            question.collectives,
+            logical_size=question.logical_size,
+            wanted=wanted,
+            engines=self._engines,
+        )
+        self.refusals.update(dict.fromkeys(prices.reasons))
+        self.refusals.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
+        return prices
+
+    def _fitting(self, run: Run, program: StepProgram, legal: Points) -> _Batch:
+        """Return the layouts that fit, and count those that do not."""
+        number = len(self.runs)
+        self.runs.append(run)
+        lost = self.question.stack.fragmentation
+        kept: list[Points] = []
+        sizes: list[FloatArray] = []
+        for chunk in self._chunks(legal):
+            needed = needed_bytes(program, fragmentation_ratio=lost, points=chunk)
+            fits = needed <= self.available_bytes
+            kept.append(some(chunk, fits))
+            sizes.append(needed[fits])
+            over, too_much = some(chunk, ~fits), needed[~fits]
+            clusters = run.space.clusters[over.index[0]]
+            self.counts.reject(MEMORY, clusters)
+            self.misses.add(number, over, clusters, too_much, too_much)
+            self._tell()
+        return _Batch(
+            number=number,
+            run=run,
+            points=_joined(legal.shape, kept),
+            memory_bytes=np.concatenate([np.zeros(0), *sizes]),
+        )
+
+    def _time(self, batch: _Batch, prices: StepPrices) -> None:
+        """Time the layouts that fit, and keep the best."""
+        start = 0
+        for chunk in self._chunks(batch.points):
+            size = batch.memory_bytes[start : start + len(chunk)]
+            start += len(chunk)
+            step_time_s = prices.time(chunk).time_s
+            clusters = batch.run.space.clusters[chunk.index[0]]
+            priced = np.isfinite(step_time_s)
+            if not priced.all():
+                rule = FORMAT if prices.reasons else COLLECTIVE
+                self.counts.reject(rule, clusters[~priced])
+                chunk, clusters = some(chunk, priced), clusters[priced]
+                step_time_s, size = step_time_s[priced], size[priced]
+            self.counts.price(clusters)
+            self.ranking.add(batch.number, chunk, clusters, step_time_s, size)
+            self.hooks.watch(
+                Seen(run=batch.run, points=chunk, step_time_s=step_time_s, memory_bytes=size)
+            )
+            self._tell()
+
+    def _chunks(self, points: Points) -> Iterator[Points]:
+        for chunk in points.chunks(CHUNK):
+            if self.hooks.cancel():
+                return
+            yield chunk
+
+    def _tell(self) -> None:
+        self.hooks.progress(self.counts.done, self.counts.legal, "layouts")
+
+
+def _played(program: StepProgram, schedule: Schedule) -> StepProgram:
+    """Return a program in another schedule: the same operations in another order."""
+    layout = attrs.evolve(program.layout, schedule=schedule)
+    return replace(program, layout=layout, grid=replace(program.grid, layout=layout))
+
+
+def _joined(shape: tuple[int, ...], parts: list[Points]) -> Points:
+    columns = zip(*(part.index for part in parts), strict=True)
+    empty = (np.zeros(0, dtype=np.int64),) * len(shape)
+    return Points(shape=shape, index=tuple(map(np.concatenate, columns)) or empty)

@@ -1,0 +1,111 @@
+"""What a search found: counts that add up, and the best layouts of every cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trnbench.workload.layout import Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A layout on so many nodes, with its time and memory; conventions of `mfu` as elsewhere."""
+
+    nodes: int
+    layout: Layout
+    step_time_s: float
+    sequences_per_s: float
+    tokens_per_s: float
+    mfu: float
+    memory_bytes: float
+    memory_capacity_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearestMiss:
+    """The legal layout that needs least memory where none fits: `ratio` of what may be used."""
+
+    nodes: int
+    layout: Layout
+    memory_bytes: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many layouts came how far.
+
+    considered = legal + those rejected by a rule of the platform or of division
+    legal = feasible + rejected by "memory" + unseen (a search that was cancelled left them)
+    feasible = priced + rejected by "collective" (the stack cannot) or "format" (the chip cannot)
+    """
+
+    considered: int
+    legal: int
+    feasible: int
+    priced: int
+    unseen: int
+    rejected_by_reason: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterResult:
+    """What was found on so many nodes; `ranked` are the best layouts, fastest first."""
+
+    nodes: int
+    tally: Tally
+    ranked: tuple[Found, ...]
+    nearest: NearestMiss | None
+
+    @property
+    def best(self) -> Found | None:
+        """The fastest layout, if any is feasible."""
+        return self.ranked[0] if self.ranked else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """What was found on all clusters together, and on each.
+
+    `reasons` say in words why nothing was found, for the layout that came nearest. `elapsed_s` is
+    the wall time of the search.
+    """
+
+    tally: Tally
+    ranked: tuple[Found, ...]
+    by_nodes: Mapping[int, ClusterResult]
+    nearest: NearestMiss | None
+    reasons: tuple[str, ...]
+    complete: bool
+    elapsed_s: float
+
+    @property
+    def best(self) -> Found | None:
+        """The fastest layout, if any is feasible."""
+        return self.ranked[0] if self.ranked else None
+
+    @property
+    def considered(self) -> int:
+        """Layouts looked at."""
+        return self.tally.considered
+
+    @property
+    def legal(self) -> int:
+        """Layouts that divide and that the platform takes."""
+        return self.tally.legal
+
+    @property
+    def feasible(self) -> int:
+        """Legal layouts that fit in memory."""
+        return self.tally.feasible
+
+    @property
+    def priced(self) -> int:
+        """Feasible layouts whose time is known."""
+        return self.tally.priced
+
+    @property
+    def rejected_by_reason(self) -> Mapping[str, int]:
+        """Layouts by the rule that rejected them."""
+        return self.tally.rejected_by_reason

@@ -1,0 +1,325 @@
+"""Training steps as people and machines read them: headline, layout, where time and memory go."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.text_table import Style, wrap
+from trnbench.report.train_answer import StepAnswer, TrainAnswer, row_of
+from trnbench.report.train_tables import memory_table, step_scale, time_table
+from trnbench.units import Dimension, show, significant
+
+CHOSEN, ASSUMED = "*", "+"
+"""Marks behind a setting that a search chose, and one that took its default."""
+
+MFU = (
+    "model FLOP (causal attention, nothing computed twice) over the tensor units' peak in the "
+    "format of the products"
+)
+HFU = "with recompute and padding"
+CONVENTIONS = {
+    "mfu": f"{MFU}; mfu_headline: over the vendor's headline rate; hfu: {HFU}",
+    "low_, high_": "ends of an 80 % interval",
+    "exposed_*_s": "add up to step_time_s; hidden_*_s run beside compute",
+    "memory_bytes": "of a rank of the worst pipeline stage; available is the capacity less the "
+    "platform's reserve",
+}
+
+_LINES: Mapping[str, Mapping[str, str]] = {
+    "degrees": {name: name for name in ("tp", "pp", "dp", "cp", "ep", "vpp")},
+    "batch": {
+        "micro_batch": "micro-batch",
+        "global_batch": "global batch",
+        "sequence": "sequence",
+    },
+    "mode": {
+        "zero": "zero",
+        "sequence_parallel": "sequence parallel",
+        "recompute": "recompute",
+        "schedule": "schedule",
+        "attention": "attention",
+        "precision": "precision",
+    },
+}
+
+
+def train_report(
+    answers: Sequence[TrainAnswer], inputs: Mapping[str, object], *, plot: bool = False
+) -> Report:
+    """Return the report of some training steps, a row each."""
+    report = Report(
+        verb="train",
+        inputs=inputs,
+        rows=tuple(row_of(answer) for answer in answers),
+        columns=_columns(answers),
+        summary={
+            "conventions": CONVENTIONS,
+            "chosen": [_chosen(answer) for answer in answers],
+            "feasible": sum(answer.feasible for answer in answers),
+            "rows": len(answers),
+        },
+    )
+    return replace(report, people=functools.partial(_draw, report, tuple(answers), plot))
+
+
+def _differ(answers: Sequence[TrainAnswer], name: str) -> bool:
+    return len({getattr(answer.setting, name) for answer in answers}) > 1
+
+
+def _columns(answers: Sequence[TrainAnswer]) -> tuple[Column, ...]:
+    labelled = any(answer.label for answer in answers)
+    one_model = len({answer.model for answer in answers}) == 1
+    degrees = ["tp", "pp", "dp"]
+    degrees += [
+        name
+        for name in ("cp", "ep", "vpp")
+        if any((getattr(answer.setting, name) or 1) > 1 for answer in answers)
+    ]
+    modes = (*_LINES["batch"], "zero", "recompute", "schedule", "attention", "precision")
+    several = len({answer.engine for answer in answers}) > 1
+    return (
+        *([Column(key="case", title="case")] if labelled else []),
+        *([] if labelled else [Column(key="model", title="model", spare=one_model)]),
+        Column(key="instance", title="on", spare=labelled),
+        Column(key="nodes", title="nodes", spare=labelled),
+        *(Column(key=name, title=name, spare=True) for name in degrees),
+        *(
+            Column(key=name, title=name.replace("_", "-"), spare=True)
+            for name in modes
+            if _differ(answers, name)
+        ),
+        *([Column(key="engine", title="engine")] if several else []),
+        Column(key="step_time_s", title="step (s)"),
+        Column(key="low_step_time_s", title="low", spare=True),
+        Column(key="high_step_time_s", title="high", spare=True),
+        Column(key="tokens_per_s", title="tokens/s"),
+        Column(key="sequences_per_s", title="sequences/s", spare=True),
+        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
+        Column(key="memory_bytes", title="memory", dimension=Dimension.BYTES, digits=3),
+        Column(
+            key="memory_available_bytes",
+            title="available",
+            dimension=Dimension.BYTES,
+            digits=3,
+            spare=True,
+        ),
+        Column(key="feasible", title="fits"),
+    )
+
+
+def _chosen(answer: TrainAnswer) -> dict[str, object]:
+    plain = answer.setting.plain
+    searched = answer.searched
+    return {
+        "case": answer.label or f"{answer.model} on {answer.instance}:{answer.nodes}",
+        "engine": answer.engine,
+        "chosen": {name: plain[name] for name in answer.chosen},
+        "defaults": {name: plain[name] for name in answer.assumed},
+        "legal_layouts": searched.legal if searched else None,
+        "feasible_layouts": searched.feasible if searched else None,
+    }
+
+
+def _draw(report: Report, answers: tuple[TrainAnswer, ...], plot: bool, style: Style) -> str:
+    # Every case is answered by the same engines in turn.
+    cases: list[list[TrainAnswer]] = []
+    for answer in answers:
+        if answer.engine == answers[0].engine:
+            cases.append([])
+        cases[-1].append(answer)
+    if len(cases) == 1:
+        return "\n\n".join(_case(cases[0], plot, style))
+    models = list(dict.fromkeys(answer.model for answer in answers))
+    what = models[0] if len(models) == 1 else f"{len(models)} models"
+    suite = report.inputs.get("suite")
+    heading = f"{f'suite {suite}: ' if suite else ''}{what}, {_count(len(cases), 'case')}"
+    notes = dict.fromkeys(note for case in cases for note in _notes_of_case(case))
+    return "\n\n".join(
+        [
+            "\n".join([style.strong(heading), *_shared(answers, style)]),
+            draw_rows(report, style),
+            "\n".join(wrap(note, style.width, "") for note in notes),
+        ]
+    )
+
+
+def _shared(answers: Sequence[TrainAnswer], style: Style) -> list[str]:
+    """Return the settings that all cases share, and which were chosen."""
+    first = answers[0]
+    names = (*_LINES["batch"], *_LINES["mode"])
+    titles = {**_LINES["batch"], **_LINES["mode"]}
+    parts = [
+        f"{titles[name]} {_value(first.setting.plain[name])}{_mark(first, name)}"
+        for name in names
+        if not _differ(answers, name) and first.setting.plain[name] is not None
+    ]
+    chosen = dict.fromkeys(name for answer in answers for name in answer.chosen)
+    assumed = {name for answer in answers for name in answer.assumed}
+    lines = [f"all: {', '.join(parts)}"] if parts else []
+    if chosen:
+        lines.append(
+            f"{CHOSEN} chosen, the fastest that fits: {', '.join(chosen)}".replace("_", " ")
+        )
+    if assumed:
+        lines.append(f"{ASSUMED} default")
+    return [wrap(line, style.width, "") for line in lines]
+
+
+def _notes_of_case(case: Sequence[TrainAnswer]) -> list[str]:
+    first = case[0]
+    name = first.label or f"{first.model} on {_where(first)}"
+    notes = [f"{name}: no: {reason}" for reason in first.reasons]
+    notes += [f"{name}: warning: {warning}" for warning in first.warnings]
+    return [*notes, f"{first.instance}: {_calibration(first)}"]
+
+
+def _case(case: Sequence[TrainAnswer], plot: bool, style: Style) -> list[str]:
+    """Return the blocks of one case: its answers differ in the engine only."""
+    first = case[0]
+    blocks = [_headline(case, style), _layout(first, style)]
+    if first.step is not None:
+        blocks.append(time_table(case, style))
+    if first.memory is not None:
+        blocks.append(memory_table(first.memory, style))
+    if plot and first.feasible:
+        blocks.append(_gantt(case, style))
+    notes = [f"warning: {warning}" for warning in first.warnings]
+    if first.step is not None:
+        notes.append(f"MFU: {MFU}; HFU: {HFU}.")
+    notes.append(f"{_calibration(first)}.")
+    blocks.append("\n".join(wrap(note, style.width, "") for note in notes))
+    return blocks
+
+
+def _where(answer: TrainAnswer) -> str:
+    return f"{_count(answer.nodes, 'node')} of {answer.instance}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _calibration(answer: TrainAnswer) -> str:
+    how = {
+        "measured": "fitted to measured steps of these chips",
+        "transferred": "taken over from another family, not fitted here",
+        "assumed": "assumed: fitted to no measured step",
+    }
+    basis = how.get(answer.basis, answer.basis)
+    return f"calibration {answer.calibration}, {basis}; weakest evidence: {answer.evidence.word}"
+
+
+def _headline(case: Sequence[TrainAnswer], style: Style) -> str:
+    first = case[0]
+    cluster = f"{_count(first.chips, 'chip')}, {_count(first.ranks, 'rank')}"
+    title = style.strong(f"{first.model} on {_where(first)} ({cluster})")
+    if not first.feasible:
+        reasons = [wrap(f"no: {reason}", style.width, "") for reason in first.reasons]
+        return "\n".join([title, *reasons])
+    if len(case) == 1 and first.step is not None:
+        return "\n".join([title, *(wrap(f, style.width, "") for f in _figures(first, first.step))])
+    engines = [
+        wrap(f"{answer.engine}: {'; '.join(_figures(answer, answer.step))}", style.width, "")
+        for answer in case
+        if answer.step is not None
+    ]
+    return "\n".join([title, *engines])
+
+
+def _figures(answer: TrainAnswer, step: StepAnswer) -> list[str]:
+    row = row_of(answer)
+    scale = step_scale(step.step_time_s)
+
+    def seconds(value: float) -> str:
+        return show(value, Dimension.SECONDS, digits=3, scale=scale)
+
+    def share(value: float) -> str:
+        return f"{significant(100 * value, 3)} %"
+
+    def span(name: str, text: Callable[[float], str]) -> str:
+        low, high = row[f"low_{name}"], row[f"high_{name}"]
+        return f"({text(low)} to {text(high)})"  # type: ignore[arg-type]
+
+    time = show(step.step_time_s, Dimension.SECONDS, scale=scale)
+    tokens = row["tokens_per_s"]
+    rates = [f"{significant(answer.per_s(step.step_time_s))} sequences/s"]
+    if isinstance(tokens, float):
+        ends = span("tokens_per_s", lambda value: show(value, Dimension.COUNT, digits=3))
+        rates.insert(0, f"{tokens:,.0f} tokens/s {ends}")
+    headline = f", {share(step.mfu_headline)} of headline" if step.mfu_headline else ""
+    return [
+        f"{time} a step {span('step_time_s', seconds)}, an 80 % interval",
+        ", ".join(rates),
+        f"MFU {share(step.mfu)} {span('mfu', share)}{headline}; HFU {share(step.hfu)}",
+    ]
+
+
+def _layout(answer: TrainAnswer, style: Style) -> str:
+    plain = answer.setting.plain
+    if answer.logical_size is not None:
+        plain["lnc"] = answer.logical_size
+    lines = []
+    for heading, names in _lines_of(answer, plain).items():
+        parts = [
+            f"{title} {_value(plain[name])}{_mark(answer, name)}"
+            for name, title in names.items()
+            if plain[name] is not None
+        ]
+        if parts:
+            wrapped = wrap(", ".join(parts), style.width, " " * 9)
+            lines.append(f"{heading:<9}{wrapped.lstrip()}")
+    searched = answer.searched
+    if searched is not None and answer.chosen:
+        fitting = _count(searched.feasible, "layout")
+        of = f"fastest of {fitting} that fit, of {searched.legal:,} legal"
+        lines.append(f"{'':9}{CHOSEN} chosen: {of}")
+    elif searched is not None and searched.legal:
+        nearest = f"none of {_count(searched.legal, 'legal layout')} will do; this comes nearest"
+        lines.append(f"{'':9}{nearest}")
+    if answer.assumed:
+        lines.append(f"{'':9}{ASSUMED} default")
+    return "\n".join(lines)
+
+
+def _lines_of(answer: TrainAnswer, plain: Mapping[str, object]) -> dict[str, dict[str, str]]:
+    """Return the settings worth a word, by line: name and title."""
+    lines = {heading: dict(names) for heading, names in _LINES.items()}
+    if answer.tokens_per_sample is None:
+        for name in ("sequence_parallel", "schedule", "attention"):
+            del lines["mode"][name]
+        del lines["batch"]["sequence"]
+    if (answer.setting.cp or 1) > 1:
+        lines["mode"]["context_parallel"] = "context exchange"
+    if answer.setting.capacity_factor is not None:
+        lines["mode"]["capacity_factor"] = "capacity factor"
+    if "lnc" in plain:
+        lines["degrees"]["lnc"] = "logical core size"
+    return lines
+
+
+def _mark(answer: TrainAnswer, name: str) -> str:
+    if name in answer.chosen:
+        return CHOSEN
+    return ASSUMED if name in answer.assumed else ""
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return "on" if value else "off"
+        case int():
+            return f"{value:,}"
+        case float():
+            return significant(value)
+        case _:
+            return str(value)
+
+
+def _gantt(case: Sequence[TrainAnswer], style: Style) -> str:
+    from trnbench.report.gantt import gantt
+
+    played = next((answer.timeline for answer in case if answer.timeline is not None), None)
+    return "" if played is None else gantt(played, style)

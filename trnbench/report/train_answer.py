@@ -1,0 +1,205 @@
+"""What is answered about a training step: records, and the row that machines read of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+from trnbench.analytic.memory import CATEGORIES, Category
+from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory
+from trnbench.catalog.provenance import Kind
+from trnbench.program.grid import ContextParallel
+from trnbench.report.report import Cell, Row
+from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
+
+if TYPE_CHECKING:
+    from trnbench.emulate.schedule.timeline import Timeline
+
+
+ENDS = ("low_", "high_")
+COMMUNICATION: tuple[StepCategory, ...] = ("tensor", "context", "expert", "pipeline", "data")
+"""Categories of which a part may run beside compute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How a step is laid out; None is open: still to be chosen, or never found.
+
+    Without `capacity_factor` no token is dropped; that is a setting of its own, not an open one.
+    """
+
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    cp: int | None = None
+    ep: int | None = None
+    vpp: int | None = None
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    sequence: int | None = None
+    zero: ZeroStage | None = None
+    sequence_parallel: bool | None = None
+    context_parallel: ContextParallel | None = None
+    recompute: Recompute | None = None
+    schedule: Schedule | None = None
+    attention: AttentionKernel | None = None
+    capacity_factor: float | None = None
+    precision: str | None = None
+
+    @property
+    def plain(self) -> dict[str, int | float | str | bool | None]:
+        """The settings by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepAnswer:
+    """What a step takes: `exposed_s` adds up to `step_time_s`, `hidden_s` runs beside compute.
+
+    An engine that does not tell what is hidden leaves it out.
+    """
+
+    step_time_s: float
+    low_step_time_s: float
+    high_step_time_s: float
+    exposed_s: Mapping[str, float]
+    hidden_s: Mapping[str, float]
+    mfu: float
+    mfu_headline: float | None
+    hfu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAnswer:
+    """What a rank of the worst stage holds, and what it has."""
+
+    stage: str
+    by_category: Mapping[Category, float]
+    total_bytes: float
+    capacity_bytes: float
+    reserve_bytes: float
+
+    @property
+    def available_bytes(self) -> float:
+        """What the program may use."""
+        return self.capacity_bytes - self.reserve_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """How many layouts were looked at for one that was left open."""
+
+    legal: int
+    feasible: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainAnswer:
+    """One training step on one cluster by one engine; `step` is None where the answer is no.
+
+    `chosen` names the settings that a search found, `assumed` those that were not given and took
+    their default. `basis`: whether the calibration was fitted to measured steps of these chips.
+    """
+
+    label: str
+    model: str
+    instance: str
+    chip: str
+    nodes: int
+    chips: int
+    ranks: int
+    logical_size: int | None
+    tokens_per_sample: int | None
+    setting: Setting
+    engine: str
+    calibration: str
+    basis: str
+    evidence: Kind
+    chosen: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    searched: Searched | None = None
+    step: StepAnswer | None = None
+    memory: MemoryAnswer | None = None
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    timeline: Timeline | None = field(default=None, repr=False)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the step can run."""
+        return not self.reasons
+
+    def per_s(self, step_time_s: float, each: float = 1.0) -> float:
+        """Return samples (times `each`) a second at a step time."""
+        return (self.setting.global_batch or 0) * each / step_time_s
+
+
+def row_of(answer: TrainAnswer) -> Row:
+    """Return the answer as machines read it."""
+    step, memory = answer.step, answer.memory
+    by_category = memory.by_category if memory else {}
+    row: dict[str, Cell] = {
+        "case": answer.label or None,
+        "model": answer.model,
+        "instance": answer.instance,
+        "nodes": answer.nodes,
+        "chips": answer.chips,
+        "chip": answer.chip,
+        "ranks": answer.ranks,
+        "lnc": answer.logical_size,
+        "engine": answer.engine,
+        **answer.setting.plain,
+        **_rates(answer),
+        "memory_bytes": memory.total_bytes if memory else None,
+        "memory_capacity_bytes": memory.capacity_bytes if memory else None,
+        "memory_available_bytes": memory.available_bytes if memory else None,
+        "worst_stage": memory.stage if memory else None,
+        **{
+            f"exposed_{_key(category)}_s": step.exposed_s.get(category) if step else None
+            for category in STEP_CATEGORIES
+        },
+        **{
+            f"hidden_{_key(category)}_s": step.hidden_s.get(category) if step else None
+            for category in COMMUNICATION
+        },
+        **{f"memory_{category}_bytes": by_category.get(category) for category in CATEGORIES},
+        "chosen": answer.chosen,
+        "defaults": answer.assumed,
+        "calibration": answer.calibration,
+        "basis": answer.basis,
+        "evidence": answer.evidence.word,
+        "feasible": answer.feasible,
+        "reasons": answer.reasons,
+        "warnings": answer.warnings,
+    }
+    return row
+
+
+def _rates(answer: TrainAnswer) -> dict[str, Cell]:
+    step, tokens = answer.step, answer.tokens_per_sample
+    names = ("step_time_s", "sequences_per_s", "tokens_per_s", "mfu")
+    if step is None:
+        ends = {f"{end}{name}": None for name in names for end in ("", "low_", "high_")}
+        return {**ends, "mfu_headline": None, "hfu": None}
+    rates: dict[str, Cell] = {}
+    for end, time_s in (
+        ("", step.step_time_s),
+        # The longest step has the lowest rate.
+        ("low_", step.high_step_time_s),
+        ("high_", step.low_step_time_s),
+    ):
+        rates |= {
+            f"{end}sequences_per_s": answer.per_s(time_s),
+            f"{end}tokens_per_s": answer.per_s(time_s, tokens) if tokens else None,
+            f"{end}mfu": step.mfu * step.step_time_s / time_s,
+        }
+    rates |= {f"{end}step_time_s": getattr(step, f"{end}step_time_s") for end in ("", *ENDS)}
+    ordered: dict[str, Cell] = {
+        f"{end}{name}": rates[f"{end}{name}"] for name in names for end in ("", *ENDS)
+    }
+    return {**ordered, "mfu_headline": step.mfu_headline, "hfu": step.hfu}
+
+
+def _key(category: str) -> str:
+    return category.replace("-", "_")
