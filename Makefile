@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt bench bench-matrix bench-collective bench-train bench-self snapshots wheel clean
+.PHONY: help setup run test check fmt bench bench-matrix bench-collective bench-train bench-self snapshots calibration wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -19,8 +19,9 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-run: $(READY) ## the Trn1 and Trn2 families side by side
-	@$(BIN)/trnbench spec diff trn1.32xlarge trn1n.32xlarge trn2.48xlarge trn2-ultraserver $(ARGS)
+run: $(READY) ## the main job: a 70B model on 2T tokens within 60 days, on Trainium and GPU instances
+	@$(BIN)/trnbench compare llama3.1-70b --tokens 2T --deadline 60d --baseline p5.48xlarge \
+	  --on trn1.32xlarge,trn1n.32xlarge,trn2.48xlarge,trn2-ultraserver,p4d.24xlarge,p5.48xlarge,p5en.48xlarge $(ARGS)
 
 test: $(READY) ## run every test
 	@$(BIN)/python -m pytest $(ARGS)
@@ -52,8 +53,13 @@ bench-train: $(READY) ## time the training suites on Trn1 and Trn2
 bench-self: $(READY) ## measure trnbench's own speed against its bars
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
-snapshots: $(READY) ## rewrite the golden files after a change that is meant
+snapshots: $(READY) ## rewrite the golden files and the pictures of screens after a change that is meant
 	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)
+	@$(BIN)/python -m pytest tests/tui/test_snapshots.py --snapshot-update $(ARGS)
+
+calibration: $(READY) ## fit the shipped calibrations anew, from priors and the published rows marked fit
+	@$(BIN)/trnbench calibrate workloads/published/gpu_training.csv workloads/published/trainium_training.csv \
+		--spec-dir specs/priors --into specs/calibration --date 2026-11-21 $(ARGS)
 
 wheel: $(READY) ## build the wheel and the source archive into dist/
 	@$(BIN)/python -m build --no-isolation

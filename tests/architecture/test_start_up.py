@@ -34,3 +34,28 @@ def test_version_and_help_import_nothing_heavy(arguments):
 )
 def test_commands_about_files_import_nothing_heavy(arguments):
     assert imported(arguments, HEAVY) == ""
+
+
+PAINTED = """
+import asyncio, sys
+from trnbench.catalog.search import open_catalog
+from trnbench.tui.app import TrnbenchApp
+from trnbench.tui.views.compare import CompareView
+
+CompareView.begin = lambda self: print("|".join(n for n in {heavy!r} if n in sys.modules))
+
+async def opened():
+    app = TrnbenchApp(open_catalog(), view="compare")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+
+asyncio.run(opened())
+"""
+
+
+def test_the_terminal_ui_paints_before_anything_heavy_is_imported(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    probe = PAINTED.format(heavy=("numpy", "scipy", "ml_dtypes", "textual_plot"))
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == ""

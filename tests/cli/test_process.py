@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 import typer
 
+from trnbench import __main__ as process
 from trnbench import __version__, app
-from trnbench.cli.diagnostics import guarded
+from trnbench.cli.diagnostics import ExitCode, guarded
 from trnbench.cli.main import main
 
 TRNBENCH = [sys.executable, "-m", "trnbench"]
@@ -128,3 +130,14 @@ def test_json_is_one_object_with_the_documented_keys(run):
     for arguments in (("spec", "list"), ("workload", "list"), ("info",)):
         document = json.loads(run(*arguments, "--json").out)
         assert list(document) == ["schema", "version", "inputs", "rows", "summary"]
+
+
+def test_an_interrupt_during_the_imports_is_one_too(monkeypatch):
+    class Importing(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "trnbench.cli.main", Importing("trnbench.cli.main"))
+    with pytest.raises(SystemExit) as ended:
+        process.run()
+    assert ended.value.code == ExitCode.INTERRUPTED

@@ -14,8 +14,22 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 DIFF = ("spec", "diff", "trn1.32xlarge", "trn2.48xlarge")
 TRAIN = ("train", "llama2-7b", "--on", "trn1.32xlarge:4", "--tp", "8", "--global-batch", "1024")
+CLAIMS = (
+    *("claims", "trn1-bf16", "trn1-memory", "trn1-memory-bandwidth", "trn1-network-1600"),
+    *("trn1-customers", "trn2-fp8", "trn2-over-trn1", "trn3-compute", "gpu-price-cut"),
+)
+
+RUN = (
+    *("llama2-7b", "--tokens", "300B", "--on", "trn1.32xlarge,trn2.48xlarge,p5.48xlarge"),
+    *("--max-nodes", "16", "--price-date", "2026-11-21"),
+)
 
 CASES = {
+    "compare.txt": ("compare", *RUN, "--deadline", "60d", "--baseline", "p5.48xlarge"),
+    "compare_help.txt": ("compare", "--help"),
+    "compare_scaling.txt": ("compare", *RUN, "--scaling", "strong", "--plot"),
+    "plan.txt": ("plan", *RUN, "--deadline", "30d", "--plot"),
+    "plan_help.txt": ("plan", "--help"),
     "help.txt": ("--help",),
     "spec_help.txt": ("spec", "--help"),
     "spec_diff.txt": DIFF,
@@ -31,6 +45,10 @@ CASES = {
     "train_both.txt": (*TRAIN, "--pp", "4", "--engine", "both", "--plot"),
     "train_suite.txt": ("train", "--suite", "nxd-examples"),
     "workload_show_mixtral.txt": ("workload", "show", "mixtral-8x7b"),
+    "claims.txt": CLAIMS,
+    "claims.csv": (*CLAIMS, "--format", "csv"),
+    "claims.json": (*CLAIMS, "--json"),
+    "claims_help.txt": ("claims", "--help"),
     "validate_kernels.txt": ("validate", "--evidence", str(HERE / "validate_kernels.csv")),
     "validate_kernels.json": (
         "validate",

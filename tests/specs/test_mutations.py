@@ -101,9 +101,9 @@ def test_a_misspelt_key_is_never_accepted(tmp_path, path, seed):
 
 
 def _is_data(text: str, match: re.Match[str]) -> bool:
-    """Tell whether the key is data (a source's id), not part of the schema."""
+    """Tell whether the key is data (a source's id, a release), not part of the schema."""
     table = re.findall(r"^\[+([^\]]+)\]+", text[: match.start()], re.MULTILINE)
-    return bool(table) and table[-1] == "sources"
+    return bool(table) and table[-1] in ("sources", "releases")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from trnbench.analytic.collective_conventions import Conventions, conventional_time_ns
-from trnbench.analytic.collective_profile import Profile, profile
+from trnbench.analytic.collective_profile import profile
+from trnbench.analytic.collective_shape import Profile
 from trnbench.catalog.search import open_catalog
 from trnbench.mapping.message_plan.algorithm import Algorithm
 from trnbench.mapping.message_plan.placed import Placed, place_collective

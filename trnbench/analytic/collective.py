@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.analytic.collective_profile import (
+from trnbench.analytic.collective_shape import (
     MessageClasses,
     PhaseProfile,
     Profile,

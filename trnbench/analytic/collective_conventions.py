@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.analytic.collective_profile import MessageClasses, Profile, lanes
+from trnbench.analytic.collective_shape import MessageClasses, Profile, lanes
 from trnbench.program.collective import Op
 
 _NS_PER_S = 1e9

@@ -6,31 +6,18 @@ largest of the lines found at a few of them, from where latency is all to where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.analytic.collective_profile import Pipeline
-from trnbench.mapping.message_plan.pieces import last_arrival
+from trnbench.analytic.collective_shape import Pipeline, Way
+from trnbench.mapping.message_plan.pieces import last_arrivals
 from trnbench.spec.collective_efficiency import Tuning
 
 FloatArray = NDArray[np.float64]
 # Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
-_SCALES = (0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """A critical way, its hops and waits summed up.
-
-    `s_per_byte[kind]`: the transfers on it that links of this kind slow most, at full speed.
-    """
-
-    latency_s: float
-    near_hops: int
-    remote_hops: int
-    s_per_byte: tuple[float, float, float]
+_SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
 
 
 def critical_ways(pipeline: Pipeline, tuning: Tuning) -> list[Way]:
@@ -38,19 +25,42 @@ def critical_ways(pipeline: Pipeline, tuning: Tuning) -> list[Way]:
 
     Samples of a parameter share the ways of their mean.
     """
-    shares = np.array(
-        [float(np.mean(share)) for share in (tuning.on_chip, tuning.link, tuning.network)]
+    numbers = (
+        *(tuning.on_chip, tuning.link, tuning.network),
+        *(tuning.step_s, tuning.network_step_s),
     )
-    need = pipeline.s_per_byte / shares[:, None]
+    key = tuple(float(np.mean(number)) for number in numbers)
+    if key not in pipeline.ways:
+        pipeline.ways[key] = _found_ways(pipeline, *key)
+    factor = pipeline.factor
+    return [
+        replace(
+            way,
+            s_per_byte=(
+                way.s_per_byte[0] * factor,
+                way.s_per_byte[1] * factor,
+                way.s_per_byte[2] * factor,
+            ),
+        )
+        for way in pipeline.ways[key]
+    ]
+
+
+def _found_ways(
+    pipeline: Pipeline,
+    on_chip: float,
+    link: float,
+    network: float,
+    step_s: float,
+    network_step_s: float,
+) -> tuple[Way, ...]:
+    """Return the critical ways at these shares of link speeds and times of a software step."""
+    need = pipeline.s_per_byte / np.array([[on_chip], [link], [network]])
     slowest, transfer = need.argmax(axis=0), need.max(axis=0)
-    step = np.where(
-        pipeline.remote, float(np.mean(tuning.network_step_s)), float(np.mean(tuning.step_s))
-    )
-    start = pipeline.latency_s + step
+    start = pipeline.latency_s + np.where(pipeline.remote, network_step_s, step_s)
     even = float(start.max() / transfer.max()) if transfer.max() > 0 else 0.0
     ways = set()
-    for scale in _SCALES:
-        found = last_arrival(pipeline.flow, start, transfer * even * scale)
+    for found in last_arrivals(pipeline.flow, start, transfer * even * _SCALES[:, None]):
         at_full_speed = pipeline.s_per_byte[slowest[found.messages], found.messages]
         per_kind = np.bincount(slowest[found.messages], weights=at_full_speed, minlength=3)
         hops = found.messages[found.ends_hop]
@@ -63,7 +73,7 @@ def critical_ways(pipeline: Pipeline, tuning: Tuning) -> list[Way]:
                 s_per_byte=(float(per_kind[0]), float(per_kind[1]), float(per_kind[2])),
             )
         )
-    return sorted(ways, key=lambda way: (way.latency_s, way.s_per_byte))
+    return tuple(sorted(ways, key=lambda way: (way.latency_s, way.s_per_byte)))
 
 
 def way_line(way: Way, tuning: Tuning) -> tuple[FloatArray, FloatArray]:

@@ -2,13 +2,15 @@
 
 Model: every stage holds the state of its blocks for the whole step, what its blocks keep for as
 many micro-batches as its schedule has in flight, the largest working set of any block it runs, and
-the messages under way. `fragmentation_ratio` is what an allocator loses of everything that comes
-and goes (activations, working sets, messages); the platform's reserve is taken off its capacity.
+the messages under way. Where weight gradients have slots of their own, a backward slot leaves what
+they read: blocks that are done may hold more than before. `fragmentation_ratio` is what an
+allocator loses of everything that comes and goes (activations, working sets, messages); the
+platform's reserve is taken off its capacity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -23,6 +25,7 @@ from trnbench.program.stages import StageClass
 from trnbench.program.step import StepProgram
 from trnbench.spec.instance import Platform
 from trnbench.units import Dimension, show
+from trnbench.workload.layout import Schedule
 
 FloatArray: TypeAlias = NDArray[np.float64]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -40,8 +43,8 @@ Category = Literal[
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 _PASSING: tuple[Category, ...] = ("activations", "communication", "scratch")
 
-_TOGETHER: Mapping[Category, Category] = {"gradients": "weights", "optimizer": "weights"}
-"""Categories that need not be told apart for a total."""
+Flights: TypeAlias = dict[tuple[Schedule, str], InFlight]
+"""What schedules keep in flight on each class of stages, for some layouts."""
 
 BUFFERS_PER_MESSAGE = 2
 """One is filled while the other is read."""
@@ -119,7 +122,7 @@ def memory(
 
     With `points`, for those layouts of the program's grid only, one after the other.
     """
-    stages = _stages(program, fragmentation_ratio, points, {})
+    stages = _stages(program, fragmentation_ratio, points)
     return Memory(
         stages=stages,
         total_bytes=_worst(program, stages, points),
@@ -129,21 +132,33 @@ def memory(
 
 
 def needed_bytes(
-    program: StepProgram, *, fragmentation_ratio: float, points: Points | None = None
+    program: StepProgram,
+    *,
+    fragmentation_ratio: float,
+    points: Points | None = None,
+    flights: Flights | None = None,
 ) -> FloatArray:
-    """Return what a rank of the worst stage needs, bytes: the total of `memory`, in less time."""
-    stages = _stages(program, fragmentation_ratio, points, _TOGETHER)
-    return _worst(program, stages, points)
+    """Return what a rank of the worst stage needs, bytes: the total of `memory`, in less time.
+
+    `flights` remembers what is in flight at these points, for programs on the same grid.
+    """
+    reader = _reader(program, points, flights)
+    needed = np.zeros(program.shape if points is None else len(points))
+    for stage in program.stages:
+        np.maximum(needed, reader.total_bytes(stage, fragmentation_ratio), out=needed)
+    return needed
 
 
 def _stages(
-    program: StepProgram,
-    fragmentation_ratio: float,
-    points: Points | None,
-    together: Mapping[Category, Category],
+    program: StepProgram, fragmentation_ratio: float, points: Points | None
 ) -> tuple[StageMemory, ...]:
-    reader = _Reader(program, (lambda array: array) if points is None else points.pick, together)
+    reader = _reader(program, points)
     return tuple(reader.stage(stage, fragmentation_ratio) for stage in program.stages)
+
+
+def _reader(program: StepProgram, points: Points | None, flights: Flights | None = None) -> _Reader:
+    pick = (lambda array: array) if points is None else points.pick
+    return _Reader(program, pick, {} if flights is None else flights)
 
 
 def _worst(
@@ -173,9 +188,7 @@ class _Held:
 class _Reader:
     """Adds up a program's residents, stage by stage, over a grid or over some of its layouts."""
 
-    def __init__(
-        self, program: StepProgram, pick: Pick, together: Mapping[Category, Category]
-    ) -> None:
+    def __init__(self, program: StepProgram, pick: Pick, flights: Flights) -> None:
         grid = program.grid
         self._pick = pick
         self._schedule = program.layout.schedule
@@ -184,14 +197,12 @@ class _Reader:
         self._micro_batches = np.ceil(
             pick(grid.global_batch) / (pick(grid.dp) * pick(grid.micro_batch))
         )
+        self._flights = flights
         self._held = {
-            kind: self._counted_alike(block.residents, together)
-            for kind, block in program.blocks.items()
+            kind: self._counted_alike(block.residents) for kind, block in program.blocks.items()
         }
 
-    def _counted_alike(
-        self, residents: Sequence[Resident], together: Mapping[Category, Category]
-    ) -> tuple[_Held, ...]:
+    def _counted_alike(self, residents: Sequence[Resident]) -> tuple[_Held, ...]:
         """Return residents added up where category and lifetime make no difference."""
         sums: dict[tuple[Category, Lifetime], FloatArray] = {}
         for resident in residents:
@@ -200,10 +211,15 @@ class _Reader:
                 if lifetime == "backward_to_weight":
                     continue
                 lifetime = "until_backward" if lifetime == "until_weight" else lifetime
-            key = together.get(resident.category, resident.category), lifetime
-            sums[key] = np.asarray(sums.get(key, np.zeros(())) + resident.bytes)
+            key = resident.category, lifetime
+            sums[key] = np.asarray(sums[key] + resident.bytes) if key in sums else resident.bytes
         return tuple(
-            _Held(category=category, lifetime=lifetime, bytes=self._pick(size))
+            # What stays spans few axes: it is counted before it is picked.
+            _Held(
+                category=category,
+                lifetime=lifetime,
+                bytes=size if lifetime == "step" else self._pick(size),
+            )
             for (category, lifetime), size in sums.items()
             if np.any(size)
         )
@@ -211,23 +227,72 @@ class _Reader:
     def stage(self, stage: StageClass, fragmentation_ratio: float) -> StageMemory:
         """Return what a class of stages holds."""
         held: dict[Category, FloatArray] = {category: np.zeros(()) for category in CATEGORIES}
-        flight = self._in_flight(self._pick(stage.index))
-        for kind, blocks in stage.blocks.items():
-            count = self._pick(blocks)
-            block_flight = self._output_in_flight() if kind == "head" else flight
-            for part in self._held[kind]:
-                before = held[part.category]
-                if part.lifetime == "slot":
-                    after = np.maximum(before, part.bytes * (count > 0))
-                else:
-                    after = before + part.bytes * (count * _times(block_flight, part.lifetime))
-                held[part.category] = np.asarray(after)
-        held["communication"] = np.asarray(held["communication"] + self._messages(stage))
+        for category, size in (*self._staying(stage), *self._passing(stage)):
+            held[category] = np.asarray(held[category] + size)
         passing = sum((held[category] for category in _PASSING), start=np.zeros(()))
         held["fragmentation"] = np.asarray(passing * fragmentation_ratio)
         return StageMemory(role=stage.role, stages=self._pick(stage.multiplicity), by_category=held)
 
-    def _in_flight(self, index: FloatArray) -> InFlight:
+    def total_bytes(self, stage: StageClass, fragmentation_ratio: float) -> FloatArray:
+        """Return the same categories added up; nothing where a layout has no such stage."""
+        staying = sum((size for _, size in self._staying(stage)), start=np.zeros(()))
+        passing = sum((size for _, size in self._passing(stage)), start=np.zeros(()))
+        held = staying + passing * (1 + fragmentation_ratio)
+        return np.asarray(held * (self._pick(stage.multiplicity) > 0))
+
+    def _staying(self, stage: StageClass) -> Iterator[tuple[Category, FloatArray]]:
+        """Yield what a class of stages holds for the whole step."""
+        sums: dict[Category, FloatArray] = {}
+        for kind, count in stage.blocks.items():
+            for part in self._held[kind]:
+                if part.lifetime == "step":
+                    size = part.bytes * count
+                    known = sums.get(part.category)
+                    sums[part.category] = size if known is None else known + size
+        for category, size in sums.items():
+            yield category, self._pick(size)
+
+    def _passing(self, stage: StageClass) -> Iterator[tuple[Category, FloatArray]]:
+        """Yield what comes and goes on a class of stages: kept, worked on, under way."""
+        slots: dict[Category, FloatArray] = {}
+        for kind, blocks in stage.blocks.items():
+            count = self._pick(blocks)
+            for part in self._held[kind]:
+                if part.lifetime == "slot":
+                    size = part.bytes if blocks.min() > 0 else part.bytes * (count > 0)
+                    known = slots.get(part.category)
+                    slots[part.category] = size if known is None else np.maximum(known, size)
+                elif part.lifetime != "step":
+                    flight = self._output_in_flight() if kind == "head" else self._in_flight(stage)
+                    yield part.category, part.bytes * (count * _times(flight, part.lifetime))
+            if splits_backward(self._schedule):
+                yield "activations", self._growth(kind, count)
+        yield from slots.items()
+        messages = [m.size_bytes * (m.count > 0) * BUFFERS_PER_MESSAGE for m in stage.messages]
+        if messages:
+            yield "communication", self._pick(np.asarray(sum(messages[1:], start=messages[0])))
+
+    def _growth(self, kind: str, count: FloatArray) -> FloatArray:
+        """Return by how much activations grow while a split backward slot passes `count` blocks.
+
+        Each block that is done lets go of one thing and keeps another for its weight gradients;
+        that of the last block is in its working set.
+        """
+
+        def each(lifetime: Lifetime) -> FloatArray:
+            parts = (part.bytes for part in self._held[kind] if part.lifetime == lifetime)
+            return np.asarray(sum(parts, start=np.zeros(())))
+
+        more = each("backward_to_weight") - each("until_backward")
+        return np.asarray(np.maximum(count - 1, 0) * np.maximum(more, 0))
+
+    def _in_flight(self, stage: StageClass) -> InFlight:
+        key = self._schedule, stage.role
+        if key not in self._flights:
+            self._flights[key] = self._flight(self._pick(stage.index))
+        return self._flights[key]
+
+    def _flight(self, index: FloatArray) -> InFlight:
         return in_flight(
             self._schedule,
             pp=self._pp.astype(np.int64),
@@ -241,22 +306,19 @@ class _Reader:
 
         There a backward slot follows each forward slot, unless all forward slots come first.
         """
-        if self._schedule != "interleaved":
-            return self._in_flight(np.asarray(self._pp - 1))
-        all_first = self._micro_batches == self._pp
-        held = np.where(all_first, self._micro_batches, 1.0)
-        return InFlight(until_backward=held, until_weight=held)
-
-    def _messages(self, stage: StageClass) -> FloatArray:
-        sizes = (
-            self._pick(message.size_bytes) * (self._pick(message.count) > 0) * BUFFERS_PER_MESSAGE
-            for message in stage.messages
-        )
-        return np.asarray(sum(sizes, start=np.zeros(())))
+        key = self._schedule, "output"
+        if key not in self._flights:
+            if self._schedule != "interleaved":
+                self._flights[key] = self._flight(np.asarray(self._pp - 1))
+            else:
+                all_first = self._micro_batches == self._pp
+                held = np.where(all_first, self._micro_batches, 1.0)
+                self._flights[key] = InFlight(until_backward=held, until_weight=held)
+        return self._flights[key]
 
 
 def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
-    """Return how many micro-batches keep something at once."""
+    """Return how many micro-batches keep at once what does not stay."""
     match lifetime:
         case "step" | "slot":
             return np.ones(())

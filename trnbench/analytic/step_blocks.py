@@ -73,7 +73,8 @@ class BlockPrices:
 
     `compute` by slot, `parts` of it over all slots; `exchanges` by purpose and slot. Once a step:
     `reduce_s` of gradients over replicas, `gather_s` of weights, `sums_s` of gradients over other
-    ranks, `update_s` of the optimizer.
+    ranks, `update_s` of the optimizer. `crossing_s`: those of the exchanges that run between nodes
+    in the slot that computes weight gradients.
     """
 
     compute: Mapping[Slot, FloatArray]
@@ -83,6 +84,7 @@ class BlockPrices:
     gather_s: FloatArray
     sums_s: FloatArray
     update_s: FloatArray
+    crossing_s: FloatArray
 
     def at(self, pick: Pick, slowdown: FloatArray, overlaps: Overlaps) -> BlockCost:
         """Return the cost where compute takes `slowdown` times as long."""
@@ -130,7 +132,17 @@ class BlockCost:
 
 def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
     """Return what is not nothing everywhere."""
-    return {key: value for key, value in seconds.items() if np.any(value)}
+    return {key: value for key, value in seconds.items() if _any(value)}
+
+
+def _any(seconds: FloatArray) -> bool:
+    """Return whether there is anything; mostly the first number tells."""
+    return bool(seconds.flat[0]) or bool(np.any(seconds))
+
+
+def _with(total: FloatArray, seconds: FloatArray) -> FloatArray:
+    """Return a sum; nothing needs no adding."""
+    return seconds if total is NOTHING else total + seconds
 
 
 def _sum(terms: Iterable[FloatArray]) -> FloatArray:
@@ -142,32 +154,40 @@ def block_prices(
     block: Block,
     computed: BlockSeconds,
     exchanged: Callable[[CollectiveOp], FloatArray],
+    crosses: Callable[[CollectiveOp], FloatArray],
     *,
     split: bool,
 ) -> BlockPrices:
-    """Return the prices of a block from its compute and from the seconds of each exchange."""
+    """Return the prices of a block from its compute, and each exchange's seconds.
+
+    `crosses`: 1 where an exchange runs between nodes, 0 where inside them.
+    """
+    last = slot_of("B_weight", split=split)
     compute: dict[Slot, FloatArray] = {}
     parts: dict[Part, FloatArray] = {}
     exchanges: dict[tuple[Purpose, Slot], FloatArray] = {}
     reduce_s, gather_s, sums_s, update_s = NOTHING, NOTHING, NOTHING, NOTHING
+    crossing_s = NOTHING
     for (phase, category), seconds in computed.parts.items():
         slot, part = slot_of(phase, split=split), _PART_OF[category]
         if slot is None:
-            update_s = update_s + seconds
+            update_s = _with(update_s, seconds)
             continue
-        compute[slot] = compute.get(slot, NOTHING) + seconds
-        parts[part] = parts.get(part, NOTHING) + seconds
+        compute[slot] = _with(compute.get(slot, NOTHING), seconds)
+        parts[part] = _with(parts.get(part, NOTHING), seconds)
     for op in block.collectives:
         seconds, slot = exchanged(op), slot_of(op.phase, split=split)
         if slot is not None:
             key = purpose_of(op.axis), slot
-            exchanges[key] = exchanges.get(key, NOTHING) + seconds
+            exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
+            if slot == last and np.any(between := crosses(op)):
+                crossing_s = _with(crossing_s, seconds * between)
         elif op.axis not in ("data", "expert_data"):
-            sums_s = sums_s + seconds
+            sums_s = _with(sums_s, seconds)
         elif op.op == "all-gather":
-            gather_s = gather_s + seconds
+            gather_s = _with(gather_s, seconds)
         else:
-            reduce_s = reduce_s + seconds
+            reduce_s = _with(reduce_s, seconds)
     return BlockPrices(
         compute=_some(compute),
         parts=_some(parts),
@@ -176,4 +196,5 @@ def block_prices(
         gather_s=gather_s,
         sums_s=sums_s,
         update_s=update_s,
+        crossing_s=crossing_s if _any(crossing_s) else NOTHING,
     )

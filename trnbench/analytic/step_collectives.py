@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnbench.analytic.collective import ClosedForm, closed_form
-from trnbench.analytic.collective_profile import PhaseMemo, profile
+from trnbench.analytic.collective_profile import profile
+from trnbench.analytic.collective_rounds import PhaseMemo
 from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.members import Members, even_members, members_of
+from trnbench.mapping.message_plan.members import Members, even_members, members_of, plain_members
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import Selected, select_for, selected_for
 from trnbench.mapping.placement import Placement, place
@@ -83,7 +84,7 @@ class _Site:
     """A platform on which groups were placed: one node of it, its groups, phases and engines."""
 
     node: Placement
-    members: dict[Place, Members] = field(default_factory=dict, repr=False)
+    members: dict[tuple[Place, bool], Members] = field(default_factory=dict, repr=False)
     memo: PhaseMemo = field(default_factory=dict, repr=False)
     engines: dict[tuple[Op, Place], _Engine | Refusal] = field(default_factory=dict, repr=False)
 
@@ -121,9 +122,7 @@ class CollectivePrices:
     wanted: BoolArray = field(default_factory=lambda: np.array(True))
     engines: Engines = field(default_factory=dict, repr=False)
     kinds: dict[Hashable, _Kinds] = field(default_factory=dict, repr=False)
-    priced: dict[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(
-        default_factory=dict, repr=False
-    )
+    priced: dict[Hashable, Priced] = field(default_factory=dict, repr=False)
 
     @property
     def ranks_per_node(self) -> int:
@@ -152,15 +151,7 @@ class CollectivePrices:
         key = "message"
         if key not in self.kinds:
             groups = groups_along("pp", self.grid, self.order)
-            # Between like nodes every pair of neighbours is as good as the next.
-            pair = (groups.stride % self.ranks_per_node == 0) & (groups.ranks > 1)
-            neighbours = RankGroups(
-                ranks=np.where(pair, 2, groups.ranks),
-                stride=groups.stride,
-                width=groups.width,
-                period=np.where(pair, 2 * groups.stride, groups.period),
-            )
-            self.kinds[key] = self._kinds_of(neighbours, key)
+            self.kinds[key] = self._kinds_of(_neighbours(groups, self.ranks_per_node), key)
         return self._price("send-receive", self.kinds[key], send.size_bytes, runs=send.count > 0)
 
     def price(
@@ -174,33 +165,34 @@ class CollectivePrices:
         return self._price(op, self.kinds[key], size_bytes, runs=runs)
 
     def _price(self, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> Priced:
-        run_here = _within(runs, groups.kinds.shape)
-        key = (op, groups.key, size_bytes.shape, size_bytes.tobytes(), run_here.tobytes())
+        present = np.asarray(runs & ~groups.alone)
+        sizes, where = (size_bytes.shape, size_bytes.tobytes()), (present.shape, present.tobytes())
+        key = (op, groups.key, sizes, where)
         if key not in self.priced:
-            kinds = groups.kinds if run_here.all() else np.where(run_here, groups.kinds, -1)
-            self.priced[key] = self._times(op, kinds, groups.places, size_bytes)
-        times, refused = self.priced[key]
-        present = runs & ~groups.alone
-        return Priced(time_s=np.where(present, times, 0.0), refused=refused)
+            self.priced[key] = self._times(op, groups, size_bytes, present)
+        return self.priced[key]
 
-    def _times(
-        self, op: Op, kinds: IntArray, places: tuple[Place, ...], size_bytes: FloatArray
-    ) -> tuple[FloatArray, tuple[Reason, ...]]:
+    def _times(self, op: Op, groups: _Kinds, size_bytes: FloatArray, present: BoolArray) -> Priced:
         """Return the time of each kind of groups where it stands, and which are refused."""
-        shape = np.broadcast_shapes(kinds.shape, size_bytes.shape)
-        kind = np.broadcast_to(kinds, shape).ravel()
-        sizes = np.broadcast_to(size_bytes, shape).ravel()
-        times = np.full(len(sizes), np.nan)
+        kinds = groups.kinds
+        shape = np.broadcast_shapes(kinds.shape, size_bytes.shape, present.shape)
+        asked = np.flatnonzero(_within(self.wanted, shape) & present)
+        kind = np.broadcast_to(kinds, shape).ravel()[asked]
+        sizes = np.broadcast_to(size_bytes, shape).ravel()[asked]
+        found = np.full(len(asked), np.nan)
         refused: list[Reason] = []
-        for number, at in enumerate(_where_each(kind, len(places))):
+        for number, at in enumerate(_where_each(kind, len(groups.places))):
             if not len(at):
                 continue
-            engine = self._engine(op, places[number])
+            engine = self._engine(op, groups.places[number])
             if isinstance(engine, Refusal):
                 refused.append(_reason(engine, kinds == number))
             else:
-                times[at] = engine.time_s(sizes[at])
-        return times.reshape(shape), tuple(refused)
+                found[at] = engine.time_s(sizes[at])
+        times = np.empty(shape)
+        times[...] = np.where(present, np.nan, 0.0)
+        times.reshape(-1)[asked] = found
+        return Priced(time_s=times, refused=tuple(refused))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
         """Return the distinct groups; whole nodes apart is one node apart."""
@@ -233,9 +225,10 @@ class CollectivePrices:
         return site.engines[op, where]
 
     def _placed(self, site: _Site, op: Op, where: Place) -> _Engine | Refusal:
-        if where not in site.members:
-            site.members[where] = _members(site.node, where)
-        members = site.members[where]
+        plain = op == "send-receive"
+        if (where, plain) not in site.members:
+            site.members[where, plain] = _members(site.node, where, plain=plain)
+        members = site.members[where, plain]
         pairs = None
         if op == "permute":
             pairs = neighbour_pairs(members.placement.fabric, members.first)
@@ -248,8 +241,36 @@ class CollectivePrices:
         return _Engine(selected=selected, memo=site.memo)
 
 
-def _members(node: Placement, where: Place) -> Members:
-    """Return the groups of one kind on as many nodes as it takes until they repeat."""
+def _neighbours(stages: RankGroups, per_node: int) -> RankGroups:
+    """Return other stages between which messages go the same ways as between these.
+
+    Between like nodes it only matters at which place of a node a message leaves and arrives. So
+    stages a whole number of nodes apart are as good as two on neighbouring nodes; others come as
+    near as they can, and are as many as it takes until the first one's place comes again (on three
+    nodes at least, as the last stage's messages go to the first).
+    """
+    ranks, stride = stages.ranks, stages.stride
+    pair = (stride % per_node == 0) & (ranks > 1)
+    spread = ~pair & (ranks > 1) & (stages.period == ranks * stride) & (stages.width == stride)
+    spread &= (stages.period > per_node) & (stages.period % per_node == 0)
+    near = np.where(stride > per_node, per_node + stride % per_node, np.maximum(stride, 1))
+    turn = np.lcm(near, per_node) // near
+    again = turn * -(-3 * per_node // (turn * near))
+    ranks = np.where(pair, 2, np.where(spread, again, ranks))
+    stride = np.where(spread, near, stride)
+    return RankGroups(
+        ranks=ranks,
+        stride=stride,
+        width=np.where(spread, near, stages.width),
+        period=np.where(pair | spread, ranks * stride, stages.period),
+    )
+
+
+def _members(node: Placement, where: Place, *, plain: bool) -> Members:
+    """Return the groups of one kind on as many nodes as it takes until they repeat.
+
+    `plain` ones only send from rank to rank.
+    """
     ranks, stride, width, period, used = where
     per_node = node.ranks
     nodes = -(-used // per_node)
@@ -263,7 +284,10 @@ def _members(node: Placement, where: Place) -> Members:
     members = _listed(where)
     # Algorithms are chosen by the first group: one that spans most nodes speaks for all.
     widest = np.argmax(np.ptp(members // per_node, axis=1))
-    return members_of(several, np.roll(members, -widest, axis=0), symmetric=True)
+    members = np.roll(members, -widest, axis=0)
+    return (
+        plain_members(several, members) if plain else members_of(several, members, symmetric=True)
+    )
 
 
 def _listed(where: Place) -> IntArray:
@@ -294,6 +318,8 @@ def _within(mask: BoolArray, shape: tuple[int, ...]) -> BoolArray:
 
 def _where_each(kind: IntArray, count: int) -> list[IntArray]:
     """Return for each kind where it stands."""
-    order = np.argsort(kind, kind="stable")
+    # Short numbers are sorted digit by digit, far faster than by comparing.
+    short = kind.astype(np.int16) if count < np.iinfo(np.int16).max else kind
+    order = np.argsort(short, kind="stable")
     starts = np.searchsorted(kind[order], np.arange(count + 1))
     return [order[a:b] for a, b in pairwise(starts)]

@@ -9,7 +9,7 @@ many touches of every score; everything else its bytes. Kernels of one rank foll
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -20,7 +20,7 @@ from trnbench.mapping.tiling.legality import format_reasons
 from trnbench.numerics.formats import format_named
 from trnbench.program.block import Block
 from trnbench.program.matrix import FloatArray, MatrixProduct, matrix_product
-from trnbench.program.ops import Attention, Elementwise, Gather, MatMul, Operation, Phase
+from trnbench.program.ops import Attention, Elementwise, Gather, MatMul, Operation, Phase, Term
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Dim
 from trnbench.spec.chip import Chip
@@ -65,24 +65,44 @@ class ComputeTime:
     reasons: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Products:
+    """Matrix products priced so far, by what they multiply, and why a chip cannot; in seconds.
+
+    Holds for one chip and efficiency; programs that have operations in common may share it.
+    """
+
+    seconds: dict[tuple[Term, ...], FloatArray] = field(default_factory=dict)
+    reasons: dict[str, None] = field(default_factory=dict)
+
+
 def compute_time(
     program: StepProgram,
     chip: Chip,
     efficiency: ComputeEfficiency,
     *,
     logical_size: int | None = None,
+    known: Products | None = None,
 ) -> ComputeTime:
     """Return what a rank (`logical_size` cores, or a GPU) computes in each block of a step."""
+    known = known or Products()
     rank = _Rank(chip, efficiency, logical_size)
+    rank.reasons.update(known.reasons)
     products = [
-        op for block in program.blocks.values() for op in block.ops if isinstance(op, MatMul)
+        op
+        for block in program.blocks.values()
+        for op in block.ops
+        if isinstance(op, MatMul) and op.terms not in known.seconds
     ]
-    product_s = rank.products(products)
-    blocks = {kind: _block(rank, block, product_s) for kind, block in program.blocks.items()}
+    known.seconds.update((op.terms, seconds) for op, seconds in rank.products(products).items())
+    known.reasons.update(rank.reasons)
+    blocks = {kind: _block(rank, block, known.seconds) for kind, block in program.blocks.items()}
     return ComputeTime(blocks=blocks, reasons=tuple(rank.reasons))
 
 
-def _block(rank: _Rank, block: Block, product_s: Mapping[MatMul, FloatArray]) -> BlockSeconds:
+def _block(
+    rank: _Rank, block: Block, product_s: Mapping[tuple[Term, ...], FloatArray]
+) -> BlockSeconds:
     """Return the seconds of a block's operations, added up."""
     scores = _score_shapes(block.ops)
     parts: dict[tuple[Phase, ComputeCategory], FloatArray] = {}
@@ -94,7 +114,7 @@ def _block(rank: _Rank, block: Block, product_s: Mapping[MatMul, FloatArray]) ->
     for op in block.ops:
         match op:
             case MatMul():
-                seconds = product_s[op]
+                seconds = product_s[op.terms]
                 if op.terms[0].out.dims in scores:
                     seconds = seconds + rank.scores(op)
                 category: ComputeCategory = "attention" if op.region == "core" else "matrix"

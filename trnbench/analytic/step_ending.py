@@ -2,11 +2,12 @@
 
 Model. Gradients of a chunk of layers are there from the start of its last slot on, weights are due
 by the end of the chunk's first forward slot. The share of a transfer that may overlap has that
-long; what does not fit in, and the rest, add to the step. With v chunks on each of p stages the
-first chunk to be done has (v - 1) p slots more for its gradients than the last one, which has just
-one; so have weights, in the opposite order. A stage behind the first is done earlier by the slots
-that drain in front of it, and starts later by those that fill it: its transfers have that much more
-time. All stages wait for the slowest sum of gradients, as they are clipped by a norm over them all.
+long; what does not fit in, and the rest, add to the step. Gradients take turns on the network with
+what the last slots exchange between nodes. With v chunks on each of p stages the first chunk to be
+done has (v - 1) p slots more for its gradients than the last one, which has just one; so have
+weights, in the opposite order. A stage behind the first is done earlier by the slots that drain in
+front of it, and starts later by those that fill it: its transfers have that much more time. All
+stages wait for the slowest sum of gradients, as they are clipped by a norm over them all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.analytic.step_blocks import NOTHING, Pick, Slot
-from trnbench.analytic.step_stages import StagePlan, StageSlots
+from trnbench.analytic.step_stages import StagePlan, StageSlots, weighted
 from trnbench.program.tensor import FloatArray
 
 
@@ -71,14 +72,16 @@ def ending(
     stages: Sequence[StageSlots],
     pick: Pick,
     slowdown: FloatArray,
+    crossing: Mapping[str, FloatArray],
     window: Window,
 ) -> Ending:
-    """Return the end of the step."""
+    """Return the end of the step; `crossing` is each kind of block's `crossing_s`."""
     reduced, rest, update, moved = NOTHING, NOTHING, NOTHING, NOTHING
     for plan, stage in zip(plans, stages, strict=True):
         reduce_s, gather_s, sums_s = pick(plan.reduce_s), pick(plan.gather_s), pick(plan.sums_s)
         update_s = pick(plan.update_s) * slowdown
-        waited = np.maximum(window.beyond(reduce_s, _last_slot(stage.seconds)), 0)
+        free_s = _last_slot(stage.seconds) - weighted(stage.blocks, crossing)
+        waited = np.maximum(window.beyond(reduce_s, free_s), 0)
         drained = window.way(_drained(stage.before), stage.index)
         reduced = np.maximum(reduced, window.late(reduce_s) + waited - drained)
         filled = window.way(stage.before["forward"], stage.index)

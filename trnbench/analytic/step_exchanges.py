@@ -2,11 +2,15 @@
 
 Model of a message between stages: ranks of a tensor group that hold alike what they hand on send a
 slice each, and the receivers gather it inside their group, as Megatron and DeepSpeed do.
+
+Model of tokens on their way to experts: routers draw all nodes alike, so k copies of a token reach
+n (1 - (1 - 1/n)^k) of n nodes. A stack that sends a token to a node once spares the network the
+other copies; they are handed on inside the node meanwhile. Answers return the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -15,7 +19,7 @@ import numpy as np
 from trnbench.analytic.step_blocks import NOTHING, Purpose, purpose_of
 from trnbench.analytic.step_collectives import CollectivePrices, Priced
 from trnbench.mapping.rank_groups import groups_along
-from trnbench.program.legality import Reason
+from trnbench.program.legality import BoolArray, Reason
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, Dim, FloatArray, array
@@ -27,32 +31,44 @@ Lane: TypeAlias = Literal["links", "network"]
 _NO_BYTES = Dim(name="nothing", size=array(0), whole=array(0))
 
 
-def along(values: FloatArray, efficiency: TrainingEfficiency) -> FloatArray:
+def along(values: FloatArray, samples: int | None) -> FloatArray:
     """Return an array over layouts with room for the axis of samples, if there is one."""
-    return values if efficiency.samples is None else values[..., np.newaxis]
+    return values if samples is None else values[..., np.newaxis]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exchanges:
-    """The exchanges of a program; `refused` collects those that the stack cannot serve."""
+    """The exchanges of a program; `refused` collects those that the stack cannot serve.
+
+    `known` remembers what was asked for, for all programs on the same grid.
+    """
 
     program: StepProgram
     efficiency: TrainingEfficiency
     prices: CollectivePrices
+    samples: int | None
     refused: list[Reason] = field(default_factory=list)
+    known: dict[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(
+        default_factory=dict, repr=False
+    )
+
+    def of(self, program: StepProgram) -> Exchanges:
+        """Return the exchanges of another program on the same grid of layouts."""
+        return replace(self, program=program, refused=[])
 
     def seconds(self, op: CollectiveOp) -> FloatArray:
         """Return what a collective takes in one run of its block, s."""
-        return self._factored(self.prices.collective(op), op.count)
+        key = (op.op, op.axis, *map(_numbers, (op.ranks, op.size_bytes, op.count)), op.copies)
+        return self._known(key, lambda: self._seconds(op))
 
     def message_s(self) -> FloatArray:
         """Return what a micro-batch takes from one chunk to the next stage, s."""
         sent = self._sent()
-        slices = (
-            self._factored(self.prices.message(_slice(send, self.program.grid.tp))) for send in sent
+        key = tuple(
+            (_numbers(send.size_bytes), _numbers(send.count), "tp" in send.tensor.axes)
+            for send in sent
         )
-        whole = (self._gathered(send) for send in sent if "tp" not in send.tensor.axes)
-        return sum([*slices, *whole], start=NOTHING)
+        return self._known(key, lambda: self._message_s(sent))
 
     def latency_s(self) -> FloatArray:
         """Return the time of the same messages between stages without their bytes, s."""
@@ -61,10 +77,13 @@ class Exchanges:
         )
         return sum(empty, start=NOTHING)
 
+    def crosses(self, op: CollectiveOp) -> FloatArray:
+        """Return 1 where the groups of a collective span nodes, 0 where they do not."""
+        return along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
+
     def lane(self, axis: str, ranks: FloatArray | None = None) -> Lane:
         """Return where groups along an axis of a scalar program meet."""
-        groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
-        return "network" if groups.nodes(self.prices.ranks_per_node) > 1 else "links"
+        return "network" if self._spans_nodes(axis, ranks) else "links"
 
     def lanes(self) -> Mapping[Purpose, Lane]:
         """Return where a scalar program's slots exchange: between nodes if any such group does."""
@@ -77,6 +96,27 @@ class Exchanges:
                         lanes[purpose_of(op.axis)] = lane
         return lanes
 
+    def _spans_nodes(self, axis: str, ranks: FloatArray | None) -> BoolArray:
+        groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
+        return groups.nodes(self.prices.ranks_per_node) > 1
+
+    def _once_a_node(self, op: CollectiveOp) -> Priced:
+        per_node = self.prices.ranks_per_node
+        groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
+        nodes, inside = groups.nodes(per_node), groups.ranks_in_node(per_node)
+        spread = (nodes > 1) & (nodes * inside == groups.ranks)
+        reached = nodes * (1 - (1 - 1 / np.maximum(nodes, 1)) ** op.copies)
+        crossing = op.size_bytes * np.where(spread, reached / op.copies, 1.0)
+        handing = np.where(spread, inside, 1)
+        local = replace(groups, ranks=handing, period=handing * groups.stride)
+        runs = op.count > 0
+        across = self.prices.price(op.op, groups, crossing, runs=runs)
+        within = self.prices.price(op.op, local, op.size_bytes, runs=runs & spread)
+        return Priced(
+            time_s=np.maximum(across.time_s, within.time_s),
+            refused=(*across.refused, *within.refused),
+        )
+
     def _sent(self) -> tuple[Send, ...]:
         """Return one message for each tensor that stages hand on."""
         found = {
@@ -87,6 +127,18 @@ class Exchanges:
         }
         return tuple(found.values())
 
+    def _seconds(self, op: CollectiveOp) -> FloatArray:
+        once = op.copies > 1 and self.efficiency.stack.expert_tokens == "once-a-node"
+        priced = self._once_a_node(op) if once else self.prices.collective(op)
+        return self._factored(priced, op.count)
+
+    def _message_s(self, sent: Sequence[Send]) -> FloatArray:
+        slices = (
+            self._factored(self.prices.message(_slice(send, self.program.grid.tp))) for send in sent
+        )
+        whole = (self._gathered(send) for send in sent if "tp" not in send.tensor.axes)
+        return sum([*slices, *whole], start=NOTHING)
+
     def _gathered(self, send: Send) -> FloatArray:
         grid = self.program.grid
         groups = groups_along("tp", grid, self.prices.order)
@@ -96,8 +148,20 @@ class Exchanges:
     def _factored(self, priced: Priced, count: FloatArray = ONE) -> FloatArray:
         self.refused.extend(priced.refused)
         stack = self.efficiency.stack
-        seconds = along(priced.time_s * count, self.efficiency)
-        return np.asarray(seconds * (stack.communication * stack.whole_factor))
+        # Counts span few axes: they take the factor before they meet the times, which span many.
+        times = along(count, self.samples) * (stack.communication * stack.whole_factor)
+        return np.asarray(along(priced.time_s, self.samples) * times)
+
+    def _known(self, key: Hashable, price: Callable[[], FloatArray]) -> FloatArray:
+        """Return what was priced before under a key, or price it, with what was refused on it."""
+        if key not in self.known:
+            before = len(self.refused)
+            seconds = price()
+            self.known[key] = seconds, tuple(self.refused[before:])
+            return seconds
+        seconds, refused = self.known[key]
+        self.refused.extend(refused)
+        return seconds
 
 
 def _slice(send: Send, ranks: FloatArray) -> Send:
@@ -109,3 +173,8 @@ def _slice(send: Send, ranks: FloatArray) -> Send:
 
 def _cut(send: Send, dim: Dim) -> Send:
     return replace(send, tensor=replace(send.tensor, dims=(*send.tensor.dims, dim)))
+
+
+def _numbers(values: FloatArray) -> Hashable:
+    """Return what tells an array from others."""
+    return values.shape, values.tobytes()

@@ -224,13 +224,13 @@ class StepPrices:
         )
 
     def _along(self, values: FloatArray) -> FloatArray:
-        return along(values, self.efficiency)
+        return along(values, self.exchanges.samples)
 
     def _picker(self, points: Points | None) -> Pick:
         """Return what takes the numbers of these layouts out of an array over the grid."""
         if points is None:
             return lambda values: values
-        if self.efficiency.samples is None:
+        if self.exchanges.samples is None:
             return points.pick
 
         def rows(values: FloatArray) -> FloatArray:
@@ -244,12 +244,18 @@ class StepPrices:
     def _run(self, pick: Pick) -> _Run:
         slots, degrees = self._slots(pick), self._degrees(pick)
         slowest = slowest_stage(slots.stages)
+        crossing = {
+            kind: s if (s := block.crossing_s) is NOTHING else pick(s)
+            for kind, block in self.blocks.items()
+        }
         return _Run(
             slots=slots,
             degrees=degrees,
             slowest=slowest,
             pipeline=self._pipeline(degrees, slowest),
-            ending=ending(self.plans, slots.stages, pick, slots.slowdown, self._window(degrees)),
+            ending=ending(
+                self.plans, slots.stages, pick, slots.slowdown, crossing, self._window(degrees)
+            ),
         )
 
     def _slots(self, pick: Pick) -> _Slots:
@@ -310,8 +316,8 @@ class StepPrices:
         asked = self.exchanges.prices.wanted if points is None else np.array(True)
         everywhere, wanted = bool(asked.all()), self._along(array(asked)) > 0
         shape = self.program.shape if points is None else (len(points),)
-        if self.efficiency.samples is not None:
-            shape = (*shape, self.efficiency.samples)
+        if self.exchanges.samples is not None:
+            shape = (*shape, self.exchanges.samples)
 
         def over(seconds: FloatArray) -> FloatArray:
             known = seconds if everywhere else np.where(wanted, seconds, np.nan)
@@ -336,24 +342,29 @@ def step_prices(
     logical_size: int | None = None,
     wanted: BoolArray | None = None,
     engines: Engines | None = None,
+    exchanges: Exchanges | None = None,
     compute: ComputeTime | None = None,
 ) -> StepPrices:
     """Return the prices of a program's steps, for the layouts `wanted` (unasked: the legal ones).
 
     `engines` remembers groups that were placed, for programs on the same platform and stack;
+    `exchanges` are those of a program on the same grid, whose prices hold for this one too;
     `compute` is what `compute_time` returns for this program, where it is there already.
     """
     stack = efficiency.stack
-    prices = CollectivePrices(
-        platform=platform,
-        stack=collectives,
-        grid=program.grid,
-        order=ORDERS[stack.order],
-        logical_size=logical_size,
-        wanted=program.legal if wanted is None else wanted,
-        engines={} if engines is None else engines,
-    )
-    exchanges = Exchanges(program=program, efficiency=efficiency, prices=prices)
+    if exchanges is None:
+        exchanges = exchanges_of(
+            program,
+            platform,
+            efficiency,
+            collectives,
+            logical_size=logical_size,
+            wanted=wanted,
+            engines=engines,
+        )
+    else:
+        exchanges = exchanges.of(program)
+    samples = exchanges.samples
     if compute is None:
         compute = compute_time(
             program, platform.chip, efficiency.compute, logical_size=logical_size
@@ -363,12 +374,13 @@ def step_prices(
             block,
             _factored(compute.blocks[kind], efficiency),
             exchanges.seconds,
+            exchanges.crosses,
             split=splits_backward(program.layout.schedule),
         )
         for kind, block in program.blocks.items()
     }
-    nodes = np.ceil(program.grid.ranks("world") / prices.ranks_per_node)
-    piped = along(array(program.grid.pp > 1), efficiency)
+    nodes = np.ceil(program.grid.ranks("world") / exchanges.prices.ranks_per_node)
+    piped = along(array(program.grid.pp > 1), samples)
     closing = (exchanges.seconds(op) for op in program.closing)
     return StepPrices(
         program=program,
@@ -377,8 +389,8 @@ def step_prices(
         exchanges=exchanges,
         reasons=compute.reasons,
         blocks=blocks,
-        plans=stage_plans(program.stages, blocks, lambda values: along(values, efficiency)),
-        slowdown=slowest_node(stack.node_scatter, along(nodes, efficiency)),
+        plans=stage_plans(program.stages, blocks, lambda values: along(values, samples)),
+        slowdown=slowest_node(stack.node_scatter, along(nodes, samples)),
         launch_s=stack.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s),
         send_s=exchanges.message_s(),
         closing_s=np.asarray(sum(closing, start=NOTHING)),
@@ -387,15 +399,39 @@ def step_prices(
     )
 
 
+def exchanges_of(
+    program: StepProgram,
+    platform: Platform,
+    efficiency: TrainingEfficiency,
+    collectives: CollectiveStack,
+    *,
+    logical_size: int | None = None,
+    wanted: BoolArray | None = None,
+    engines: Engines | None = None,
+) -> Exchanges:
+    """Return the exchanges of a program, to be priced when asked for; as in `step_prices`."""
+    prices = CollectivePrices(
+        platform=platform,
+        stack=collectives,
+        grid=program.grid,
+        order=ORDERS[efficiency.stack.order],
+        logical_size=logical_size,
+        wanted=program.legal if wanted is None else wanted,
+        engines={} if engines is None else engines,
+    )
+    return Exchanges(
+        program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
+    )
+
+
 def _factored(computed: BlockSeconds, efficiency: TrainingEfficiency) -> BlockSeconds:
     """Return the compute of a block with the stack's factor, and room for samples."""
     sampled = efficiency.compute.samples is not None
+    samples = None if sampled else efficiency.samples
     return BlockSeconds(
         kind=computed.kind,
         parts={
-            key: np.asarray(
-                (seconds if sampled else along(seconds, efficiency)) * efficiency.stack.whole_factor
-            )
+            key: np.asarray(along(seconds, samples) * efficiency.stack.whole_factor)
             for key, seconds in computed.parts.items()
         },
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from trnbench.app.train_request import TrainCase, TrainRequest
@@ -89,31 +89,12 @@ def _choose(
     setup: TrainSetup, blank: TrainAnswer, chosen: tuple[str, ...], progress: Progress
 ) -> TrainAnswer:
     """Return the answer with the fastest layout that fits, or why there is none."""
+    from trnbench.app.train_question import question_of
     from trnbench.plan.search import Hooks, search
-    from trnbench.plan.search_question import Fixed, Question
 
     setting = blank.setting
-    batch, sequence, precision = setting.global_batch, setting.sequence, setting.precision
-    assert batch
-    assert sequence
-    assert precision
-    fixed = {one.name: getattr(setting, one.name) for one in fields(Fixed)}
     result = search(
-        Question(
-            model=setup.model,
-            platform=setup.platform,
-            efficiency=setup.efficiency,
-            collectives=setup.collectives,
-            nodes=(setup.nodes,),
-            global_batch=batch,
-            sequence=sequence,
-            precision=precision,
-            fixed=Fixed(**fixed),
-            logical_size=setup.logical_size,
-            # With replicas fixed too, a layout says itself how many ranks it wants.
-            whole_nodes=setting.dp is None,
-            choices=choices_of(setting),
-        ),
+        question_of(setup, setting, (setup.nodes,)),
         top=1,
         hooks=Hooks(
             progress=lambda done, total, what: progress(

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
+from trnbench.evidence.model_family import family_of
 from trnbench.mapping.placement import place
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
 from trnbench.spec.training_stack import (
     Basis,
+    Spread,
     TrainingEfficiency,
     TrainingStack,
     load_chip_efficiency,
@@ -40,9 +42,13 @@ class TrainSetup:
 
     @property
     def basis(self) -> Basis:
-        """What the stack's numbers rest on here: on other machines they are taken over at best."""
-        elsewhere = self.platform.instance.name not in self.stack.instances
-        return "transferred" if elsewhere and self.stack.basis == "measured" else self.stack.basis
+        """What the stack's numbers rest on here, for models of this kind."""
+        return self.stack.basis_on(self.platform.instance.name, family_of(self.model))
+
+    @property
+    def spread(self) -> Spread:
+        """How far measured times lie from predicted ones here, for models of this kind."""
+        return self.stack.spread_on(self.platform.instance.name, family_of(self.model))
 
     @property
     def chips(self) -> int:

@@ -140,7 +140,7 @@ def _closed_form(setup: TrainSetup, prices: StepPrices) -> StepAnswer:
     step = prices.time()
     times_s = np.atleast_1d(step.time_s)
     time_s = float(times_s[0])
-    low_s, high_s = interval(times_s[1:] if len(times_s) > 1 else times_s, setup.stack.spread)
+    low_s, high_s = interval(times_s[1:] if len(times_s) > 1 else times_s, setup.spread)
     return _step_answer(
         setup,
         prices.program,

@@ -1,4 +1,4 @@
-"""The choice between the two engines, as commands offer it."""
+"""The choice between engines, as commands offer it."""
 
 from __future__ import annotations
 
@@ -16,3 +16,17 @@ class Engine(StrEnum):
     def engines(self) -> tuple[str, ...]:
         """The engines this stands for."""
         return ("analytic", "emulate") if self is Engine.BOTH else (self.value,)
+
+
+class TrainEngine(StrEnum):
+    """Which engine answers about a training step; `functional` trains with real numbers."""
+
+    ANALYTIC = "analytic"
+    EMULATE = "emulate"
+    BOTH = "both"
+    FUNCTIONAL = "functional"
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The engines this stands for."""
+        return (self.value,) if self is TrainEngine.FUNCTIONAL else Engine(self.value).engines

@@ -11,11 +11,17 @@ import typer
 
 from trnbench import __version__
 from trnbench.cli import (
+    calibrate_command,
+    claims_command,
     collective_command,
+    compare_command,
     info_command,
     matrix_command,
+    numerics_command,
+    plan_command,
     spec_command,
     train_command,
+    tui_command,
     validate_command,
     workload_command,
 )
@@ -40,7 +46,13 @@ application.add_typer(workload_command.application, name="workload")
 application.command("matrix")(matrix_command.matrix)
 application.command("collective")(collective_command.collective)
 application.command("train")(train_command.train)
+application.command("compare")(compare_command.compare)
+application.command("plan")(plan_command.plan)
+application.command("numerics")(numerics_command.numerics)
 application.command("validate")(validate_command.validate)
+application.command("claims")(claims_command.claims)
+application.command("tui")(tui_command.tui)
+application.command("calibrate")(calibrate_command.calibrate)
 application.command("info")(info_command.info)
 
 
@@ -68,8 +80,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return guarded(
         lambda: command.main(args=given, prog_name="trnbench", standalone_mode=False), debug=debug
     )
-
-
-def run() -> None:
-    """Run the process's command line and exit."""
-    sys.exit(main())

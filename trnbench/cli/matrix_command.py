@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
     from trnbench.mapping.tiling.split import Cores
-    from trnbench.workload.suite import Product
 
-_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
 _ARRAY = re.compile(r"(\d{1,6})x(\d{1,6}):(ws|is|os)")
 _FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}
-MAX_DIGITS = 12
 
 
 class Kernel(StrEnum):
@@ -162,6 +159,7 @@ def _bare_array(out: Output, shapes: list[str], array: str) -> int:
     from trnbench.analytic.matrix_systolic import SCALE_SIM
     from trnbench.app import matrix as use_case
     from trnbench.report.systolic import systolic_report
+    from trnbench.workload.product_text import parse_product
 
     match = _ARRAY.fullmatch(array)
     if match is None or "0" in (match[1].lstrip("0") or "0", match[2].lstrip("0") or "0"):
@@ -171,7 +169,7 @@ def _bare_array(out: Output, shapes: list[str], array: str) -> int:
     conventions = replace(
         SCALE_SIM, rows=int(match[1]), columns=int(match[2]), dataflow=_FLOWS[match[3]]
     )
-    products = [_product(text) for text in shapes]
+    products = [parse_product(text) for text in shapes]
     out.write(systolic_report(products, use_case.on_array(products, conventions), conventions))
     return ExitCode.DONE
 
@@ -180,6 +178,7 @@ def _what(
     catalog: Catalog, shapes: list[str], suite: str | None, on: str | None, dtype: str | None
 ) -> MatrixRequest:
     from trnbench.app import matrix as use_case
+    from trnbench.workload.product_text import parse_product
 
     if bool(shapes) == (suite is not None):
         raise InputError("give products (such as 4096x8192x8192) or --suite NAME, one of the two")
@@ -188,23 +187,8 @@ def _what(
         return use_case.suite_request(catalog, suite, chips=chips, formats=formats)
     if not chips:
         raise InputError("on which chip? e.g. --on trainium1,trainium2")
-    products = tuple(_product(text) for text in shapes)
+    products = tuple(parse_product(text) for text in shapes)
     return use_case.MatrixRequest(products=products, chips=chips, formats=formats or ("bf16",))
-
-
-def _product(text: str) -> Product:
-    from trnbench.workload.suite import Product
-
-    match = _SHAPE.fullmatch(text.strip().lower())
-    if match is None or any(len(size) > MAX_DIGITS for size in match.groups(default="1")):
-        raise InputError(
-            f"{text!r} is not a product; write MxKxN or MxKxNxBATCH, e.g. 4096x8192x8192"
-        )
-    m, k, n, batch = (int(size) for size in match.groups(default="1"))
-    try:
-        return Product(m=m, k=k, n=n, batch=batch)
-    except ValueError as error:
-        raise InputError(f"{text!r}: {error}") from None
 
 
 def _names(option: str, text: str | None) -> tuple[str, ...]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.engine import Engine
+from trnbench.cli.engine import TrainEngine
 from trnbench.cli.names import completes
 from trnbench.cli.output import Format, write_whole
 from trnbench.cli.places import places
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
-from trnbench.errors import InputError, UnitError, UnknownNameError
+from trnbench.cli.train_numbers import refuse_with_numbers, train_with_numbers
+from trnbench.cli.values import one_of, positive
+from trnbench.errors import InputError, UnitError
 from trnbench.units import Dimension, parse
 
 if TYPE_CHECKING:
@@ -112,10 +113,26 @@ def train(
     lnc: Annotated[
         int | None, typer.Option(min=1, help="Logical core size on Trainium2 and 3.")
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="Closed form, slot by slot.")] = Engine.ANALYTIC,
+    engine: Annotated[
+        TrainEngine, typer.Option(help="Closed form, slot by slot, or with real numbers.")
+    ] = TrainEngine.ANALYTIC,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --engine functional: steps to train; default: 100."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="With --engine functional: keep checkpoints here, and go on from the newest.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="With --engine emulate: draw how late every node is, with this seed."),
+        typer.Option(
+            help="With --engine emulate: draw how late every node is, with this seed. "
+            "With --engine functional: seed of weights, text and rounding; default: 0."
+        ),
     ] = None,
     straggler: Annotated[
         list[str] | None,
@@ -133,6 +150,9 @@ def train(
 
     Degrees and modes that are not given are chosen: the fastest layout that fits. MFU counts
     model FLOP, with causal attention and nothing twice, over the tensor units' peak.
+
+    With --engine functional a small text model is trained on emulated ranks, on generated text;
+    degrees that are not given are 1.
     """
     from trnbench.app.train import run
     from trnbench.app.train_request import TrainRequest, inputs_of
@@ -144,11 +164,15 @@ def train(
 
     if plot and out.format is not Format.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
-    if engine is Engine.ANALYTIC and (seed is not None or straggler):
+    if engine is TrainEngine.ANALYTIC and (seed is not None or straggler):
         option = "--straggler" if straggler else "--seed"
         raise InputError(f"{option} acts on the played schedule; it needs --engine emulate or both")
     if seed is not None and seed < 0:
         raise InputError("--seed must not be negative")
+    functional = engine is TrainEngine.FUNCTIONAL
+    if not functional and (steps is not None or resume is not None):
+        option = "--steps" if steps is not None else "--resume"
+        raise InputError(f"{option} belongs to a run with real numbers: --engine functional")
     setting = Setting(
         tp=tp,
         pp=pp,
@@ -160,19 +184,25 @@ def train(
         global_batch=global_batch,
         sequence=sequence,
         sequence_parallel=sequence_parallel,
-        capacity_factor=_positive("--capacity-factor", capacity_factor),
+        capacity_factor=positive("--capacity-factor", capacity_factor),
         zero=cast("ZeroStage | None", zero),
-        recompute=cast("Recompute | None", _one_of("recompute", recompute, Recompute)),
-        schedule=cast("Schedule | None", _one_of("schedule", schedule, Schedule)),
-        attention=cast("AttentionKernel | None", _one_of("attention", attention, AttentionKernel)),
+        recompute=cast("Recompute | None", one_of("recompute", recompute, Recompute)),
+        schedule=cast("Schedule | None", one_of("schedule", schedule, Schedule)),
+        attention=cast("AttentionKernel | None", one_of("attention", attention, AttentionKernel)),
         context_parallel=cast(
             "ContextParallel | None",
-            _one_of("context-parallel", context_parallel, ContextParallel),
+            one_of("context-parallel", context_parallel, ContextParallel),
         ),
         precision=None if precision is None else recipe_named(precision).name,
     )
+    cases = _cases(catalog, model, on, suite, setting, lnc)
+    if functional:
+        refuse_with_numbers(cases, straggler=straggler, trace=trace, plot=plot)
+        return train_with_numbers(
+            out, catalog, cases[0], steps=steps, seed=seed, folder=resume, stack=stack, lnc=lnc
+        )
     request = TrainRequest(
-        cases=_cases(catalog, model, on, suite, setting, lnc),
+        cases=cases,
         suite=suite,
         engines=engine.engines,
         stack=stack,
@@ -225,20 +255,6 @@ def _cases(
         TrainCase(model=model or "", instance=name, nodes=nodes, setting=setting)
         for name, nodes in places(on)
     )
-
-
-def _one_of(option: str, text: str | None, choices: object) -> str | None:
-    """Return what is one of a Literal's values; another is an input error."""
-    known = get_args(choices)
-    if text is not None and text not in known:
-        raise UnknownNameError(option, text, known)
-    return text
-
-
-def _positive(option: str, value: float | None) -> float | None:
-    if value is not None and not 0 < value < math.inf:
-        raise InputError(f"{option} must be a positive number, found {value}")
-    return value
 
 
 def _straggler(text: str) -> Straggler:

@@ -20,6 +20,7 @@ from trnbench.analytic.step_utilization import utilization
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.model_family import family_of
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.sampling import interval, sampled
 from trnbench.evidence.training_cases import Reader, TrainingCase, Variant
@@ -165,7 +166,7 @@ class Predictor:
     def predict(self, case: TrainingCase) -> Prediction:
         """Return the prediction of a case; or raise RowFault for why there is none."""
         prepared = self.preparer.prepared(case)
-        key = (id(prepared), case.stack.name, case.stack.release)
+        key = (id(prepared), case.stack.name, case.stack.release, case.own_stack)
         if key not in self._found:
             self._found[key] = self._predict(case, prepared)
         return self._found[key]
@@ -175,8 +176,11 @@ class Predictor:
         times = prepared.times_s(self._samples(case))
         best = int(np.argmin(times[:, 0]))
         time_s = float(times[best, 0])
+        spread = case.stack.spread_on(case.platform.instance.name, family_of(case.model))
+        if not case.own_stack:
+            spread = case.stack.unseen or spread
         # Where several micro-batches may have been in use, the interval spans all of them.
-        ends = [interval(samples, case.stack.spread) for samples in times]
+        ends = [interval(samples, spread) for samples in times]
         program = prepared.tried[best][0][1]
         used = utilization(program, case.platform, np.ones(()))
         return Prediction(
@@ -240,7 +244,7 @@ def _compared(
         nodes=case.nodes,
         ranks=int(layout.ranks),
         layout=layout_text(layout),
-        family=_family(case.model),
+        family=family_of(case.model),
         precision=layout.precision,
         configuration=case.configuration,
         question=f"{case.model.name} {where} {layout.sequence} {layout.precision} {stack.name}",
@@ -252,16 +256,11 @@ def _compared(
         ideal_s=prediction.ideal_s if prediction else None,
         fitted=fitted(stack.fitted_rows, row.id),
         stack=stack.name,
-        basis=stack.basis if case.own_stack else "transferred",
+        basis=stack.basis_on(where, family_of(case.model)) if case.own_stack else "transferred",
         own_stack=case.own_stack,
         assumed=assumed,
         reason=reason,
     )
-
-
-def _family(model: Model) -> str:
-    experts = model.transformer is not None and model.transformer.moe is not None
-    return f"{model.family} with experts" if experts else model.family
 
 
 def layout_text(layout: Layout) -> str:

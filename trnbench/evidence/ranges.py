@@ -10,7 +10,7 @@ themselves; shares are cut at 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeAlias, TypeVar
@@ -33,6 +33,9 @@ INTERVAL = 0.80
 TAIL = (1 - INTERVAL) / 2
 END = NormalDist().inv_cdf(1 - TAIL)
 """Standard deviations from the median to an end of the interval."""
+
+LEAST_EIGENVALUE = 1e-3
+"""Rounded pairs may contradict each other a little; a correlation has no smaller eigenvalue."""
 
 CHIP = "chip"
 KERNELS = "kernels"
@@ -81,6 +84,21 @@ def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
         **{key: _range(getattr(stack, name), known.get(key)) for name, key in _own_keys().items()},
     }
     return {key: one for key, one in found.items() if one is not None}
+
+
+def correlation_matrix(keys: Sequence[str], pairs: Mapping[tuple[str, str], float]) -> FloatArray:
+    """Return the correlation of these keys: the nearest to the pairs' that can be one."""
+    place = {key: i for i, key in enumerate(keys)}
+    found = np.eye(len(keys))
+    for (one, other), value in pairs.items():
+        if one in place and other in place:
+            found[place[one], place[other]] = found[place[other], place[one]] = value
+    values, vectors = np.linalg.eigh(found)
+    if np.any(values < LEAST_EIGENVALUE):
+        found = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+        scale = np.sqrt(np.diag(found))
+        found = found / np.outer(scale, scale)
+    return found
 
 
 def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> TrainingEfficiency:

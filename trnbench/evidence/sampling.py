@@ -1,7 +1,7 @@
 """How wrong a prediction can be: samples of what is not known, and an interval from them.
 
-Samples are stratified: every number takes each of `count` equally likely values once. Numbers that
-one kernel sets take them together.
+Samples are stratified: every number takes each of `count` equally likely values once, but for those
+whose deviations go together. Numbers that one kernel sets take them at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.evidence.ranges import TAIL, TIED, FloatArray, ranges_of, replaced
+from trnbench.evidence.ranges import (
+    TAIL,
+    TIED,
+    FloatArray,
+    correlation_matrix,
+    ranges_of,
+    replaced,
+)
 from trnbench.spec.training_stack import Spread, TrainingEfficiency
 
 
@@ -23,18 +30,21 @@ def sampled(
 
     With `median_first` a sample more stands in front of them: the efficiency itself.
     """
+    ranges = ranges_of(efficiency)
+    free = [key for key in ranges if key not in TIED]
     quantile = NormalDist().inv_cdf
     likely = [quantile((i + 0.5) / count) for i in range(count)]
     random = Random(seed)
-    drawn: dict[str, FloatArray] = {}
-    rows: dict[str, FloatArray] = {}
-    for key, one in ranges_of(efficiency).items():
-        source = TIED.get(key, key)
-        if source not in drawn:
-            random.shuffle(likely)
-            drawn[source] = np.array([*([0.0] if median_first else []), *likely])
-        rows[key] = one.at(drawn[source])
-    return replaced(efficiency, rows)
+    draws = np.array([random.sample(likely, count) for _ in free]).reshape(len(free), count)
+    pairs = efficiency.stack.correlated
+    if pairs:
+        draws = np.linalg.cholesky(correlation_matrix(free, pairs)) @ draws
+    if median_first:
+        draws = np.column_stack([np.zeros(len(free)), draws])
+    drawn = dict(zip(free, draws, strict=True))
+    return replaced(
+        efficiency, {key: one.at(drawn[TIED.get(key, key)]) for key, one in ranges.items()}
+    )
 
 
 def interval(samples_s: FloatArray, spread: Spread) -> tuple[float, float]:

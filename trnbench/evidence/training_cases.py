@@ -203,7 +203,7 @@ def _release(stack: TrainingStack, told: str) -> str | None:
     """Return the stack's release that a text names, or else the one that stands for all others."""
     words = re.split(r"[\s,]+", told)
     known = [name for name in stack.releases if any(_is_release(name, word) for word in words)]
-    unknown = OTHER_RELEASE if OTHER_RELEASE in stack.releases else stack.release
+    unknown = OTHER_RELEASE if told and OTHER_RELEASE in stack.releases else stack.release
     return max(known, key=len, default=unknown)
 
 

@@ -16,6 +16,9 @@ class AccumulateDemo:
     """Where `count` additions of `step` to `start` end: exactly, and rounded after each."""
 
     format: str
+    start: float
+    step: float
+    count: int
     exact: float
     nearest: float
     stochastic: float
@@ -39,6 +42,9 @@ def accumulate_demo(
     target = format_named(format) if isinstance(format, str) else format
     return AccumulateDemo(
         format=target.name,
+        start=start,
+        step=step,
+        count=count,
         exact=start + step * count,
         nearest=_accumulate(target, start, step, count, "rne", seed),
         stochastic=_accumulate(target, start, step, count, "sr", seed),

@@ -145,25 +145,42 @@ def matmul(a: ArrayLike, b: ArrayLike, recipe: ProductRecipe | None = None) -> P
     stationary, moving = round_stationary(left, chosen), round_moving(right, chosen)
     (m, k), n = left.shape[-2:], right.shape[-1]
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    rng = np.random.default_rng(chosen.seed)
+    rng = np.random.default_rng(chosen.seed) if chosen.rounding == "sr" else None
     values = np.empty((*batch, m, n), dtype=np.float32)
-    moving = np.broadcast_to(moving, (*batch, k, n))
-    block_rows = max(1, BLOCK_BYTES // (n * values.itemsize))
-    for index in np.ndindex(batch):
-        for start in range(0, m, block_rows):
-            block = slice(start, start + block_rows)
-            part = _part(stationary, index, batch, block)
-            if isinstance(part, Compressed):
-                products = tile_products(part, moving[index], chosen.k_tile)
-            else:
-                products = _dense_tile_products(part, moving[index], chosen.k_tile)
-            # Infinities are values like any other here: inf - inf is NaN, as it is on the engine.
-            with np.errstate(over="ignore", invalid="ignore"):
-                _accumulate(values[index][block], products, chosen, rng)
+    small = values.nbytes <= BLOCK_BYTES and chosen.accumulate.name == "fp32"
+    # Infinities are values like any other here: inf - inf is NaN, as it is on the engine.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if small and not isinstance(stationary, Compressed):
+            products = _dense_tile_products(stationary, moving, chosen.k_tile)
+            _accumulate(values, products, chosen, rng)
+        else:
+            moving = np.broadcast_to(moving, (*batch, k, n))
+            _by_member(values, stationary, moving, chosen, rng)
     out = round_to(
         values, chosen.format_out, rounding=chosen.rounding, rng=rng, overflow=chosen.overflow
     )
     return ProductResult(values=out, recipe=chosen, k_tiles=contraction_tiles(chosen, k)[1])
+
+
+def _by_member(
+    values: Float32Array,
+    stationary: Float32Array | Compressed,
+    moving: Float32Array,
+    recipe: ProductRecipe,
+    rng: np.random.Generator | None,
+) -> None:
+    """Fill `values` batch member by batch member, in blocks of rows."""
+    *batch, m, n = values.shape
+    block_rows = max(1, BLOCK_BYTES // (n * values.itemsize))
+    for index in np.ndindex(*batch):
+        for start in range(0, m, block_rows):
+            block = slice(start, start + block_rows)
+            part = _part(stationary, index, tuple(batch), block)
+            if isinstance(part, Compressed):
+                products = tile_products(part, moving[index], recipe.k_tile)
+            else:
+                products = _dense_tile_products(part, moving[index], recipe.k_tile)
+            _accumulate(values[index][block], products, recipe, rng)
 
 
 def _checked_operands(a: ArrayLike, b: ArrayLike) -> tuple[Float32Array, Float32Array]:
@@ -209,17 +226,18 @@ def _dense_tile_products(
     stationary: Float32Array, moving: Float32Array, k_tile: int
 ) -> Iterator[Float32Array]:
     """Yield the FP32 product of each K-tile, in one buffer that the next tile overwrites."""
-    buffer = np.empty((stationary.shape[0], moving.shape[1]), dtype=np.float32)
-    for start in range(0, stationary.shape[1], k_tile):
+    buffer = None
+    for start in range(0, stationary.shape[-1], k_tile):
         tile = slice(start, start + k_tile)
-        yield np.matmul(stationary[:, tile], moving[tile], out=buffer)
+        buffer = np.matmul(stationary[..., tile], moving[..., tile, :], out=buffer)
+        yield buffer
 
 
 def _accumulate(
     bank: Float32Array,
     products: Iterator[Float32Array],
     recipe: ProductRecipe,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
 ) -> None:
     """Sum the K-tiles into `bank` in order, narrowing each write where PSUM itself is narrow."""
     for step, product in enumerate(products):

@@ -11,7 +11,7 @@ without infinity and NaN (int8, the elements of MXFP4) always clamp; NaN becomes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
@@ -87,11 +87,36 @@ def round_elements(
         raise InputError("stochastic rounding needs a seeded random generator")
     if format.mantissa_bits == _FP32_MANTISSA_BITS:
         return values
+
+    def drawn(start: int, stop: int) -> NDArray[np.uint32]:
+        return rng.integers(0, 1 << _NOISE_BITS, size=stop - start, dtype=np.uint32)
+
+    return _by_chunk(values, format, drawn)
+
+
+def round_with(array: ArrayLike, format: Format | str, noise: NDArray[np.uint32]) -> Float32Array:
+    """Return `array` rounded stochastically with the 32 random bits given for each element.
+
+    Who draws the noise decides what depends on it; equal noise rounds equal numbers alike.
+    """
+    target = format_named(format) if isinstance(format, str) else format
+    values = np.asarray(array, dtype=np.float32)
+    if values.shape != noise.shape:
+        raise InputError(f"noise of shape {noise.shape} for numbers of shape {values.shape}")
+    if target.mantissa_bits >= _FP32_MANTISSA_BITS:
+        return values
+    flat = np.ascontiguousarray(noise).reshape(-1)
+    return _by_chunk(values, target, lambda start, stop: flat[start:stop])
+
+
+def _by_chunk(
+    values: Float32Array, format: Format, noise: Callable[[int, int], NDArray[np.uint32]]
+) -> Float32Array:
     flat = np.ascontiguousarray(values).reshape(-1)
     rounded = np.empty_like(flat)
     for start in range(0, flat.size, _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        rounded[chunk] = _stochastic(flat[chunk], format, rng)
+        stop = min(start + _CHUNK, flat.size)
+        rounded[start:stop] = _stochastic(flat[start:stop], format, noise(start, stop))
     return rounded.reshape(values.shape)
 
 
@@ -139,7 +164,7 @@ def _nearest_by_bits(values: Float32Array, mantissa_bits: int) -> Float32Array:
     return rounded.reshape(values.shape)
 
 
-def _stochastic(values: Float32Array, format: Format, rng: np.random.Generator) -> Float32Array:
+def _stochastic(values: Float32Array, format: Format, noise: NDArray[np.uint32]) -> Float32Array:
     """Round one chunk up with probability equal to the distance from the value below.
 
     Model: hardware adds random bits below the last kept one and truncates the magnitude. With
@@ -147,7 +172,6 @@ def _stochastic(values: Float32Array, format: Format, rng: np.random.Generator) 
     format is normal that is an integer addition on the bits of x; below, q no longer follows the
     exponent of x and the same sum is done in float64.
     """
-    noise = rng.integers(0, 1 << _NOISE_BITS, size=values.size, dtype=np.uint32)
     bits = values.view(np.uint32)
     magnitude_bits = bits & ~_SIGN
     dropped = _FP32_MANTISSA_BITS - format.mantissa_bits

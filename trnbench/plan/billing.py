@@ -12,6 +12,8 @@ Model, by purchase option:
 from __future__ import annotations
 
 import datetime
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +30,7 @@ from trnbench.plan.capacity_blocks import (
     single_block_days,
     sizes_of,
 )
+from trnbench.plan.failures import ranged
 from trnbench.plan.purchase import Offers, Origin, Tariff
 from trnbench.spec.instance import PurchaseOption
 from trnbench.spec.purchase import BlockRules, PurchaseRules
@@ -35,6 +38,8 @@ from trnbench.units import Dimension, show, significant
 
 HOUR_S = 3600.0
 METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")
+LONGEST_S = 1000 * 365 * DAY_S
+"""A run that takes longer counts as one that never ends."""
 RateEnd = Literal["used", "low", "high"]
 """The rate itself, or that of the cheapest or dearest zone."""
 
@@ -73,7 +78,8 @@ class Bill:
     """One run's bill, every term of it; money in USD, hours of each machine.
 
     `blocks_days` and `block_sizes` are what to buy: each of the lengths, one after the other, in
-    each of the sizes, side by side. `price_from` and `price_to` bound the day the rate was read.
+    each of the sizes, side by side. `storage_usd`: the part of the cost that goes to checkpoints
+    kept; the rest is for machines. `price_from` and `price_to` bound the day the rate was read.
     """
 
     instance: str
@@ -95,6 +101,7 @@ class Bill:
     upfront_usd: float
     committed_usd: float
     share_usd: float
+    storage_usd: float = 0.0
     blocks_days: tuple[int, ...] = ()
     block_sizes: tuple[int, ...] = ()
     price_from: datetime.date | None = None
@@ -123,7 +130,7 @@ def charges(
 ) -> Charges:
     """Return what runs are billed; `seam_s` is lost to stopping and starting between blocks."""
     wall, count, seam = np.broadcast_arrays(
-        np.asarray(wall_s, float), np.asarray(nodes, float), np.asarray(seam_s, float)
+        ending(wall_s), np.asarray(nodes, float), np.asarray(seam_s, float)
     )
     usd = {
         "used": tariff.usd_per_hour,
@@ -136,6 +143,12 @@ def charges(
     if tariff.option == "capacity-block":
         return _blocks(rules.block_of(offers.instance), usd, wall, count, seam)
     return _committed(rules, offers, tariff, usd, wall, count)
+
+
+def ending(wall_s: ArrayLike) -> FloatArray:
+    """Return wall times, infinite where they are too long to be called an end."""
+    wall = np.asarray(wall_s, float)
+    return np.where(wall <= LONGEST_S, wall, np.inf)
 
 
 def _metered(
@@ -279,9 +292,15 @@ def bill(
     )
 
 
+def added(parts: Sequence[int]) -> str:
+    """Return a sum as people write it: 42 + 3, or 3 x 182 + 119."""
+    counted = Counter(parts)
+    return " + ".join(f"{n} x {part}" if n > 1 else str(part) for part, n in counted.items())
+
+
 def _reasons(offers: Offers, tariff: Tariff, *, wall_s: float, nodes: int) -> tuple[str, ...]:
     reasons = []
-    if not np.isfinite(wall_s):
+    if not np.isfinite(ending(wall_s)):
         reasons.append("the run never ends")
     if tariff.option == "capacity-block" and offers.rules is not None:
         rules = offers.rules.block_of(offers.instance)
@@ -324,12 +343,32 @@ def _spot_notes(rules: PurchaseRules | None, tariff: Tariff) -> list[str]:
     if tariff.option != "spot" or rules is None:
         return []
     notice = show(rules.spot.notice_s, Dimension.SECONDS)
-    notes = [f"machines may be taken back at {notice} notice, and there may not be as many"]
+    notes = [
+        f"machines may be taken back at {notice} notice, and there may not be as many",
+        _interruption_words(rules),
+    ]
     if tariff.price is None:
         return notes
     low, high = significant(tariff.low_usd_per_hour), significant(tariff.high_usd_per_hour)
     zones = tariff.price.zones or 1
-    return [f"the median of {zones} zone{'s' * (zones > 1)}, {low} to {high} USD/h", *notes]
+    if zones == 1:
+        return ["the price of the only zone read", *notes]
+    return [f"the median of {zones} zones, {low} to {high} USD/h", *notes]
+
+
+def _interruption_words(rules: PurchaseRules) -> str:
+    spot = rules.spot
+    taken = ranged(spot.reclaimed_per_month, rules.provenance, "spot.reclaimed_per_month")
+    wait = ranged(spot.wait_s, rules.provenance, "spot.wait")
+    month, until, low, high = (
+        show(seconds, Dimension.SECONDS)
+        for seconds in (spot.month_s, wait.value, wait.low, wait.high)
+    )
+    return (
+        f"{taken.kind.word}: {100 * taken.value:.3g} % of machines are taken back in {month} "
+        f"({100 * taken.low:.3g}-{100 * taken.high:.3g} %); another is there after {until} "
+        f"({low} to {high})"
+    )
 
 
 def _block_words(
@@ -340,8 +379,7 @@ def _block_words(
     early = show(rules.ends_early_s, Dimension.SECONDS)
     notes = [f"paid whole and up front; each block is usable until {early} before its end"]
     if len(sizes) > 1 and charged.machines > 1:
-        parts = " + ".join(map(str, sizes)) if len(set(sizes)) > 1 else f"{len(sizes)} x {sizes[0]}"
-        notes.append(f"{parts} machines are separate blocks and may not share a zone")
+        notes.append(f"{added(sizes)} machines are separate blocks and may not share a zone")
     if charged.machines > nodes:
         notes.append(f"{int(charged.machines)} machines are the fewest on sale for {nodes}")
     if len(lengths) > 1:

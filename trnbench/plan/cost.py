@@ -7,18 +7,18 @@ scaled: Capacity Blocks and terms cost in steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError
-from trnbench.plan.billing import Bill, Charges, NoBill, bill, charges
+from trnbench.plan.billing import Bill, Charges, NoBill, RateEnd, bill, charges, ending
 from trnbench.plan.capacity_blocks import DAY_S, FloatArray
 from trnbench.plan.failures import AS_KNOWN, Stated, operations_of
 from trnbench.plan.goodput import Goodput, goodput
 from trnbench.plan.purchase import Offers, Tariff
-from trnbench.spec.purchase import PurchaseRules, Storage
+from trnbench.spec.purchase import PurchaseRules
 from trnbench.spec.reliability import Reliability
 
 IntArray = NDArray[np.int64]
@@ -109,6 +109,7 @@ class TrainingCost:
     offers: Offers
     tokens: float
     nodes: FloatArray
+    checkpoint_bytes: FloatArray
     priced: tuple[Priced, ...]
     choice: IntArray
     unpriced: Goodput
@@ -156,13 +157,18 @@ class TrainingCost:
 
     def bill_under(self, priced: Priced, index: tuple[int, ...] = ()) -> Bill | NoBill:
         """Return the bill of one run under one of the tariffs."""
-        return bill(
+        machines = bill(
             self.offers,
             priced.tariff,
             wall_s=float(priced.goodput.wall_s[index]),
             nodes=int(self.nodes[index]),
             seam_s=float(priced.goodput.seam_s[index]),
         )
+        if isinstance(machines, NoBill):
+            return machines
+        size = float(self.checkpoint_bytes[index])
+        stored = float(_storage_usd(self.offers, size, machines.elapsed_s))
+        return replace(machines, cost_usd=machines.cost_usd + stored, storage_usd=stored)
 
     def reasons(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Return why one run has no price; nothing if it has one."""
@@ -212,12 +218,13 @@ def training_cost(
             tariff,
             taken(offers.rules) if tariff.option == "spot" else steady,
             nodes=nodes,
+            size=size,
             works=works,
             ranges=ranges,
         )
         for tariff in offers.tariffs
     ]
-    return _chosen(job.tokens, offers, tuple(priced), steady, nodes, works)
+    return _chosen(job.tokens, offers, tuple(priced), steady, nodes, size, works)
 
 
 def _priced(
@@ -226,17 +233,21 @@ def _priced(
     taken: Goodput,
     *,
     nodes: FloatArray,
+    size: FloatArray,
     works: Sequence[FloatArray],
     ranges: bool,
 ) -> Priced:
     low_wall, high_wall = _ends(taken, works)
-    central = charges(offers, tariff, wall_s=taken.wall_s, nodes=nodes, seam_s=taken.seam_s)
-    low = high = central
-    if ranges:
-        low = charges(offers, tariff, wall_s=low_wall, nodes=nodes, seam_s=taken.seam_s, rate="low")
-        high = charges(
-            offers, tariff, wall_s=high_wall, nodes=nodes, seam_s=taken.seam_s, rate="high"
+
+    def charged(wall_s: FloatArray, rate: RateEnd) -> Charges:
+        machines = charges(
+            offers, tariff, wall_s=wall_s, nodes=nodes, seam_s=taken.seam_s, rate=rate
         )
+        stored = _storage_usd(offers, size, machines.elapsed_s)
+        return replace(machines, cost_usd=machines.cost_usd + stored)
+
+    central = charged(taken.wall_s, "used")
+    low, high = (charged(low_wall, "low"), charged(high_wall, "high")) if ranges else [central] * 2
     return Priced(
         tariff=tariff,
         goodput=taken,
@@ -266,6 +277,7 @@ def _chosen(
     priced: tuple[Priced, ...],
     steady: Goodput,
     nodes: FloatArray,
+    size: FloatArray,
     works: Sequence[FloatArray],
 ) -> TrainingCost:
     nothing = np.full(nodes.shape, np.nan)
@@ -281,15 +293,16 @@ def _chosen(
         offers=offers,
         tokens=tokens,
         nodes=nodes,
+        checkpoint_bytes=size,
         priced=priced,
         choice=choice,
         unpriced=steady,
         wall_s=pick(steady.wall_s, [p.goodput.wall_s for p in priced]),
         low_wall_s=pick(low_wall, [p.low_wall_s for p in priced]),
         high_wall_s=pick(high_wall, [p.high_wall_s for p in priced]),
-        elapsed_s=pick(steady.wall_s, [p.charges.elapsed_s for p in priced]),
-        low_elapsed_s=pick(low_wall, [p.low.elapsed_s for p in priced]),
-        high_elapsed_s=pick(high_wall, [p.high.elapsed_s for p in priced]),
+        elapsed_s=pick(ending(steady.wall_s), [p.charges.elapsed_s for p in priced]),
+        low_elapsed_s=pick(ending(low_wall), [p.low.elapsed_s for p in priced]),
+        high_elapsed_s=pick(ending(high_wall), [p.high.elapsed_s for p in priced]),
         goodput=pick(steady.goodput, [p.goodput.goodput for p in priced]),
         usd_per_hour=pick(nothing, [np.full(nodes.shape, p.tariff.usd_per_hour) for p in priced]),
         cost_usd=pick(nothing, [p.charges.cost_usd for p in priced]),
@@ -298,11 +311,10 @@ def _chosen(
     )
 
 
-def storage_cost_usd(
-    storage: Storage, *, checkpoint_bytes: ArrayLike, kept: int, elapsed_s: ArrayLike
-) -> FloatArray:
-    """Return what it costs to hold the last `kept` checkpoints for as long as a run takes."""
-    if kept < 1:
-        raise InputError("keep one checkpoint or more")
-    sizes = kept * np.asarray(checkpoint_bytes, float) / storage.size_bytes
-    return np.asarray(sizes * np.asarray(elapsed_s, float) / storage.period_s * storage.price_usd)
+def _storage_usd(offers: Offers, checkpoint_bytes: ArrayLike, elapsed_s: ArrayLike) -> FloatArray:
+    """Return what it costs to hold the checkpoints that are kept for as long as a run takes."""
+    store, kept = offers.store, offers.terms.kept
+    if store is None or kept is None:
+        return np.zeros(())
+    sizes = kept.count * np.asarray(checkpoint_bytes, float) / store.size_bytes
+    return np.asarray(sizes * np.asarray(elapsed_s, float) / store.period_s * store.price_usd)

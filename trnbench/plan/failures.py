@@ -102,9 +102,13 @@ class Stated:
         """Refuse numbers that cannot be."""
         if self.write_per_node_bytes_per_s is not None and self.write_per_node_bytes_per_s <= 0:
             raise InputError("the write rate of a node must be above 0")
-        for number in (self.failures_per_node_day, self.recovery_s, self.start_s):
+        for what, number in (
+            ("failures per node-day", self.failures_per_node_day),
+            ("recovery", self.recovery_s),
+            ("start", self.start_s),
+        ):
             if number is not None and not 0 <= number < math.inf:
-                raise InputError(f"{number:g} must be a finite number, not negative")
+                raise InputError(f"{what} must be a finite number, not negative, found {number:g}")
 
 
 AS_KNOWN = Stated()
@@ -157,10 +161,11 @@ _ATTRIBUTES = {
 
 
 def _known(reliability: Reliability, key: str) -> Estimate:
-    return _ranged(getattr(reliability, _ATTRIBUTES[key]), reliability.provenance, key)
+    return ranged(getattr(reliability, _ATTRIBUTES[key]), reliability.provenance, key)
 
 
-def _ranged(value: float, provenance: Provenance, key: str) -> Estimate:
+def ranged(value: float, provenance: Provenance, key: str) -> Estimate:
+    """Return a number of a data file with the range that is stated beside it."""
     evidence = provenance.evidence.get(key)
     if evidence is None:
         return _sure(value)
@@ -189,7 +194,7 @@ def _sum(one: Estimate, other: Estimate) -> Estimate:
 def _interruptions(seller: PurchaseRules | None) -> Estimate:
     if seller is None:
         return _sure(0.0)
-    chance = _ranged(seller.spot.reclaimed_per_month, seller.provenance, "spot.reclaimed_per_month")
+    chance = ranged(seller.spot.reclaimed_per_month, seller.provenance, "spot.reclaimed_per_month")
     days = seller.spot.month_s / DAY_S
     rates = [-math.log1p(-p) / days for p in (chance.value, chance.low, chance.high)]
     return Estimate(value=rates[0], low=rates[1], high=rates[2], kind=chance.kind)

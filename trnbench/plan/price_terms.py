@@ -20,6 +20,9 @@ FOR_A_TERM: tuple[PurchaseOption, ...] = ("reserved", "savings-plan")
 COMMITTED: tuple[PurchaseOption, ...] = ("on-demand", "capacity-block", "reserved")
 """Options that nobody takes back once bought; of equal cost the earlier is taken."""
 
+MOST = 1e6
+"""No machine costs more in an hour, and none so many times another: a slip of the hand."""
+
 Commitment = Literal["whole", "share"]
 V = TypeVar("V")
 
@@ -36,6 +39,14 @@ class Multiple:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The last `count` checkpoints, held in one of the seller's stores."""
+
+    count: int
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTerms:
     """How a buyer asks for prices; instances by their own names, not aliases.
 
@@ -43,7 +54,8 @@ class PriceTerms:
     committed, or a rate of the user's own. `own`: USD per instance-hour. `discount` is off
     published and assumed rates. `term_years` of reserved instances and savings plans, if only one
     length will do. `commitment`: whether a term that outlasts the run is charged
-    "whole" or only by the run's "share" of it, the rest being of use to others.
+    "whole" or only by the run's "share" of it, the rest being of use to others. `kept`: the
+    checkpoints whose store is charged for; None: storage is not part of the bill.
     """
 
     on: datetime.date
@@ -54,6 +66,7 @@ class PriceTerms:
     assumed: Mapping[str, Multiple] = field(default_factory=dict)
     term_years: int | None = None
     commitment: Commitment = "whole"
+    kept: Kept | None = None
 
     def __post_init__(self) -> None:
         """Refuse a discount that is none."""
@@ -72,6 +85,7 @@ def load_price_terms(
     assumptions: Sequence[str] = (),
     term_years: int | None = None,
     commitment: Commitment = "whole",
+    kept: str | None = None,
 ) -> PriceTerms:
     """Return a buyer's terms from texts ("NAME=USD", "NAME=4x OTHER", option names), checked."""
     own = _by_instance(catalog, map(parse_own_price, prices))
@@ -80,6 +94,8 @@ def load_price_terms(
         raise InputError(f"{min(both)} has both a price and an assumed price; give one")
     if region is not None:
         check_region(catalog, region)
+    if twice := [text for text in options if options.count(text) > 1]:
+        raise InputError(f"the purchase option {twice[0]} is named twice")
     return PriceTerms(
         on=on,
         region=region,
@@ -92,6 +108,7 @@ def load_price_terms(
         },
         term_years=term_years,
         commitment=commitment,
+        kept=None if kept is None else parse_kept(kept),
     )
 
 
@@ -115,8 +132,8 @@ def parse_own_price(text: str) -> tuple[str, float]:
         usd = parse(match["usd"], Dimension.USD_PER_HOUR, bare=True)
     except UnitError as error:
         raise InputError(f"price {text!r}: {error.message}") from None
-    if usd <= 0:
-        raise InputError(f"price {text!r} must be above 0 USD per hour")
+    if not 0 < usd <= MOST:
+        raise InputError(f"price {text!r} must be above 0 USD per hour, and {MOST:,.0f} at most")
     return match["name"], usd
 
 
@@ -130,11 +147,23 @@ def parse_assumption(text: str) -> tuple[str, Multiple]:
         times = parse(match["times"], Dimension.COUNT)
     except UnitError as error:
         raise InputError(f"assumed price {text!r}: {error.message}") from None
-    if times <= 0:
-        raise InputError(f"assumed price {text!r}: the multiple must be above 0")
+    if not 0 < times <= MOST:
+        raise InputError(
+            f"assumed price {text!r}: the multiple must be above 0, and {MOST:,.0f} at most"
+        )
     if match["name"] == match["of"]:
         raise InputError(f"assumed price {text!r}: a multiple of itself is no price")
     return match["name"], Multiple(times=times, of=match["of"])
+
+
+def parse_kept(text: str) -> Kept:
+    """Return the checkpoints of "3@s3-standard"."""
+    count, found, store = text.strip().partition("@")
+    if not (found and store and count.isdecimal() and count.isascii() and 0 < len(count) < 9):
+        raise InputError(f"checkpoints {text!r} are not COUNT@STORE, e.g. 3@s3-standard")
+    if int(count) < 1:
+        raise InputError(f"checkpoints {text!r}: keep one or more")
+    return Kept(count=int(count), store=store)
 
 
 def parse_option(text: str) -> PurchaseOption:

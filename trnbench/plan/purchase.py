@@ -12,11 +12,12 @@ from typing import Literal
 
 from trnbench.catalog.provenance import Source
 from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError, UnknownNameError
 from trnbench.plan.price_terms import COMMITTED, FOR_A_TERM, Multiple, PriceTerms
 from trnbench.spec.instance import Instance, PurchaseOption
 from trnbench.spec.library import find_prices, load_instance
 from trnbench.spec.price import ANY, Price, PriceList
-from trnbench.spec.purchase import PurchaseRules, load_purchase_rules
+from trnbench.spec.purchase import PurchaseRules, Storage, load_purchase_rules
 from trnbench.units import significant
 
 Origin = Literal["published", "own", "assumed"]
@@ -81,6 +82,7 @@ class Offers:
     """All that an instance can be bought for, in the order of preference at equal cost.
 
     `rules` are those of the seller; None where none are known and all is paid by the hour.
+    `store` is where checkpoints are kept, None where that is not charged.
     """
 
     instance: Instance
@@ -88,6 +90,7 @@ class Offers:
     terms: PriceTerms
     tariffs: tuple[Tariff, ...]
     refused: tuple[NoTariff, ...]
+    store: Storage | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -132,7 +135,20 @@ def offers_of(
         terms=terms,
         tariffs=tuple(tariff for tariff in found if isinstance(tariff, Tariff)),
         refused=tuple(refused for refused in found if isinstance(refused, NoTariff)),
+        store=_store(instance, rules, terms),
     )
+
+
+def _store(instance: Instance, rules: PurchaseRules | None, terms: PriceTerms) -> Storage | None:
+    """Return the store that is asked for; refuse one that the seller is not known to have."""
+    if terms.kept is None:
+        return None
+    if rules is None:
+        raise InputError(f"no store for checkpoints is known of {instance.provider}")
+    for store in rules.storage:
+        if store.name == terms.kept.store:
+            return store
+    raise UnknownNameError("store", terms.kept.store, [store.name for store in rules.storage])
 
 
 def _found(

@@ -8,15 +8,18 @@ Schedules share a program, and groups of ranks are placed once for all programs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 
-from trnbench.analytic.memory import memory, needed_bytes
+from trnbench.analytic.memory import Flights, memory, needed_bytes
 from trnbench.analytic.step_collectives import Engines
-from trnbench.analytic.step_time import StepPrices, step_prices
+from trnbench.analytic.step_compute import Products, compute_time
+from trnbench.analytic.step_exchanges import Exchanges
+from trnbench.analytic.step_time import StepPrices, exchanges_of, step_prices
 from trnbench.errors import InputError
 from trnbench.plan.search_answer import Ending, answer
 from trnbench.plan.search_counts import COLLECTIVE, FORMAT, MEMORY, Counts
@@ -25,7 +28,7 @@ from trnbench.plan.search_question import Question
 from trnbench.plan.search_ranking import Ranking
 from trnbench.plan.search_result import SearchResult
 from trnbench.plan.search_runs import Run, Seen
-from trnbench.plan.space import DIMENSIONS, Space, Variant, space_of
+from trnbench.plan.space import ALONG, Space, Variant, space_of
 from trnbench.program.legality import BoolArray
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
@@ -38,8 +41,14 @@ CHUNK = 32_768
 
 GRID = 1 << 19
 """Points of a grid, chunks aside, for which a program's arrays are made at once."""
-GROUPED = 4
-"""So many axes of the grid, the first ones, say which ranks exchange: not chunks and samples."""
+KEPT_BYTES = 30 << 20
+"""Below what glibc still learns from: 32 MiB."""
+CHUNKS = ALONG["vpp"]
+"""No exchange depends on how many chunks a stage has."""
+
+
+Pieces: TypeAlias = Sequence[tuple[Points, Flights]]
+"""Layouts of a schedule in chunks, each with what is known of its schedule for all variants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +69,7 @@ def search(question: Question, *, top: int = 20, hooks: Hooks | None = None) -> 
     if top < 1:
         raise InputError(f"the number of layouts to keep must be at least 1: {top}")
     started = time.perf_counter()
+    _keep_pages()
     space = space_of(question)
     found = families(space)
     counts = Counts(len(question.nodes), found)
@@ -85,6 +95,7 @@ class _Batch:
 
     number: int
     run: Run
+    program: StepProgram
     points: Points
     memory_bytes: FloatArray
 
@@ -104,43 +115,48 @@ class _Search:
         self._engines: Engines = {}
 
     def go(self, space: Space, found: tuple[Family, ...]) -> None:
-        """Look at every variant of a space."""
+        """Look at every variant of a space: first which layouts fit, then how long they take."""
+        pieces = {
+            id(family): [(chunk, Flights()) for chunk in family.legal.chunks(CHUNK)]
+            for family in found
+        }
+        lowered: dict[bool, StepProgram] = {}
+        batches: list[_Batch] = []
         for variant in space.variants:
-            own = [
-                (family.schedule, family.legal)
-                for family in found
-                if variant in family.variants and len(family.legal)
-            ]
-            if own and not self.hooks.cancel():
-                self._variant(space, variant, own)
-
-    def _variant(self, space: Space, variant: Variant, own: list[tuple[Schedule, Points]]) -> None:
-        layout = space.layout(own[0][0], variant)
-        program = training_step(self.question.model, layout, choices=self.question.choices)
-        if not self.available_bytes:
-            self.available_bytes = self._available_bytes(program, own[0][1])
-        batches = []
-        for schedule, legal in own:
-            played = _played(program, schedule)
-            run = Run(space=space, variant=variant, whole=played.layout)
-            batches.append(self._fitting(run, played, legal))
+            own = [family for family in found if variant in family.variants and len(family.legal)]
+            if not own or self.hooks.cancel():
+                continue
+            layout = space.layout(space.schedules[0], variant)
+            cut = variant.sequence_parallel
+            program = training_step(
+                self.question.model, layout, choices=self.question.choices, like=lowered.get(cut)
+            )
+            lowered[cut] = program
+            if not self.available_bytes:
+                self.available_bytes = self._available_bytes(program, own[0].legal)
+            for family in own:
+                played = _played(program, family.schedule)
+                run = Run(space=space, variant=variant, whole=played.layout)
+                batches.append(self._fitting(run, played, pieces[id(family)]))
         fitting = [batch for batch in batches if len(batch.points)]
-        if not fitting or self.hooks.cancel():
-            return
-        groups = space.shape[:GROUPED]
-        wanted = np.zeros(groups, dtype=np.bool_)
+        if fitting and not self.hooks.cancel():
+            self._price(space, fitting)
+
+    def _price(self, space: Space, fitting: list[_Batch]) -> None:
+        """Time all layouts of a space that fit."""
+        wanted = np.zeros((*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :]), dtype=np.bool_)
         for batch in fitting:
-            wanted[batch.points.index[:GROUPED]] = True
-        wanted = wanted.reshape(*groups, *(1,) * (DIMENSIONS - GROUPED))
-        prices: dict[bool, StepPrices] = {}
+            at = batch.points.index
+            wanted[(*at[:CHUNKS], np.zeros_like(at[CHUNKS]), *at[CHUNKS + 1 :])] = True
+        exchanges = self._exchanges(fitting[0].program, wanted)
+        products = Products()
+        prices: dict[tuple[Variant, bool], StepPrices] = {}
         for batch in fitting:
             # A schedule changes when things happen; what they cost, only if it splits slots.
-            schedule = batch.run.whole.schedule
-            played = _played(program, schedule)
-            split = splits_backward(schedule)
-            if split not in prices:
-                prices[split] = self._prices(played, wanted)
-            self._time(batch, replace(prices[split], program=played))
+            key = batch.run.variant, splits_backward(batch.run.whole.schedule)
+            if key not in prices:
+                prices[key] = self._prices(batch.program, exchanges, products)
+            self._time(batch, replace(prices[key], program=batch.program))
 
     def _available_bytes(self, program: StepProgram, points: Points) -> float:
         """Return what a layout may use of a rank's memory, the same for all."""
@@ -154,9 +170,10 @@ class _Search:
         )
         return room.available_bytes * (1 - question.headroom)
 
-    def _prices(self, program: StepProgram, wanted: BoolArray) -> StepPrices:
+    def _exchanges(self, program: StepProgram, wanted: BoolArray) -> Exchanges:
+        """Return the prices of exchanges that all programs of a space share."""
         question = self.question
-        prices = step_prices(
+        return exchanges_of(
             program,
             question.platform,
             question.efficiency,
@@ -165,19 +182,40 @@ class _Search:
             wanted=wanted,
             engines=self._engines,
         )
+
+    def _prices(self, program: StepProgram, exchanges: Exchanges, products: Products) -> StepPrices:
+        question = self.question
+        compute = compute_time(
+            program,
+            question.platform.chip,
+            question.efficiency.compute,
+            logical_size=question.logical_size,
+            known=products,
+        )
+        prices = step_prices(
+            program,
+            question.platform,
+            question.efficiency,
+            question.collectives,
+            logical_size=question.logical_size,
+            exchanges=exchanges,
+            compute=compute,
+        )
         self.refusals.update(dict.fromkeys(prices.reasons))
         self.refusals.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
         return prices
 
-    def _fitting(self, run: Run, program: StepProgram, legal: Points) -> _Batch:
+    def _fitting(self, run: Run, program: StepProgram, pieces: Pieces) -> _Batch:
         """Return the layouts that fit, and count those that do not."""
         number = len(self.runs)
         self.runs.append(run)
         lost = self.question.stack.fragmentation
         kept: list[Points] = []
         sizes: list[FloatArray] = []
-        for chunk in self._chunks(legal):
-            needed = needed_bytes(program, fragmentation_ratio=lost, points=chunk)
+        for chunk, flights in pieces:
+            if self.hooks.cancel():
+                break
+            needed = needed_bytes(program, fragmentation_ratio=lost, points=chunk, flights=flights)
             fits = needed <= self.available_bytes
             kept.append(some(chunk, fits))
             sizes.append(needed[fits])
@@ -189,7 +227,8 @@ class _Search:
         return _Batch(
             number=number,
             run=run,
-            points=_joined(legal.shape, kept),
+            program=program,
+            points=_joined(run.space.shape, kept),
             memory_bytes=np.concatenate([np.zeros(0), *sizes]),
         )
 
@@ -199,7 +238,7 @@ class _Search:
         for chunk in self._chunks(batch.points):
             size = batch.memory_bytes[start : start + len(chunk)]
             start += len(chunk)
-            step_time_s = prices.time(chunk).time_s
+            step_time_s = prices.time_s(chunk)
             clusters = batch.run.space.clusters[chunk.index[0]]
             priced = np.isfinite(step_time_s)
             if not priced.all():
@@ -222,6 +261,16 @@ class _Search:
 
     def _tell(self) -> None:
         self.hooks.progress(self.counts.done, self.counts.legal, "layouts")
+
+
+def _keep_pages() -> None:
+    """Let the C library keep the memory of arrays that come and go.
+
+    It returns what is freed at the end of the heap at once, and asks for it back zeroed, page by
+    page, for the next array. Once a large one was freed it keeps as much; none of it was touched.
+    """
+    large = np.empty(KEPT_BYTES, dtype=np.uint8)
+    del large
 
 
 def _played(program: StepProgram, schedule: Schedule) -> StepProgram:

@@ -213,12 +213,21 @@ def _inner_legal(
     rules = [(reason.rule, reason.broken) for reason in reasons(space.question.model, grid)]
     for rule, broken in (*rules, ("chunks", space.uneven_chunks(grid.pp, grid.vpp))):
         out = left & broken
-        if out.any():
-            count = _by_cluster(space, outer[0][np.nonzero(out)[0]])
-            rejected[rule] = rejected.get(rule, np.zeros_like(count)) + count
+        count = _of_each(out)
+        if count.any():
+            lost = _by_cluster(space, outer[0], count)
+            rejected[rule] = rejected.get(rule, np.zeros_like(lost)) + lost
             left &= ~out
-    at, ep, vpp, micro_batch = np.nonzero(left)
-    return (*(axis[at] for axis in outer), ep, chunks[vpp], micro_batch)
+    count = _of_each(left)
+    # The inner places are few: telling one's degrees is looking them up.
+    inner = np.indices(left.shape[1:]).reshape(3, -1)
+    ep, vpp, micro_batch = inner[:, np.flatnonzero(left) % max(inner.shape[1], 1)]
+    return (*(np.repeat(axis, count) for axis in outer), ep, chunks[vpp], micro_batch)
+
+
+def _of_each(mask: BoolArray) -> IntArray:
+    """Return how often a mask over outer and inner degrees holds at each of the outer ones."""
+    return np.asarray(np.count_nonzero(mask.reshape(len(mask), -1), axis=1))
 
 
 def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
@@ -282,9 +291,14 @@ def _outer_shape(space: Space) -> tuple[int, ...]:
     return space.shape[:OUTER]
 
 
-def _by_cluster(space: Space, places: IntArray) -> IntArray:
-    """Return how many of some layouts, given by place along the first axis, each cluster has."""
-    return np.bincount(space.clusters[places], minlength=len(space.question.nodes))
+def _by_cluster(space: Space, places: IntArray, count: IntArray | None = None) -> IntArray:
+    """Return how many of some layouts, given by place along the first axis, each cluster has.
+
+    `count`: how many there are at each of the places; unasked, one.
+    """
+    at_place = np.bincount(places, weights=count, minlength=space.shape[0])
+    clusters = np.bincount(space.clusters, weights=at_place, minlength=len(space.question.nodes))
+    return clusters.astype(np.int64)
 
 
 def _outer(array: NDArray[AnyNumber]) -> NDArray[AnyNumber]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import attrs
@@ -24,32 +23,40 @@ class Run:
 
     def nodes(self, place: int) -> int:
         """Return the nodes of the layout at a place of the flattened grid."""
-        return self._values(place)["nodes"]
+        return self._value("nodes", self._index(place))
 
     def layout(self, place: int) -> Layout:
         """Return the layout at a place of the flattened grid."""
-        values = self._values(place)
+        index = self._index(place)
+        tp = self._value("tp", index)
         # On a single tensor rank there is nothing to cut, unless the user said so.
         told = self.space.question.fixed.sequence_parallel is not None
         return attrs.evolve(
             self.whole,
-            tp=values["tp"],
-            pp=values["pp"],
-            dp=self._dp(place),
-            cp=values["cp"],
-            ep=values["ep"],
-            vpp=values["vpp"],
-            micro_batch=values["micro_batch"],
-            sequence_parallel=self.variant.sequence_parallel and (told or values["tp"] > 1),
+            tp=tp,
+            pp=self._value("pp", index),
+            dp=self._dp(index),
+            cp=self._value("cp", index),
+            ep=self._value("ep", index),
+            vpp=self._value("vpp", index),
+            micro_batch=self._value("micro_batch", index),
+            sequence_parallel=self.variant.sequence_parallel and (told or tp > 1),
         )
 
-    def _values(self, place: int) -> Mapping[Axis, int]:
-        index = np.unravel_index(place, self.space.shape)
-        return {name: int(self.space.axes[name][index[along]]) for name, along in ALONG.items()}
+    def _index(self, place: int) -> tuple[int, ...]:
+        found = []
+        for size in reversed(self.space.shape):
+            place, at = divmod(place, size)
+            found.append(at)
+        return tuple(reversed(found))
 
-    def _dp(self, place: int) -> int:
-        index = np.unravel_index(place, self.space.shape)
-        return int(np.broadcast_to(self.space.dp, self.space.shape)[index])
+    def _value(self, axis: Axis, index: tuple[int, ...]) -> int:
+        return int(self.space.axes[axis][index[ALONG[axis]]])
+
+    def _dp(self, index: tuple[int, ...]) -> int:
+        dp = self.space.dp
+        # A fixed degree has no axes, others one for each of the grid.
+        return int(dp if not dp.ndim else dp[tuple(map(min, index, (n - 1 for n in dp.shape)))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -73,7 +73,7 @@ class Space:
     question: Question
     axes: Mapping[Axis, IntArray]
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape of the grid."""
         sizes = {along: len(self.axes[name]) for name, along in ALONG.items()}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from trnbench.program.backward import derive
+from trnbench.program.backward import Backward, derive
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
 from trnbench.program.keeping import Kept, keep, passing_bytes
@@ -40,11 +40,26 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Passes:
+    """A block's forward pass and its gradients, whatever is repeated and however states are cut.
+
+    `recompute` is what is kept between the two; `passing` the bytes that live while they run.
+    """
+
+    forward: tuple[Operation, ...]
+    backward: Backward
+    recompute: Recompute
+    passing: FloatArray
+    tied: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
     """One instance of a block on one rank, with all its operations in order.
 
     `entering` and `leaving` are the tensors it takes from the block before and hands on;
-    `entering_gradients`, by the name of what they are of, it hands back.
+    `entering_gradients`, by the name of what they are of, it hands back. `passes` is what the block
+    was made from.
     """
 
     kind: str
@@ -57,6 +72,7 @@ class Block:
     kept: Kept
     buckets: tuple[Bucket, ...]
     residents: tuple[Resident, ...]
+    passes: Passes
 
     def phase(self, *phases: Phase) -> tuple[Operation, ...]:
         """Return the operations of these phases, in order."""
@@ -103,26 +119,70 @@ def lower(
     forward = tuple(builder.ops)
     backward = derive(grid, forward, outputs=leaving, inputs=entering)
     kept = keep(forward, backward.ops, recompute)
-    quantised = _quantised(grid, forward)
+    passes = Passes(
+        forward=forward,
+        backward=backward,
+        recompute=recompute,
+        passing=_passing(forward, backward, kept, entering),
+        tied=tied,
+    )
+    return _block(grid, kind, members, entering, leaving, passes, kept)
+
+
+def varied(grid: Grid, block: Block, *, recompute: Recompute | None = None) -> Block:
+    """Return a block in another ZeRO stage, that of `grid`, with the same degrees.
+
+    And in another recompute mode, if one is given.
+    """
+    passes, kept = block.passes, block.kept
+    if recompute is not None and recompute != passes.recompute:
+        kept = keep(passes.forward, passes.backward.ops, recompute)
+        passing = _passing(passes.forward, passes.backward, kept, block.entering)
+        passes = replace(passes, recompute=recompute, passing=passing)
+    return _block(grid, block.kind, block.parameters, block.entering, block.leaving, passes, kept)
+
+
+def _passing(
+    forward: Sequence[Operation], backward: Backward, kept: Kept, entering: Sequence[Tensor]
+) -> FloatArray:
+    """Return the most bytes that live at once in a pass, beside those that last."""
+    lasting = {*kept.tensors, *backward.weights.values()}
+    return array(
+        np.maximum(
+            passing_bytes(forward, lasting=lasting, entering=entering),
+            passing_bytes(kept.ops, lasting=lasting, entering=backward.given),
+        )
+    )
+
+
+def _block(
+    grid: Grid,
+    kind: str,
+    members: Mapping[str, Parameter],
+    entering: tuple[Tensor, ...],
+    leaving: tuple[Tensor, ...],
+    passes: Passes,
+    kept: Kept,
+) -> Block:
+    """Return a block from its passes, with the exchanges and the states of its ZeRO stage."""
+    forward, backward = passes.forward, passes.backward
     of_block = buckets(
-        grid, tuple(members.values()), backward.weights, quantised=quantised, tied=tied
+        grid,
+        tuple(members.values()),
+        backward.weights,
+        quantised=_quantised(grid, forward),
+        tied=passes.tied,
     )
     exchanges = tuple(op for bucket in of_block for op in synchronise(grid, bucket))
-    ops = (
-        *(op for op in exchanges if op.phase == "F"),
-        *forward,
-        *(op for op in exchanges if op.phase == "B_input"),
-        *kept.ops,
-        *(op for op in exchanges if op.phase in ("B_weight", "optimizer")),
-    )
-    lasting = {*kept.tensors, *backward.weights.values()}
-    passing = np.maximum(
-        passing_bytes(forward, lasting=lasting, entering=entering),
-        passing_bytes(kept.ops, lasting=lasting, entering=backward.given),
-    )
     return Block(
         kind=kind,
-        ops=ops,
+        ops=(
+            *(op for op in exchanges if op.phase == "F"),
+            *forward,
+            *(op for op in exchanges if op.phase == "B_input"),
+            *kept.ops,
+            *(op for op in exchanges if op.phase in ("B_weight", "optimizer")),
+        ),
         entering=entering,
         leaving=leaving,
         parameters=members,
@@ -130,7 +190,8 @@ def lower(
         entering_gradients=backward.inputs,
         kept=kept,
         buckets=of_block,
-        residents=_residents(grid, members, of_block, kept, array(passing)),
+        residents=_residents(grid, members, of_block, kept, passes.passing),
+        passes=passes,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from trnbench.program.block import Block, Emit, lower
+from trnbench.program.block import Block, Emit, lower, varied
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
 from trnbench.program.image import classified_loss, conditioning, denoised_loss, patch, pooled_token
@@ -50,8 +50,20 @@ def layers_of(model: Model, grid: Grid) -> Layers:
     return Layers(count=transformer.layers, dense=dense, kinds=kinds, first=inputs, last=("head",))
 
 
-def lower_blocks(model: Model, grid: Grid, layers: Layers) -> Mapping[str, Block]:
-    """Return every kind of block that the layers name, by kind."""
+def lower_blocks(
+    model: Model, grid: Grid, layers: Layers, like: Mapping[str, Block] | None = None
+) -> Mapping[str, Block]:
+    """Return every kind of block that the layers name, by kind.
+
+    `like` are those of the same grid in another ZeRO stage or recompute mode.
+    """
+    if like is not None:
+        mode = grid.layout.recompute
+        repeated = {*layers.kinds, "dense"}
+        return {
+            kind: varied(grid, block, recompute=mode if kind in repeated else None)
+            for kind, block in like.items()
+        }
     listed = weights(model)
     if model.recommender is not None:
         return dict(_recommender(model.recommender, grid, listed))

@@ -249,6 +249,7 @@ class BlockBuilder:
         *,
         when: FloatArray | None = None,
         maximum: bool = False,
+        copies: int = 1,
     ) -> Tensor:
         """Exchange a tensor along an axis; where the group is one rank there is nothing to do."""
         ranks = self.grid.ranks(axis)
@@ -273,6 +274,7 @@ class BlockBuilder:
                 ranks=ranks,
                 count=present,
                 reduction="max" if maximum else "sum",
+                copies=copies,
                 region=self.region,
             )
         )

@@ -89,7 +89,7 @@ def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
         whole=slot.whole,
         axes=grid.used("expert_data", *cut),
     )
-    arrived = b.exchange("all-to-all", "ep", slots, (experts, received, sent[2]))
+    arrived = b.exchange("all-to-all", "ep", slots, (experts, received, sent[2]), copies=moe.top_k)
     if cut:
         full = Dim(
             name="slot",
@@ -101,7 +101,7 @@ def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     done = _experts(b, moe, arrived)
     if cut:
         done = b.exchange("reduce-scatter", "tp", done, (experts, received, sent[2]))
-    returned = b.exchange("all-to-all", "ep", done, sent)
+    returned = b.exchange("all-to-all", "ep", done, sent, copies=moe.top_k)
     mixed = b.settle(_combine(b, returned, routing, stream))
     shared = _shared(b, moe, b.gather_tokens(b.operand(stream))) if moe.shared_experts else None
     if shared is None:

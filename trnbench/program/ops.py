@@ -252,7 +252,8 @@ class CollectiveOp:
     """A collective of the ranks along an axis; absent (count 0) where the group is one rank.
 
     `ring` says what permutes do: pieces of the read tensor go round (`gather`), or parts of a sum
-    do (`reduce`); `count` is then the number of hops.
+    do (`reduce`); `count` is then the number of hops. `copies`: what is sent are so many copies of
+    each token, for ranks that a router draws.
     """
 
     name: str
@@ -265,6 +266,7 @@ class CollectiveOp:
     count: FloatArray
     reduction: Literal["sum", "max"] = "sum"
     ring: Literal["", "gather", "reduce"] = ""
+    copies: int = 1
     region: Region = ""
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import attrs
 import numpy as np
@@ -108,10 +108,23 @@ class StepProgram:
         return {name: np.broadcast_to(arrays[name], self.shape)[index] for name in DEGREES}
 
 
-def training_step(model: Model, layout: Layout, *, choices: Choices | None = None) -> StepProgram:
-    """Return the program of a step; a layout that does not divide comes back with its reasons."""
+def training_step(
+    model: Model,
+    layout: Layout,
+    *,
+    choices: Choices | None = None,
+    like: StepProgram | None = None,
+) -> StepProgram:
+    """Return the program of a step; a layout that does not divide comes back with its reasons.
+
+    `like` is the program of a layout that differs in nothing but ZeRO stage and recompute: what
+    both have in common is not made again.
+    """
     grid = grid_of(layout, choices or Choices())
     layers = layers_of(model, grid)
+    if like is not None:
+        blocks = lower_blocks(model, grid, layers, like.blocks)
+        return replace(like, layout=layout, grid=grid, blocks=blocks)
     blocks = lower_blocks(model, grid, layers)
     kind = next(iter(layers.kinds))
     return StepProgram(

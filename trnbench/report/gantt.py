@@ -77,14 +77,22 @@ class _Panel:
 
 
 def gantt(
-    timeline: Timeline, style: Style = PLAIN, *, lanes: bool = False, rows: int = MOST_ROWS
+    timeline: Timeline,
+    style: Style = PLAIN,
+    *,
+    lanes: bool = False,
+    rows: int = MOST_ROWS,
+    window: tuple[float, float] | None = None,
 ) -> str:
     """Return the chart, as wide as the style, with at most about `rows` rows.
 
-    `lanes` adds, under each stage, a row for each lane of communication it uses.
+    `lanes` adds, under each stage, a row for each lane of communication it uses. `window`: draw
+    only from one time to another, s.
     """
     if not timeline.events:
         return "nothing to draw"
+    if window is not None:
+        timeline = _within(timeline, window)
     used = [lane for lane in LANES if lanes and any(e.track == lane for e in timeline.events)]
     stages = _shown(timeline.order.pp, max(rows // (1 + len(used)), 2))
     heads = {stage: f"stage {stage}" for stage in stages}
@@ -92,7 +100,7 @@ def gantt(
     bubble = [f"{100 * share:.0f} %" for share in _bubble_shares(timeline)]
     right = max(*map(len, bubble), len("bubble")) + 1
     columns = min(max(style.width, NARROWEST), WIDEST) - left - right - 2
-    panels = _panels(timeline, columns)
+    panels = _panels(timeline, columns) if window is None else (_panel(window, columns),)
     vpp = timeline.order.vpp
     lines = [" " * (left + 1 + columns + 1) + "bubble".rjust(right)]
     for stage in stages:
@@ -133,6 +141,18 @@ def _panels(timeline: Timeline, columns: int) -> tuple[_Panel, ...]:
         _Panel(start_s=0.0, column_s=column_s, columns=half),
         _Panel(start_s=step_s - rest * column_s, column_s=column_s, columns=rest),
     )
+
+
+def _within(timeline: Timeline, window: tuple[float, float]) -> Timeline:
+    """Return the timeline with the events that a window touches."""
+    start_s, end_s = window
+    events = (e for e in timeline.events if e.end_s > start_s and e.start_s < end_s)
+    return replace(timeline, events=tuple(events))
+
+
+def _panel(window: tuple[float, float], columns: int) -> _Panel:
+    start_s, end_s = window
+    return _Panel(start_s=start_s, column_s=(end_s - start_s) / columns, columns=columns)
 
 
 def _compute(events: Sequence[Event], end_s: float) -> list[Event]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from trnbench.report.text_table import Style, TextTable, draw, shortened, width_of, wrap
 from trnbench.units import Dimension, Scale, scale_for, show, significant
 
-Cell = str | float | int | bool | None | Sequence[str] | Sequence[float] | Mapping[str, object]
+Table = Mapping[str, object]
+Cell = str | float | int | bool | None | Sequence[str] | Sequence[float] | Sequence[Table] | Table
 Row = Mapping[str, Cell]
 
 

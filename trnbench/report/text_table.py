@@ -35,6 +35,11 @@ class Style:
 PLAIN = Style()
 
 
+def counted(count: int, noun: str) -> str:
+    """Return how many there are of something: "1 step", "1,000 steps"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
     """Headings, rows of text, and which columns align to the right."""

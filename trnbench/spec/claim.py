@@ -26,6 +26,9 @@ from trnbench.units import EXAMPLES, UNITS, Dimension, parse
 _DIMENSIONS = (Dimension.BYTES, Dimension.BYTES_PER_S, Dimension.FLOP_PER_S, Dimension.COUNT)
 _TIMES = re.compile(r"(?P<number>[\d.,]+)\s*x")
 
+_MOST = 100.0
+"""More for the money than a hundred times as much is a slip of the pen."""
+
 Gain = Literal["saving", "better", "times"]
 """Costs so much less; so much more for the money; so many times as fast."""
 
@@ -76,31 +79,33 @@ def threshold(gain: Gain, text: str) -> float:
     """Return from which advantage (their cost over ours, our speed over theirs) a gain is there."""
     match gain:
         case "saving":
-            return 1 / (1 - _share(text))
+            return 1 / (1 - _share(text, most=1))
         case "better":
-            return 1 + _share(text)
+            return 1 + _share(text, most=_MOST)
         case "times":
             return multiple(text)
 
 
 @attrs.frozen(kw_only=True)
 class FigureCheck:
-    """A figure of an instance is `value`, as rounded; with `at_least`, or more."""
+    """Figures of instances are as `claimed`, up to rounding; with `at_least`, or more."""
 
     instances: tuple[str, ...]
     figures: tuple[str, ...]
-    value: str
+    claimed: str
     at_least: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Refuse what is no figure."""
         _refuse_empty(self, "instances", "figures")
-        measure(self.value)
+        if len(self.instances) > 1 and len(self.figures) > 1:
+            raise ValueError("expected several `instances` or several `figures`, not both")
+        measure(self.claimed)
 
 
 @attrs.frozen(kw_only=True)
 class RatioCheck:
-    """Figures of the instances `of` are `times` those of `to`, as rounded, or more.
+    """Figures of the instances `of` are `times` those of `to`, up to rounding, or more.
 
     With `over`, one for each of `figures`, those are what is divided by.
     """
@@ -114,6 +119,8 @@ class RatioCheck:
     def __attrs_post_init__(self) -> None:
         """Refuse what is no multiple, and figures without a partner."""
         _refuse_empty(self, "of", "to", "figures")
+        if len(self.of) * len(self.to) > 1 and len(self.figures) > 1:
+            raise ValueError("expected several instances or several `figures`, not both")
         if self.over and len(self.over) != len(self.figures):
             raise ValueError("`over` needs one figure for each of `figures`")
         multiple(self.times)
@@ -135,7 +142,7 @@ class PriceCheck:
         _refuse_empty(self, "instances")
         if self.than_option in (None, self.option) and self.than_on in (None, self.on):
             raise ValueError("expected another option or another day to compare with")
-        _share(self.saving)
+        threshold("saving", self.saving)
 
 
 @attrs.frozen(kw_only=True)
@@ -163,8 +170,8 @@ class SpeedCheck:
 class CostCheck:
     """Runs cost `saving` less on `of` than on `to`, or give `better` more for the money.
 
-    Both are bought as the same one of `options`. `also_in`: regions in which the prices of a day
-    were read too, beside those where buyers look.
+    Both are bought as the same one of `options`. `also_in`: regions whose prices are tried too,
+    where they have one, beside those of the regions where buyers look.
     """
 
     runs: tuple[str, ...]
@@ -180,12 +187,17 @@ class CostCheck:
         _refuse_empty(self, "runs", "of", "to", "options")
         if (self.saving is None) == (self.better is None):
             raise ValueError("expected either `saving` or `better`")
-        _share(self.saving or self.better or "")
+        threshold(self.gain, self.claimed)
 
     @property
     def gain(self) -> Gain:
-        """What is claimed."""
+        """What kind of gain is claimed."""
         return "better" if self.saving is None else "saving"
+
+    @property
+    def claimed(self) -> str:
+        """How much of it is claimed."""
+        return self.saving or self.better or ""
 
 
 @attrs.frozen(kw_only=True)
@@ -329,8 +341,8 @@ def _refuse_empty(record: object, *names: str) -> None:
             raise ValueError(f"`{name}` must not be empty")
 
 
-def _share(text: str) -> float:
+def _share(text: str, *, most: float) -> float:
     share = parse(text, Dimension.RATIO)
-    if not 0 < share < 1:
-        raise ValueError(f"{text!r} must be above 0 and below 1")
+    if not 0 < share < most:
+        raise ValueError(f"{text!r} must be above 0 and below {most:.0%}")
     return share

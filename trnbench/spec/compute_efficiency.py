@@ -30,7 +30,7 @@ else:
 
 _SHARE = {"most": 1.0}
 """Metadata of the fields that are part of a whole: above 0, at most this."""
-_WORDS = ("name", "title", "chips", "inherits_from", "provenance")
+_WORDS = ("name", "title", "chips", "inherits_from", "fitted_rows", "provenance")
 
 
 @attrs.frozen(kw_only=True)
@@ -41,13 +41,15 @@ class ChipEfficiency:
     tiles, waves and padding cost. `half_share_depth`: the contraction depth, in elements, at which
     it reaches half of that; 0 where the chip's own model has filling and draining. `narrow_share`:
     what part of `tensor_share` is left in formats of 8 bits. `memory_share`: the part of the
-    memory's bandwidth that a stream reaches. `chips` are those it describes, by name.
+    memory's bandwidth that a stream reaches. `chips` are those it describes, by name;
+    `fitted_rows` the measured steps it was fitted to, of all stacks together.
     """
 
     name: str
     title: str
     chips: tuple[str, ...]
     inherits_from: str | None = None
+    fitted_rows: tuple[str, ...] = ()
     tensor_share: Ratios = attrs.field(metadata=_SHARE)
     half_share_depth: Numbers
     narrow_share: Ratios = attrs.field(metadata=_SHARE)

@@ -7,15 +7,16 @@ A number may be a row of samples, as in `compute_efficiency`.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import attrs
 
 from trnbench.catalog.document import load
 from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.quantity import Ratio
 from trnbench.catalog.search import BUILT_IN, Catalog, Entry
 from trnbench.catalog.toml_file import read_toml
-from trnbench.errors import InputError
 from trnbench.spec.compute_efficiency import (
     ChipEfficiency,
     ComputeEfficiency,
@@ -27,13 +28,18 @@ from trnbench.spec.compute_efficiency import (
     numbers_of,
     samples_of,
 )
+from trnbench.spec.instance import Instance
+from trnbench.spec.transfer import HANDED_ON, nearest_chip, widened
 from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
 
 CHIP_PREFIX = "chip-"
 STACK_PREFIX = "training-"
 """Calibrations of all sorts share a folder; the names of these begin so."""
 
+_CORRELATION = re.compile(r"(\S+) ~ (\S+): (-?[01]?\.?\d+)")
+
 RankOrder = Literal["megatron", "nxd-trn1"]
+ExpertTokens = Literal["copies", "once-a-node"]
 Basis = Literal["measured", "transferred", "assumed"]
 
 
@@ -97,20 +103,45 @@ class Spread:
             raise ValueError("`low` must be above 0 and at most 1, `high` at least 1")
 
 
+def _between(one: Spread, other: Spread) -> Spread:
+    """Return the spread half way between two, as logarithms."""
+    return Spread(low=(one.low * other.low) ** 0.5, high=(one.high * other.high) ** 0.5)
+
+
+@attrs.frozen(kw_only=True)
+class FitErrors:
+    """How a fit came out: mean errors of its rows, predicted over measured less one.
+
+    `error` with all rows in the fit; the others by fits without the row, without all rows of its
+    configuration, without any row of the stack.
+    """
+
+    rows: int
+    error: Ratio
+    without_row: Ratio
+    without_configuration: Ratio
+    without_stack: Ratio | None = None
+
+
 @attrs.frozen(kw_only=True)
 class TrainingStack:
     """A training stack on a family of chips.
 
     `instances` it describes, `default_for` those that use it unasked. `frameworks`: what
     publications call its software. `basis`: whether its numbers
-    were fitted to step times of these chips, taken over from `inherits_from`, or only assumed.
+    were fitted to step times of these chips, taken over from `inherits_from`, or only assumed;
+    `fitted_on` the instances where they were measured, `fitted_to` the families of models, `fit`
+    how that came out, `correlations` of numbers that were told together ("one ~ other: -0.5"; those
+    of the chip stand behind `chip.`). `spread` is that of what was measured, `unseen` that of what
+    no measured step tells of.
     `collectives`: the communication stack, where it is not the instance's own. `order`: how it
-    counts ranks. `attention`: the kernel it uses unasked. `factor` multiplies everything, and
-    `releases` by name again (`release` is the one taken unasked). `communication` multiplies the
-    time of every exchange. `step`: once a step; `micro_batch`: once a micro-batch on every stage;
-    `piped_micro_batch`: once more where there is a pipeline. `node_scatter`: the relative scatter
-    of computing times between nodes, of which every step waits for the slowest. `fragmentation`:
-    what an allocator loses of passing memory.
+    counts ranks. `attention`: the kernel it uses unasked. `expert_tokens`: whether a token crosses
+    to a node once for each of its experts there, or just once and is handed on inside it. `factor`
+    multiplies everything, and `releases` by name again (`release` is the one taken unasked).
+    `communication` multiplies the time of every exchange. `step`: once a step; `micro_batch`: once
+    a micro-batch on every stage; `piped_micro_batch`: once more where there is a pipeline.
+    `node_scatter`: the relative scatter of computing times between nodes, of which every step waits
+    for the slowest. `fragmentation`: what an allocator loses of passing memory.
     """
 
     name: str
@@ -122,9 +153,13 @@ class TrainingStack:
     inherits_from: str | None = None
     basis: Basis
     fitted_rows: tuple[str, ...] = ()
+    fitted_on: tuple[str, ...] = ()
+    fitted_to: tuple[str, ...] = ()
+    fit: FitErrors | None = None
     collectives: str | None = None
     order: RankOrder
     attention: AttentionKernel
+    expert_tokens: ExpertTokens = "copies"
     supports: Supported
     kernels: KernelEfficiency
     overlaps: Overlaps
@@ -138,6 +173,8 @@ class TrainingStack:
     node_scatter: Ratios
     fragmentation: float
     spread: Spread
+    unseen: Spread | None = None
+    correlations: tuple[str, ...] = ()
     provenance: Provenance = attrs.field(
         factory=Provenance, repr=False, eq=False, metadata={"derived": True}
     )
@@ -156,8 +193,35 @@ class TrainingStack:
             for share in ([row] if isinstance(row, float | int) else row.tolist())
         ):
             raise ValueError("an overlap must be from 0 to 1")
+        if any(_CORRELATION.fullmatch(text) is None for text in self.correlations):
+            raise ValueError('`correlations` must be such as "factor ~ chip.tensor_share: -0.5"')
         if self.release is not None and self.release not in self.releases:
             raise ValueError(f"no release {self.release!r}; known: {', '.join(self.releases)}")
+
+    @property
+    def correlated(self) -> dict[tuple[str, str], float]:
+        """Return the correlations of pairs of keys."""
+        found = (_CORRELATION.fullmatch(text) for text in self.correlations)
+        return {(pair[1], pair[2]): float(pair[3]) for pair in found if pair}
+
+    def basis_on(self, instance: str, family: str | None = None) -> Basis:
+        """Return what its numbers rest on at an instance, and for a family of models if given.
+
+        Where no step was measured, they are taken over from where some were.
+        """
+        there = instance in self.fitted_on and (family is None or family in self.fitted_to)
+        return "transferred" if self.basis == "measured" and not there else self.basis
+
+    def spread_on(self, instance: str, family: str | None = None) -> Spread:
+        """Return the scatter at an instance, and for a family of models if given.
+
+        On other machines of its chips the stack is half way to one that nobody measured.
+        """
+        unseen = self.unseen or self.spread
+        if family is not None and self.fitted_to and family not in self.fitted_to:
+            return unseen
+        known = self.basis_on(instance) == self.basis
+        return self.spread if known else _between(self.spread, unseen)
 
     @property
     def own_numbers(self) -> dict[str, Numbers]:
@@ -205,32 +269,67 @@ class TrainingEfficiency:
 
 
 def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
-    """Return what is known of a chip's reached shares, by the chip's name."""
+    """Return what is known of a chip's reached shares, by the chip's name.
+
+    Of a chip that no calibration lists: that of the nearest one, with wider ranges.
+    """
     entry = _listing(catalog, CHIP_PREFIX, "chips", chip)
-    if entry is None:
-        known = _names(catalog, CHIP_PREFIX)
-        raise InputError(f"no efficiency is calibrated for chip {chip}", hint=f"known: {known}")
-    return load(entry.path, ChipEfficiency)
+    if entry is not None:
+        return load(entry.path, ChipEfficiency)
+    nearest = load_chip_efficiency(catalog, nearest_chip(catalog, chip, _described(catalog)))
+    return attrs.evolve(
+        nearest,
+        inherits_from=nearest.name,
+        provenance=widened(nearest.provenance, HANDED_ON),
+    )
 
 
 def load_training_stack(catalog: Catalog, name: str) -> TrainingStack:
     """Return the training stack with this name, with or without its prefix."""
-    full = name if name.startswith(STACK_PREFIX) else STACK_PREFIX + name
+    known = name.startswith(STACK_PREFIX) or name in catalog.names("calibration")
+    full = name if known else STACK_PREFIX + name
     return load(catalog.find("calibration", full).path, TrainingStack)
 
 
 def training_stack_of(catalog: Catalog, instance: str) -> TrainingStack:
-    """Return the stack an instance (by name, not alias) uses unasked; or raise InputError."""
+    """Return the stack an instance (by name, not alias) uses unasked.
+
+    Of an instance that no stack lists: that of the nearest chip, taken over with wider ranges.
+    """
     entry = _listing(catalog, STACK_PREFIX, "default_for", instance)
     if entry is None:
         entry = _listing(catalog, STACK_PREFIX, "instances", instance)
-    if entry is None:
-        known = _names(catalog, STACK_PREFIX)
-        raise InputError(
-            f"no training stack is calibrated for {instance}",
-            hint=f"name one that comes near with --stack: {known}",
-        )
-    return load(entry.path, TrainingStack)
+    if entry is not None:
+        return load(entry.path, TrainingStack)
+    chips = {
+        load(catalog.find("instances", name).path, Instance).chip: name
+        for name in sorted(_defaults(catalog), reverse=True)
+    }
+    own = load(catalog.find("instances", instance).path, Instance).chip
+    nearest = training_stack_of(catalog, chips[nearest_chip(catalog, own, chips)])
+    return attrs.evolve(
+        nearest,
+        inherits_from=nearest.name,
+        basis="transferred" if nearest.basis == "measured" else "assumed",
+        spread=nearest.unseen or nearest.spread,
+        provenance=widened(nearest.provenance, HANDED_ON),
+    )
+
+
+def _described(catalog: Catalog) -> list[str]:
+    """Return the chips that have a calibration."""
+    return [
+        str(chip)
+        for entry in _entries(catalog, CHIP_PREFIX)
+        for chip in _listed(entry, "chips")
+        if chip in catalog.names("chips")
+    ]
+
+
+def _defaults(catalog: Catalog) -> set[str]:
+    """Return the instances that have a stack of their own."""
+    found = {str(n) for e in _entries(catalog, STACK_PREFIX) for n in _listed(e, "default_for")}
+    return found & set(catalog.names("instances"))
 
 
 def _listing(catalog: Catalog, prefix: str, key: str, name: str) -> Entry | None:
@@ -247,7 +346,3 @@ def _listed(entry: Entry, key: str) -> list[object]:
 
 def _entries(catalog: Catalog, prefix: str) -> list[Entry]:
     return [entry for entry in catalog.entries("calibration") if entry.name.startswith(prefix)]
-
-
-def _names(catalog: Catalog, prefix: str) -> str:
-    return ", ".join(entry.name for entry in _entries(catalog, prefix)) or "none"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-Value = str | bool | int | float | datetime.date | Mapping[str, "Value"]
+Value = str | bool | int | float | datetime.date | Sequence["Value"] | Mapping[str, "Value"]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -41,6 +41,8 @@ def _value(value: Value) -> str:
             return value.isoformat()
         case int() | float():
             return repr(value)
+        case Sequence():
+            return f"[{', '.join(map(_value, value))}]"
         case _:
             return f"{{ {', '.join(_line(key, item) for key, item in value.items())} }}"
 

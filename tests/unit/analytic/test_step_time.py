@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ from trnbench.analytic.step_utilization import utilization
 from trnbench.catalog.search import open_catalog
 from trnbench.program.points import points_where
 from trnbench.program.step import training_step
+from trnbench.program.tensor import Dim
 from trnbench.spec.chip import Chip, GpuTile, Memory, Multiprocessors, Reserve, Rounding
 from trnbench.spec.collective_efficiency import CollectiveStack, Rule, Tuning, stack_of
 from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
@@ -656,3 +658,48 @@ def test_utilization():
     )
     # A rank of two cores has twice the peak.
     assert one == pytest.approx(2 * two)
+
+
+def expert_seconds(expert_tokens, **degrees):
+    """Return the exchange of tokens with experts in a slot of Mixtral on p5.48xlarge, s."""
+    platform = PLATFORMS["p5.48xlarge"]
+    stack = attrs.evolve(
+        training_stack_of(CATALOG, "p5.48xlarge"), expert_tokens=expert_tokens, communication=1.0
+    )
+    chip = load_chip_efficiency(CATALOG, platform.chip.name)
+    base = {"global_batch": 64, "sequence": 4096, "precision": "bf16-master"}
+    program = training_step(load_model(CATALOG, "mixtral-8x7b"), Layout(**{**base, **degrees}))
+    prices = step_prices(
+        program,
+        platform,
+        TrainingEfficiency(chip=chip, stack=stack),
+        stack_of(CATALOG, "p5.48xlarge"),
+    )
+    block = next(block for kind, block in program.blocks.items() if "moe" in kind)
+    op = next(op for op in block.collectives if op.axis == "ep" and op.phase == "F")
+    return op, prices.exchanges
+
+
+def test_a_token_goes_to_a_node_once_and_is_handed_on_inside_it():
+    # Eight experts, four ranks apart, on four nodes of eight ranks: two a node. A token has two
+    # experts, and both are elsewhere with a chance of 9/16: it reaches 4 (1 - 9/16) = 1.75 nodes,
+    # in 2 copies.
+    op, once = expert_seconds("once-a-node", tp=4, dp=8, ep=8)
+    _, copies = expert_seconds("copies", tp=4, dp=8, ep=8)
+    assert op.copies == 2
+    fewer = once.prices.collective(replace(op, read=cut(op.read, 1.75 / 2)))
+    factor = float(once.efficiency.stack.whole_factor)
+    assert float(once.seconds(op)) == pytest.approx(float(fewer.time_s) * factor)
+    assert float(once.seconds(op)) < float(copies.seconds(op))
+
+
+def test_inside_a_node_every_copy_is_sent():
+    op, once = expert_seconds("once-a-node", tp=1, dp=8, ep=8)
+    _, copies = expert_seconds("copies", tp=1, dp=8, ep=8)
+    assert float(once.seconds(op)) == float(copies.seconds(op)) > 0
+
+
+def cut(tensor, share):
+    """Return a tensor with a share of its elements."""
+    part = Dim(name="part", size=np.asarray(share), whole=np.asarray(1.0))
+    return replace(tensor, dims=(*tensor.dims, part))

@@ -130,6 +130,19 @@ def test_one_stage_is_the_closed_form_to_the_last_digit():
         assert found == pytest.approx(float(closed.by_category[name]), abs=1e-9), name
 
 
+@pytest.mark.parametrize("zero", [0, 1])
+def test_gradients_and_exchanges_inside_slots_take_turns_on_the_network(zero):
+    # A tensor group fills a node of 32 ranks: halves of a sequence meet over the network, as
+    # gradients do.
+    prices = llama(pp=1, tp=32, cp=2, dp=8, global_batch=8, zero=zero)
+    assert {e.purpose for s in prices.stages() for e in s.exchanges if e.lane == "network"} == {
+        "context"
+    }
+    closed, played = prices.time(), played_step(prices)
+    assert float(closed.hidden["data"]) > 0
+    assert played.time_s == pytest.approx(float(closed.time_s), rel=1e-12)
+
+
 def test_every_second_has_a_category_and_stacks_add_theirs_once():
     prices = llama(schedule="zb-h1", zero=1)
     played = played_step(prices)

@@ -13,6 +13,7 @@ from trnbench.catalog.search import open_catalog
 from trnbench.evidence.predict import Preparer, compare_training
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, read_evidence
 from trnbench.evidence.training_cases import Reader, TrainingCase
+from trnbench.spec.training_stack import load_training_stack
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
 GPU = {
@@ -256,6 +257,32 @@ def test_a_release_of_the_stack_is_taken_where_a_row_names_it(reader):
     later._stacks = (stack,)
     assert case(trainium(later, neuron_release="2.18.0")).stack.release == "2.18"
     assert case(trainium(later, neuron_release="2.99.0")).stack.release == "2.20"
+
+
+def test_a_release_that_nobody_knows_is_none_of_those_known(reader):
+    found = case(trainium(reader, neuron_release="2.99.0"))
+    assert found.stack.release == "other"
+    known = case(trainium(reader, neuron_release="2.24.0"))
+    assert known.stack.release == "2.24"
+    # Where nothing is said, it is the one that predictions take.
+    unsaid = case(trainium(reader, neuron_release="", published_first=""))
+    assert unsaid.stack.release == known.stack.release
+
+
+def test_what_a_stack_does_not_do_was_not_done_by_it(reader):
+    own = case(gpu(reader))
+    assert own.own_stack
+    other = case(gpu(reader, zero="ZeRO-3", pp="1", dp="8"))
+    assert not other.own_stack
+    assert any("cuts weights otherwise" in what for what in other.assumed)
+
+
+def test_a_named_stack_takes_all_rows_but_those_of_another(reader):
+    named = Reader(reader.catalog, stack=load_training_stack(reader.catalog, "nxd-trn1"))
+    assert case(trainium(named, framework="home-made")).own_stack
+    assert case(trainium(named, framework="home-made")).stack.name == "training-nxd-trn1"
+    other = trainium(named, framework="neuronx-nemo-megatron", activation_recompute="none")
+    assert other == "ran with training-nemo-megatron-trn1 by what it says of its software"
 
 
 def test_predictions_have_an_interval_around_them_and_reasons_where_there_are_none():

@@ -155,3 +155,36 @@ def test_an_interval_adds_both_reasons_to_be_wrong_in_squares():
 def test_without_samples_the_spread_is_all_there_is(time_s, low, high):
     ends = interval(np.array(time_s), Spread(low=low, high=high))
     assert ends == pytest.approx((time_s * low, time_s * high))
+
+
+def test_numbers_of_one_kernel_go_up_and_down_together():
+    known = ranges(
+        kernels__attention_forward_share=(0.4, 0.6), kernels__attention_backward_share=(0.3, 0.5)
+    )
+    given = TrainingEfficiency(chip=CHIP, stack=attrs.evolve(STACK, provenance=known))
+    drawn = sampled(given, count=50, seed=1).stack.kernels
+    forward, backward = drawn.attention_forward_share, drawn.attention_backward_share
+    assert np.array_equal(np.argsort(forward), np.argsort(backward))
+
+
+def test_what_was_told_together_is_drawn_together():
+    stack = attrs.evolve(
+        STACK,
+        provenance=ranges(factor=(0.8, 1.25), communication=(0.7, 1.4)),
+        correlations=("factor ~ chip.tensor_share: 0.95",),
+    )
+    chip = attrs.evolve(CHIP, provenance=ranges(tensor_share=(0.7, 0.9)))
+    drawn = sampled(TrainingEfficiency(chip=chip, stack=stack), count=400, seed=1)
+    rows = (drawn.chip.tensor_share, drawn.stack.factor, drawn.stack.communication)
+    logs = np.log(np.stack([np.asarray(row) for row in rows]))
+    found = np.corrcoef(logs)
+    assert found[0, 1] == pytest.approx(0.95, abs=0.03)
+    assert abs(found[0, 2]) < 0.15
+    # The ratio is known better than either.
+    assert np.std(logs[1] - logs[0]) < np.std(logs[1])
+
+
+@pytest.mark.parametrize("text", ["factor chip.tensor_share: 0.5", "a ~ b", "a ~ b: 2.5", ""])
+def test_a_correlation_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match="`correlations` must be such as"):
+        attrs.evolve(STACK, correlations=(text,))

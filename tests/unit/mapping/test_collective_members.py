@@ -104,9 +104,11 @@ def test_groups_together_send_what_each_sends_alone(data):
     op = data.draw(st.sampled_from(("all-reduce", "all-gather", "reduce-scatter", "all-to-all")))
     shuffled = groups[np.random.default_rng(ranks * stride).permutation(len(groups))]
     placed = place_collective(where, op, shuffled, algorithm)
+    if isinstance(placed, Refusal) and "in step" in placed.reason:
+        return
     alone = one_by_one(where, op, groups, algorithm)
     if isinstance(placed, Refusal):
-        assert alone is None or "in step" in placed.reason
+        assert alone is None
         return
     assert alone is not None
     for found, expected in zip(together(placed), alone, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trnbench.catalog.search import open_catalog
-from trnbench.plan.billing import Bill, NoBill, RateEnd, bill, charges
+from trnbench.plan.billing import Bill, NoBill, RateEnd, added, bill, charges
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import Offers, offers_of
 from trnbench.spec.library import load_instance
@@ -184,6 +184,25 @@ def test_a_run_that_never_ends_has_no_bill():
         refused = billed(option, wall_s=float("inf"))
         assert isinstance(refused, NoBill)
         assert refused.reasons == ("the run never ends",)
+
+
+def test_a_run_of_ages_never_ends():
+    for option in ("on-demand", "reserved", "capacity-block"):
+        refused = billed(option, wall_s=1e25)
+        assert isinstance(refused, NoBill)
+        assert refused.reasons == ("the run never ends",)
+
+
+def test_sums_name_what_is_repeated():
+    assert added((14, 4)) == "14 + 4"
+    assert added((182, 182, 182, 119)) == "3 x 182 + 119"
+    assert added((64, 64)) == "2 x 64"
+
+
+def test_spot_says_what_is_assumed_of_interruptions():
+    (words,) = [note for note in billed("spot", days=1).notes if "taken back in" in note]
+    assert words.startswith("assumed: 5 % of machines are taken back in 30 d (1-20 %)")
+    assert "after 30 min (5 min to 1 d)" in words
 
 
 def test_blocks_far_ahead_are_bought_at_the_rates_of_then():

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from trnbench.catalog.search import open_catalog
-from trnbench.errors import InputError
+from trnbench.errors import InputError, UnknownNameError
 from trnbench.plan.billing import Bill, NoBill
-from trnbench.plan.cost import Job, Phase, storage_cost_usd, training_cost
+from trnbench.plan.cost import Job, Phase, training_cost
 from trnbench.plan.failures import Stated
-from trnbench.plan.price_terms import PriceTerms
-from trnbench.plan.purchase import load_offers
+from trnbench.plan.price_terms import Kept, PriceTerms
+from trnbench.plan.purchase import load_offers, offers_of
 from trnbench.spec.library import load_instance
 from trnbench.spec.purchase import load_purchase_rules
 from trnbench.spec.reliability import load_reliability
@@ -186,9 +186,29 @@ def test_a_phase_of_nothing_is_refused(tokens):
 
 
 def test_checkpoints_are_stored_by_size_and_month():
-    store = next(s for s in RULES.storage if s.name == "fsx-lustre")
-    # 3 checkpoints of 1 TB for half a month of 730 h at 0.145 USD/GB: 3,000 x 0.5 x 0.145 = 217.50
-    usd = storage_cost_usd(store, checkpoint_bytes=1e12, kept=3, elapsed_s=365 * 3600)
-    assert usd == pytest.approx(217.5)
-    with pytest.raises(InputError):
-        storage_cost_usd(store, checkpoint_bytes=1e12, kept=0, elapsed_s=1)
+    asked: Any = {"options": ("on-demand",)}
+    alone = cost("trn1.32xlarge", [phase(365 / 24)], size=1e12, **asked)
+    kept = Kept(count=3, store="fsx-lustre")
+    found = cost("trn1.32xlarge", [phase(365 / 24)], size=1e12, kept=kept, **asked)
+    # Half a month of 730 h (and the last dump, 1,000 s) at 0.145 USD/GB: 3,000 x 0.5 x 0.145
+    elapsed_h = float(found.elapsed_s) / 3600
+    usd = 3000 * 0.145 * elapsed_h / 730
+    assert usd == pytest.approx(217.5, rel=2e-3)
+    assert float(found.cost_usd - alone.cost_usd) == pytest.approx(usd)
+    assert float(found.low_cost_usd) > float(alone.low_cost_usd)
+    paid = found.bill()
+    assert isinstance(paid, Bill)
+    assert paid.storage_usd == pytest.approx(usd)
+    assert paid.cost_usd == pytest.approx(float(found.cost_usd))
+
+
+def test_a_store_that_is_not_known_is_refused():
+    with pytest.raises(UnknownNameError, match="unknown store"):
+        cost("trn1.32xlarge", [phase(1)], kept=Kept(count=1, store="attic"))
+    with pytest.raises(InputError, match="no store"):
+        offers_of(
+            load_instance(CATALOG, "trn1.32xlarge"),
+            PriceTerms(on=TODAY, kept=Kept(count=1, store="attic")),
+            prices=None,
+            rules=None,
+        )

@@ -187,13 +187,17 @@ def test_assumptions_as_text(text, parsed):
     assert parse_assumption(text) == parsed
 
 
-@pytest.mark.parametrize("text", ["", "a", "a=", "=3", "a=b=3", "a=x", "a=-3", "a=0", "a=3 USD"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "a=", "=3", "a=b=3", "a=x", "a=-3", "a=0", "a=3 USD", "a=1e300"]
+)
 def test_malformed_prices_are_refused(text):
     with pytest.raises(InputError, match="price "):
         parse_own_price(text)
 
 
-@pytest.mark.parametrize("text", ["", "a=4", "a=4x", "a=x b", "a=0x b", "a=1x a", "a=..x b"])
+@pytest.mark.parametrize(
+    "text", ["", "a=4", "a=4x", "a=x b", "a=0x b", "a=1x a", "a=..x b", "a=9999999x b"]
+)
 def test_malformed_assumptions_are_refused(text):
     with pytest.raises(InputError, match="assumed price "):
         parse_assumption(text)
@@ -206,6 +210,10 @@ def test_malformed_assumptions_are_refused(text):
         (UnknownNameError, {"options": ["on-demnd"]}),
         (UnknownNameError, {"prices": ["trn9=1"]}),
         (UnknownNameError, {"assumptions": ["trn1.32xlarge=2x trn9"]}),
+        (InputError, {"options": ["spot", "spot"]}),
+        (InputError, {"kept": "3"}),
+        (InputError, {"kept": "@s3-standard"}),
+        (InputError, {"kept": "0@s3-standard"}),
         (InputError, {"discount": 1.0}),
         (InputError, {"discount": -0.1}),
         (InputError, {"prices": ["u-trn2x64=1", "trn2-ultraserver=2"]}),

@@ -692,3 +692,32 @@ def test_capacity_pads_the_experts_and_not_the_model():
     )
     assert padded.model_flop == plain.model_flop
     assert padded.hardware_flop > plain.hardware_flop
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_a_program_made_like_another_is_the_one_made_anew(recompute, zero):
+    model = load_model(open_catalog(), "llama3.1-8b")
+    layout = Layout(
+        tp=np.array([1, 8]),
+        pp=4,
+        dp=np.array([8, 1]),
+        global_batch=64,
+        sequence=4096,
+        precision="bf16-master",
+        sequence_parallel=True,
+    )
+    first = training_step(model, layout)
+    other = attrs.evolve(layout, zero=zero, recompute=recompute)
+    found, anew = training_step(model, other, like=first), training_step(model, other)
+    assert list(found.blocks) == list(anew.blocks)
+    for kind, block in anew.blocks.items():
+        made = found.blocks[kind]
+        assert [(op.name, op.phase) for op in made.ops] == [(o.name, o.phase) for o in block.ops]
+        for one, two in zip(made.residents, block.residents, strict=True):
+            assert (one.category, one.lifetime) == (two.category, two.lifetime)
+            assert np.array_equal(one.bytes, two.bytes)
+        for sent, again in zip(made.collectives, block.collectives, strict=True):
+            assert np.array_equal(sent.size_bytes, again.size_bytes)
+    assert np.array_equal(found.hardware_flop, anew.hardware_flop)
+    assert found.layout is other

@@ -67,6 +67,16 @@ def test_1f1b_on_two_stages_column_by_column():
     assert [at for at, tick in enumerate(chart[3][9:]) if tick == "+"] == [0, 20, 40]
 
 
+def test_a_window_is_drawn_larger():
+    # The first half of the chart above: 6 s on 48 columns, 8 a second.
+    chart = gantt(played("1f1b", 2, 1, 3), Style(width=65), window=(0.0, 6.0)).splitlines()
+    assert chart[1] == f"stage 0 |F0------F1------{' ' * 16}B0{'=' * 14}|   25 %"
+    assert chart[4].split() == ["s", "0", "2", "4", "6"]
+    late = gantt(played("1f1b", 2, 1, 3), Style(width=65), window=(10.0, 12.0)).splitlines()
+    assert late[1] == f"stage 0 |B2{'=' * 46}|   25 %"
+    assert late[2] == f"stage 1 |{' ' * 48}|   25 %"
+
+
 def test_weights_ending_and_idle_time_have_signs_of_their_own():
     chart = gantt(played("zb-h1", 2, 1, 4, ending=(1, 1, 1)), Style(width=120))
     rows = {letter for line in chart.splitlines()[1:3] for letter in line}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder, open_catalog
-from trnbench.errors import DataFileError, InputError, UnknownNameError
+from trnbench.errors import DataFileError, UnknownNameError
 from trnbench.program.ops import Elementwise
 from trnbench.program.step import training_step
 from trnbench.spec.collective_efficiency import CollectiveStack
@@ -36,6 +36,7 @@ STACKS = {
     name: load_training_stack(CATALOG, name) for name in NAMES if name.startswith(STACK_PREFIX)
 }
 NXD = STACKS["training-nxd-trn1"]
+PRIORS = open_catalog([built_in_folder() / "specs" / "priors"])
 
 
 def chips_by_file() -> dict[str, ChipEfficiency]:
@@ -89,7 +90,7 @@ def test_every_number_has_a_range_around_it_and_every_prior_says_that_it_is_one(
         numbers = {
             path: evidence
             for path, evidence in stack.provenance.evidence.items()
-            if not path.startswith("spread.")
+            if not path.startswith(("spread.", "unseen.", "fit.", "releases."))
         }
         assert len(numbers) == 19
         for path in numbers:
@@ -105,11 +106,12 @@ def test_ranges_widen_from_trainium1_to_what_is_taken_over_and_to_what_is_assume
     chain = [STACKS[f"training-nxd-trn{i}"] for i in (1, 2, 3)]
     assert [stack.inherits_from for stack in chain[1:]] == [stack.name for stack in chain[:-1]]
     for nearer, farther in pairwise(chain):
-        assert farther.spread.low < nearer.spread.low
-        assert farther.spread.high > nearer.spread.high
+        assert farther.spread.low <= nearer.spread.low
+        assert farther.spread.high >= nearer.spread.high
         for path in ("factor", "piped_micro_batch", "kernels.attention_forward_share"):
             (low, high), (lowest, highest) = ends(nearer, path), ends(farther, path)
-            assert lowest < low < high < highest
+            assert lowest <= low < high <= highest
+            assert highest / lowest > high / low
 
 
 def test_the_slowest_of_sixteen_trainium1_nodes_is_five_percent_late():
@@ -119,7 +121,8 @@ def test_the_slowest_of_sixteen_trainium1_nodes_is_five_percent_late():
     density = np.array([16 * normal.pdf(v) * normal.cdf(v) ** 15 for v in x])
     expected = float(np.sum(x * density) * (x[1] - x[0]))
     assert expected == pytest.approx(1.766, abs=0.001)
-    assert expected * NXD.node_scatter == pytest.approx(0.05, rel=0.02)
+    scatter = load_training_stack(PRIORS, "nxd-trn1").node_scatter
+    assert expected * scatter == pytest.approx(0.05, rel=0.02)
 
 
 def test_element_wise_bytes_of_a_gated_layer_are_those_the_priors_were_found_with():
@@ -134,7 +137,7 @@ def test_element_wise_bytes_of_a_gated_layer_are_those_the_priors_were_found_wit
     counted = sum(float(op.bytes * op.count) for op in passes) / (2048 * hidden)
     assert counted == pytest.approx(110.0, rel=1e-3)
     for name, ratio in (("nemo-hopper", 1.0), ("nxd-trn1", 1.2)):
-        kernels = load_training_stack(CATALOG, name).kernels
+        kernels = load_training_stack(PRIORS, name).kernels
         assert counted * kernels.elementwise_traffic == pytest.approx(ratio * 137.2, rel=0.01)
 
 
@@ -152,10 +155,9 @@ def test_an_instance_without_default_takes_the_first_stack_that_lists_it_or_none
         tmp_path, "training-lab", text.replace("training-nxd-trn1", "training-lab")
     )
     assert training_stack_of(lab, "lab").name == "training-lab"
-    with pytest.raises(InputError, match="no training stack is calibrated for lab") as caught:
+    with pytest.raises(UnknownNameError, match="unknown instance 'lab'"):
         training_stack_of(CATALOG, "lab")
-    assert "training-nxd-trn1" in str(caught.value.hint)
-    with pytest.raises(InputError, match="no efficiency is calibrated for chip lab"):
+    with pytest.raises(UnknownNameError, match="unknown chip 'lab'"):
         load_chip_efficiency(CATALOG, "lab")
 
 
@@ -222,7 +224,8 @@ def test_a_spread_is_around_one(low, high):
 
 
 def test_a_release_multiplies_the_factor():
-    assert NXD.whole_factor == NXD.factor
+    plain = attrs.evolve(NXD, release=None)
+    assert plain.whole_factor == NXD.factor
     faster = attrs.evolve(NXD, factor=1.2, releases={"2.20": 0.9, "2.18": 1.1}, release="2.20")
     assert faster.whole_factor == pytest.approx(1.08)
 

@@ -137,7 +137,7 @@ def _pairs(site: Site, op: Op, pairs: IntArray | None) -> Outline:
         here = np.arange(ranks)
         pairs = np.stack([here, (here + 1) % ranks], axis=1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    pattern = Pairs(positions=ranks, pairs=pairs)
+    pattern = Pairs(positions=ranks, pairs=pairs, alike=_alike_on_nodes(site.grid, pairs))
     stage = Stage(axes=tuple(range(len(site.grid.levels))), make=lambda _: pattern)
     step = Step(pattern=pattern, stage=stage, level=0, lane=0, part="exchange")
     return Outline(
@@ -149,6 +149,18 @@ def _pairs(site: Site, op: Op, pairs: IntArray | None) -> Outline:
         share_per_block=(1.0,),
         pairs=pairs,
     )
+
+
+def _alike_on_nodes(grid: Grid, pairs: IntArray) -> bool:
+    """Tell whether every node's ranks send to the same places, as many nodes further on."""
+    nodes = grid.ranks.shape[0] if grid.levels[:1] == (NODES,) else 1
+    node, place = np.divmod(pairs, grid.ranks.size // nodes)
+    rows = np.stack([place[:, 0], place[:, 1], (node[:, 1] - node[:, 0]) % nodes], axis=1)
+    if len(rows) % nodes:
+        return False
+    ordered = rows[np.lexsort((*rows.T, node[:, 0]))].reshape(nodes, -1, 3)
+    counted = np.bincount(node[:, 0], minlength=nodes)
+    return bool((counted == counted[0]).all() and (ordered == ordered[0]).all())
 
 
 def plan_of(found: Outline) -> Plan:

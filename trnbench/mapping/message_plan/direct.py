@@ -89,16 +89,19 @@ class SingleStep:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Pairs:
-    """Permute and send-receive: the whole buffer of each pair's source goes to its target."""
+    """Permute and send-receive: the whole buffer of each pair's source goes to its target.
+
+    `alike`: what the first node's positions send is what every node's do, as many nodes further on.
+    """
 
     positions: int
     pairs: IntArray
+    alike: bool
     name: str = "direct"
     part: Part = "exchange"
     channels: int = 1
     relays: bool = False
     pipelined: bool = False
-    alike: bool = False
     distinct_rounds: tuple[tuple[int, int], ...] = ((0, 1),)
 
     @property

@@ -16,7 +16,7 @@ from trnbench.errors import InputError
 from trnbench.mapping.fabric import Fabric, IntArray
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Stage
 from trnbench.mapping.message_plan.ring_orders import rings_of
-from trnbench.mapping.placement import NODES, Grid, Groups, Placement, grid_of
+from trnbench.mapping.placement import CHIPS, NODES, Grid, Groups, Placement, grid_of
 from trnbench.spec.fabric import Torus
 
 
@@ -147,6 +147,22 @@ def even_members(placement: Placement, local: IntArray, nodes: int) -> Members:
         one_node=placement.fabric.nodes > 1,
         grids=grids,
         ways=ways,
+    )
+
+
+def plain_members(placement: Placement, groups: IntArray) -> Members:
+    """Return groups for what goes from rank to rank: how their ranks lie together is not told."""
+    count = groups.shape[1]
+    row = Grid(ranks=np.arange(count), levels=(CHIPS,), places=(tuple(range(count)),))
+    return Members(
+        placement=placement,
+        listed=groups,
+        looked_at=groups,
+        local=None,
+        nodes=np.unique(groups // placement.fabric.ranks_per_node),
+        one_node=False,
+        grids=(row,),
+        ways=(0,) * len(groups),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,27 +68,43 @@ def flow_of(rounds: Sequence[PlacedRound]) -> Flow:
 
 def last_arrival(flow: Flow, start_s: FloatArray, through_s: FloatArray) -> Arrival:
     """Return the last arrival if messages take `through_s` to send and `start_s` on their way."""
-    messages = len(start_s)
+    (found,) = last_arrivals(flow, start_s, through_s[None])
+    return found
+
+
+def last_arrivals(flow: Flow, start_s: FloatArray, through_s: FloatArray) -> tuple[Arrival, ...]:
+    """Return the last arrival in each of several cases, which differ in `through_s[case]`."""
+    cases, messages = through_s.shape
     nothing = messages
     places = int(max(flow.piece_at_source.max(), flow.piece_at_target.max())) + 1
-    whole, made_by = np.zeros(places), np.full(places, nothing)
-    free, freed_by = np.zeros(int(flow.sender.max()) + 1), np.full(flow.sender.max() + 1, nothing)
-    before = np.full(messages, nothing)
-    by_hop = np.zeros(messages, dtype=bool)
-    ends = np.zeros(messages)
-    for first, stop in zip(flow.cuts[:-1], flow.cuts[1:], strict=True):
-        now = np.arange(first, stop)
+    senders = int(flow.sender.max()) + 1
+    whole, made_by = np.zeros((cases, places)), np.full((cases, places), nothing)
+    free, freed_by = np.zeros((cases, senders)), np.full(senders, nothing)
+    before = np.full((cases, messages), nothing)
+    by_hop = np.zeros((cases, messages), dtype=bool)
+    ends = np.zeros((cases, messages))
+    row = np.arange(cases)[:, None]
+    for first, stop in pairwise(flow.cuts.tolist()):
+        now = slice(first, stop)
         at, to, sender = flow.piece_at_source[now], flow.piece_at_target[now], flow.sender[now]
-        by_hop[now] = whole[at] >= free[sender]
-        before[now] = np.where(by_hop[now], made_by[at], freed_by[sender])
-        left = np.maximum(whole[at], free[sender]) + through_s[now]
-        free[sender], freed_by[sender] = left, now
-        ends[now] = left + start_s[now]
+        there, ready = whole[:, at], free[:, sender]
+        by_hop[:, now] = there >= ready
+        before[:, now] = np.where(by_hop[:, now], made_by[:, at], freed_by[sender])
+        left = np.maximum(there, ready) + through_s[:, now]
+        free[:, sender], freed_by[sender] = left, np.arange(first, stop)
+        end = ends[:, now] = left + start_s[now]
         # Of several parts of a piece the last counts: it is written last.
-        order = np.argsort(ends[now], kind="stable")
-        later = ends[now][order] > whole[to[order]]
-        whole[to[order][later]] = ends[now][order][later]
-        made_by[to[order][later]] = now[order][later]
+        order = np.argsort(end, axis=1, kind="stable")
+        place, latest = to[order], np.take_along_axis(end, order, axis=1)
+        case, later = np.nonzero(latest > whole[row, place])
+        at_place = case, place[case, later]
+        whole[at_place] = latest[case, later]
+        made_by[at_place] = first + order[case, later]
+    return tuple(_traced(*found, nothing) for found in zip(ends, before, by_hop, strict=True))
+
+
+def _traced(ends: FloatArray, before: IntArray, by_hop: NDArray[np.bool_], nothing: int) -> Arrival:
+    """Return the last arrival and the way to it, back from its end."""
     last = int(np.argmax(ends))
     way, paid = [], []
     pays = True

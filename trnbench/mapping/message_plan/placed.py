@@ -59,7 +59,8 @@ class Placed:
     """A collective of like groups on a cluster; its plan and its rounds are drawn when asked for.
 
     `outlines`: what the plans of the members' grids do; all have the same phases.
-    `of_one_node`: links are one node's, and stand for every node's.
+    `of_one_node`: links are one node's, and stand for every node's. `on_a_node`: the same groups
+    with one node for all, where only some phases may be read so.
     """
 
     placement: Placement
@@ -67,6 +68,7 @@ class Placed:
     members: Members
     outlines: tuple[Outline, ...]
     of_one_node: bool
+    on_a_node: Placed | None = None
     drawn: dict[int, Plan] = field(default_factory=dict, repr=False)
     played: dict[int, tuple[PlacedRound, ...]] = field(default_factory=dict, repr=False)
 
@@ -124,6 +126,14 @@ class Placed:
             self.played[phase] = _rounds(self, phase)
         return self.played[phase]
 
+    def round_of(self, phase: int, round_: int, times: int) -> PlacedRound | None:
+        """Return `times` rounds like this one of a phase; None if nothing is sent."""
+        grids = range(len(self.outlines))
+        batches = [_batches(self, grid, phase, round_) for grid in grids]
+        runs = _runs(self.members.ways)
+        parts = [(groups, batches[grid]) for grid, groups in runs if batches[grid]]
+        return _placed_round(self, parts, phase, round_, times) if parts else None
+
     @property
     def messages(self) -> int:
         """Messages of the rounds kept, each counted as often as it repeats."""
@@ -158,12 +168,18 @@ def place_members(
     members: Members, op: Op, algorithm: Algorithm, *, pairs: IntArray | None = None
 ) -> Placed | Refusal:
     """Return a collective of groups that are ready to be placed."""
-    if members.one_node and pairs is not None:
-        members = members.in_full()
     outlines = _outlines(members, op, algorithm, pairs)
     if isinstance(outlines, Refusal):
         return outlines
+    on_a_node = None
     if members.one_node and not all(step.pattern.alike for step in outlines[0].steps):
+        on_a_node = Placed(
+            placement=members.placement,
+            op=op,
+            members=members,
+            outlines=outlines,
+            of_one_node=True,
+        )
         members = members.in_full()
         outlines = _outlines(members, op, algorithm, pairs)
         if isinstance(outlines, Refusal):
@@ -174,6 +190,7 @@ def place_members(
         members=members,
         outlines=outlines,
         of_one_node=members.one_node,
+        on_a_node=on_a_node,
     )
     return (_cut_off(placed) if members.placement.fabric.faulty else None) or placed
 
@@ -215,16 +232,9 @@ def _cut_off(placed: Placed) -> Refusal | None:
 
 
 def _rounds(placed: Placed, phase: int) -> tuple[PlacedRound, ...]:
-    found = []
-    runs = _runs(placed.members.ways)
-    for round_, times in placed.steps[phase].pattern.distinct_rounds:
-        if times:
-            grids = range(len(placed.outlines))
-            batches = [_batches(placed, grid, phase, round_) for grid in grids]
-            parts = [(groups, batches[grid]) for grid, groups in runs if batches[grid]]
-            if parts:
-                found.append(_placed_round(placed, parts, phase, round_, times))
-    return tuple(found)
+    rounds = placed.steps[phase].pattern.distinct_rounds
+    found = (placed.round_of(phase, round_, times) for round_, times in rounds if times)
+    return tuple(one for one in found if one is not None)
 
 
 def _runs(ways: tuple[int, ...]) -> list[tuple[int, slice]]:

@@ -1,0 +1,66 @@
+"""Speed and memory of the money use cases: comparisons and plans over full layout spaces."""
+
+from __future__ import annotations
+
+import datetime
+import resource
+import time
+from collections.abc import Callable
+
+from tests.bench.figure import best_of, show
+from trnbench.app.compare import CompareRequest, compare_run
+from trnbench.app.plan import plan_run
+from trnbench.app.plan_request import PlanRequest
+from trnbench.app.run_request import Part, RunRequest
+from trnbench.app.searching import Watch
+from trnbench.catalog.search import open_catalog
+from trnbench.cli.interrupts import processors
+from trnbench.report.compare_answer import CompareAnswer
+from trnbench.report.plan_answer import PlanAnswer
+
+RUN = RunRequest(
+    model="llama3.1-70b",
+    parts=(Part(tokens=2e12),),
+    instances=(
+        *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver"),
+        *("p4d.24xlarge", "p5.48xlarge"),
+    ),
+    price_date=datetime.date(2026, 11, 21),
+)
+MB = 1e6
+
+
+def main() -> None:
+    """Print each figure beside its bar."""
+    catalog, together = open_catalog(), processors()
+
+    def compared(workers: int) -> CompareAnswer:
+        request = CompareRequest(run=RUN, baseline="p5.48xlarge")
+        return compare_run(catalog, request, watch=Watch(workers=workers))
+
+    def planned(workers: int) -> PlanAnswer:
+        return plan_run(catalog, PlanRequest(run=RUN), watch=Watch(workers=workers))
+
+    # Without workers first: the peak of memory is then that of this process alone.
+    answer, cpu_s = best_of(lambda: compared(1))
+    legal = sum(one.legal for one in answer.looked)
+    show(f"compare, 6 types, {legal:,} legal layouts, CPU", cpu_s, "s", 2, "at most")
+    found, cpu_s = best_of(lambda: planned(1))
+    feasible = sum(one.feasible for one in found.looked)
+    show("plan, feasible configurations", feasible, "", 1e5, "at least")
+    show("plan of these, CPU", cpu_s, "s", 3, "at most")
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    show("largest memory of both", peak_bytes / MB, "MB", 500, "at most")
+    show(f"compare, {together} processes", _wall_s(lambda: compared(together)), "s", 2, "at most")
+    show(f"plan, {together} processes", _wall_s(lambda: planned(together)), "s", 3, "at most")
+
+
+def _wall_s(work: Callable[[], object]) -> float:
+    """Return how long `work` takes by the clock: work of other processes is no CPU time here."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The application under test: no animations, a home of its own, and answers made by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from trnbench.catalog.search import open_catalog
+from trnbench.report.report import Column, Report
+from trnbench.tui.app import TrnbenchApp
+from trnbench.tui.compare_questions import COLUMNS, CompareFound, Point
+from trnbench.units import Dimension
+
+TODAY = datetime.date(2026, 11, 21)
+LIMIT_S = 20.0
+"""Far more than anything takes; only a test that would never end gets there."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    for name in ("NO_COLOR", "TRNBENCH_SPEC_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def made(home):
+    """Makes an application that opens with a view."""
+
+    def make(view="compare", kind=TrnbenchApp):
+        return kind(open_catalog(), view=view, folder=home, today=TODAY)
+
+    return make
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Views that ask nothing: what they show is told to them."""
+    monkeypatch.setattr("trnbench.tui.view.View.ask", lambda self, topic, question: None)
+
+
+async def until(pilot, wanted):
+    """Wait until something is so; what takes longer than the limit never will be."""
+    end = time.monotonic() + LIMIT_S
+    while not wanted():
+        assert time.monotonic() < end, "this never came to be"
+        await asyncio.sleep(0.01)
+    await pilot.pause()
+
+
+@pytest.fixture(name="until")
+def until_fixture():
+    return until
+
+
+def compare_row(instance, nodes, days, cost, **more):
+    step = 20.0
+    exposed = {"matrix": 10.0, "attention": 4.0, "tensor": 3.0, "bubble": 2.0, "data": 1.0}
+    memory = {"weights": 4e9, "optimizer": 2e9, "activations": 5e9}
+    row = {
+        "instance": instance,
+        "nodes": nodes,
+        "model": "llama3.1-70b",
+        "days": days,
+        "low_days": None if days is None else 0.8 * days,
+        "high_days": None if days is None else 1.4 * days,
+        "cost_usd": cost,
+        "low_cost_usd": None if cost is None else 0.8 * cost,
+        "high_cost_usd": None if cost is None else 1.4 * cost,
+        "usd_per_million_tokens": None if cost is None else cost / 2e6,
+        "usd_per_hour": None if cost is None else 21.5,
+        "tokens_per_s": 2e12 / (days * 86400.0) if days else None,
+        "mfu": 0.31 if days else None,
+        "step_time_s": step if days else None,
+        "bottleneck": "matrix" if days else None,
+        "tp": 8,
+        "pp": 8,
+        "dp": nodes // 2,
+        "cp": 1,
+        "ep": 1,
+        "vpp": 1,
+        "micro_batch": 1,
+        "zero": 1,
+        "recompute": "selective",
+        "schedule": "1f1b",
+        "sequence": 8192,
+        "global_batch": 1024,
+        "precision": "bf16-master",
+        "memory_bytes": sum(memory.values()),
+        "memory_capacity_bytes": 16e9,
+        "memory_available_bytes": 15e9,
+        **{f"exposed_{name}_s": value if days else None for name, value in exposed.items()},
+        **{f"memory_{name}_bytes": value for name, value in memory.items()},
+        "purchase": "on-demand" if cost else None,
+        "region": "us-east-1" if cost else None,
+        "price_date": "2026-11-01" if cost else None,
+        "evidence": "assumed",
+        "feasible": days is not None,
+        "reasons": () if days else ("needs 1.32x of a rank's memory",),
+        "warnings": (),
+        "notes": (),
+    }
+    return row | more
+
+
+def found():
+    """A comparison made by hand."""
+    rows = (
+        compare_row("trn1.32xlarge", 256, 48.0, 2.87e6),
+        compare_row("trn1n.32xlarge", 256, 46.0, 7.06e6),
+        compare_row("trn2.48xlarge", 64, 45.0, 2.47e6, mfu=0.366),
+        compare_row("trn2-ultraserver", 16, 43.5, None, mfu=0.376),
+        compare_row("p5.48xlarge", 64, None, None),
+    )
+    points = tuple(
+        Point(
+            instance=row["instance"],
+            nodes=nodes,
+            days=3000.0 / nodes * factor,
+            cost_usd=2e6 * factor if row["cost_usd"] else None,
+            tokens_per_s=8e3 * nodes / factor,
+        )
+        for factor, row in zip((1.0, 1.1, 0.7, 0.6, 0.8), rows, strict=True)
+        for nodes in (4, 16, 64, 256)
+    )
+    report = Report(
+        verb="compare",
+        inputs={},
+        rows=rows,
+        columns=COLUMNS,
+        summary={"footing": "each on the fewest nodes that finish in 60 days"},
+    )
+    return CompareFound(report=report, points=points, one_size=False)
+
+
+def ranked_report(count):
+    columns = (
+        Column(key="name", title="name"),
+        Column(key="time_s", title="time", dimension=Dimension.SECONDS),
+        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
+    )
+    rows = tuple(
+        {"name": f"row {i}", "time_s": float((7 * i) % count + 1), "mfu": i / count}
+        for i in range(count)
+    )
+    return Report(verb="test", inputs={}, rows=rows, columns=columns)
+
+
+@pytest.fixture
+def canned():
+    return SimpleNamespace(found=found, compare_row=compare_row, ranked_report=ranked_report)

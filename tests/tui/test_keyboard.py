@@ -1,0 +1,254 @@
+"""The application by keyboard alone, with real answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from textual.widgets import Input
+
+from trnbench.tui.app import VIEWS
+from trnbench.tui.settings import config_path, read_state, state_path
+from trnbench.tui.widgets.bars import StackedBars
+from trnbench.tui.widgets.chart import Chart
+from trnbench.tui.widgets.field import Form
+from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
+from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+
+pytestmark = pytest.mark.asyncio
+
+SMALL = {
+    "model": "llama2-7b",
+    "tokens": "10B",
+    "nodes": "4",
+    "instances": "trn1.32xlarge, p5.48xlarge",
+}
+
+
+@pytest.fixture
+def small(home):
+    """A session before this one left a scenario that is planned at once."""
+    lines = [f'{key} = "{text}"' for key, text in SMALL.items()]
+    path = state_path()
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(["[compare]", *lines]) + "\n", encoding="utf-8")
+
+
+def table(app):
+    return app.view.query(ResultTable).first()
+
+
+def planned(app):
+    return lambda: any(row.get("days") for row in table(app).source.report.rows)
+
+
+def filled(app):
+    return lambda: app.view is not None and bool(table(app).source.keys)
+
+
+async def test_comparing_with_real_answers(made, small, until):
+    app = made()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, planned(app))
+        shown = table(app)
+        before, lines = shown.report.rows, shown.shown.lines
+        rows = rows_of(app.view.command())
+        assert [row["instance"] for row in rows] == ["trn1.32xlarge", "p5.48xlarge"]
+        assert json.loads(json.dumps(before)) == rows
+        for row, line in zip(rows, lines, strict=True):
+            assert line.cells[0] == row["instance"]
+            assert float(line.cells[2]) == pytest.approx(row["days"], rel=5e-3)
+
+        # A bad text says why, and the last good answer stays.
+        await pilot.press("f", "tab", "end", "backspace", *"zz", "enter")
+        field = app.view.query_one(Form).fields["tokens"]
+        assert "10zz" in field.reason
+        assert field.good_text == "10B"
+        assert shown.report.rows == before
+        assert not shown.stale
+
+        # A worker that dies leaves the application alive.
+        os.kill(app.view.lane("compare").process_id, signal.SIGKILL)
+        panel = app.view.query_one(ErrorPanel)
+        await until(pilot, lambda: panel.display)
+        assert "died" in panel.text
+
+        # A good text marks what is shown as stale until it is planned anew.
+        await pilot.press("backspace", "backspace", *"0B", "enter")
+        assert field.reason == ""
+        assert shown.stale
+        await until(pilot, lambda: not shown.stale)
+        assert shown.report.rows[0]["tokens"] == 1e11
+        assert not panel.display
+
+
+def rows_of(command):
+    """Return the rows that a command line prints."""
+    arguments = [sys.executable, "-m", *command.split(), "--json"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    return json.loads(done.stdout)["rows"]
+
+
+async def test_every_picture_of_the_comparison(made, silent, until, canned):
+    app = made()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, filled(app))
+        app.view.answered("compare", canned.found())
+        switch = app.view.query_one(PictureSwitch)
+        seen = []
+        for _ in range(6):
+            seen.append(switch.shown)
+            await pilot.press("c")
+        assert seen == ["cost/time", "speed/nodes", "step time", "memory", "days", "why"]
+        await pilot.press("C", "C", "C", "C", "down")
+        bars = app.view.query_one("#compare-step", StackedBars).data
+        # The row without a plan has no step time, so no bar.
+        assert [bar.strong for bar in bars.bars] == [False, True, False, False]
+        assert bars.bars[1].total == pytest.approx(table(app).row["step_time_s"])
+
+
+async def test_sort_filter_pin_and_baseline(made, silent, until, canned):
+    app = made()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, filled(app))
+        app.view.answered("compare", canned.found())
+        shown = table(app)
+        await pilot.press("right", "right", "s", "s")
+        days = [row["days"] for row in shown.report.rows]
+        assert days == [48.0, 46.0, 45.0, 43.5, None]
+        assert shown.shown.headings[2].startswith("days \u2193")
+        key = shown.key
+        await pilot.press("b", "space")
+        assert shown.state.baseline == key
+        assert shown.state.pinned == {key}
+        await pilot.press("slash", *"p5")
+        assert [row["instance"] for row in shown.report.rows] == ["p5.48xlarge"]
+        await pilot.press("escape")
+        assert app.focused is shown
+
+
+async def test_layouts_by_hand_and_their_schedule(made, until):
+    app = made("layouts")
+    async with app.run_test(size=(140, 45)) as pilot:
+        await until(pilot, filled(app))
+        assert table(app).report.rows[0]["rank"] == 1
+        await pilot.press("enter")
+        verdict = app.view.query_one("#layouts-verdict")
+        await until(pilot, lambda: "by hand" in str(verdict.content))
+        assert "fits" in str(verdict.content)
+        tp = app.view.query_one("#layouts-hand", Form).fields["tp"].query_one(Input)
+        tp.value = ""
+        await pilot.press(*"3", "enter")
+        await until(pilot, lambda: "NO:" in str(verdict.content))
+        assert "64 heads" in str(verdict.content)
+        tp.value = str(table(app).row["tp"])
+        await pilot.press("enter", "escape", "d")
+        await until(pilot, lambda: app.view.NAME == "schedule")
+        chart = app.view.query_one(TextPanel)
+        await until(pilot, lambda: "stage 0" in chart.text)
+        whole = chart.text
+        assert "forward" in whole
+        await pilot.press("plus", "plus")
+        await until(pilot, lambda: chart.text != whole)
+        title = app.view.query_one("#schedule-title")
+        assert "drawn:" in str(title.content)
+        await pilot.press("n")
+        await until(pilot, lambda: "links" in chart.text)
+
+
+async def test_matrix_products(made, until):
+    app = made("matrix")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, filled(app))
+        assert {row["chip"] for row in table(app).report.rows} == {"trainium1", "trainium2"}
+        assert any(series.joined for series in app.view.query_one(Chart).data.series)
+        await pilot.press("c")
+        heat = app.view.query_one(TextPanel)
+        await until(pilot, lambda: "trainium2 bf16" in heat.text)
+        await pilot.press("c")
+        engines = app.view.query_one(StackedBars)
+        await until(pilot, lambda: engines.data is not None)
+        assert "tensor" in [bar.label for bar in engines.data.bars]
+
+
+async def test_collectives_round_by_round(made, until):
+    app = made("collective")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, filled(app))
+        await pilot.press("slash", *"ultraserver", "enter", "end", "c")
+        links = app.view.query_one(TextPanel)
+        await until(pilot, lambda: "busiest links" in links.text)
+        assert "all " in links.text
+        assert links.text.count("to other planes") == 4
+        whole = links.text
+        await pilot.press("n")
+        await until(pilot, lambda: links.text != whole)
+        assert "round 1 of" in links.text
+
+
+async def test_evidence_and_claims(made, until):
+    app = made("evidence")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("n", "n", "n")
+        await until(pilot, filled(app))
+        assert app.view.command() == "trnbench validate --set kernels"
+        assert any(row["error"] is not None for row in table(app).report.rows)
+        await pilot.press("c")
+        assert "largest" in app.view.query_one("#evidence-errors", TextPanel).text
+
+
+async def test_a_suite_runs_and_its_rows_are_exported(made, home, until):
+    app = made("run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, filled(app))
+        results = app.view.query_one("#run-results", ResultTable)
+        await pilot.press("r")
+        await until(pilot, lambda: bool(results.source.keys))
+        await pilot.press("e")
+        (path,) = home.glob("trnbench-run-*.csv")
+        assert len(path.read_text().splitlines()) == len(results.report.rows) + 1
+        assert app.view.command() == "trnbench matrix --suite kernels --engine analytic"
+
+
+async def test_every_view_is_reached_by_its_number_and_by_turning(made, silent, until):
+    app = made()
+    async with app.run_test(size=(120, 40)) as pilot:
+        for number, name in enumerate(VIEWS, start=1):
+            await pilot.press(str(number))
+            await until(pilot, lambda name=name: app.current_mode == name)
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: app.view.NAME == "compare")
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: app.view.NAME == "run")
+
+
+async def test_leaving_keeps_the_state_for_the_next_start(made, silent, until):
+    app = made("matrix")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view is not None)
+        await pilot.press("f", *"\b")
+        app.view.query_one(Form).put({"chips": "trainium3"})
+        await pilot.press("escape", "q")
+    kept = read_state(state_path())
+    assert kept.view == "matrix"
+    assert kept.texts["matrix"]["chips"] == "trainium3"
+    again = made(None)
+    async with again.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: again.view is not None)
+        await until(pilot, lambda: again.view.query_one(Form).texts["chips"] == "trainium3")
+
+
+async def test_keys_are_given_to_other_keys_by_id(made, silent, until):
+    path = config_path()
+    path.parent.mkdir(parents=True)
+    path.write_text('[keys]\n"app.help" = "f1"\n', encoding="utf-8")
+    app = made()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view is not None)
+        await pilot.press("f1")
+        assert type(app.screen).__name__ == "HelpScreen"

@@ -1,0 +1,183 @@
+"""How stable screens look; what they show is made by hand, so no calibration moves them.
+
+A change that is meant: `make snapshots`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from trnbench.report.report import Report
+from trnbench.tui.compare_questions import spec_report
+from trnbench.tui.evidence_questions import COLUMNS as EVIDENCE_COLUMNS
+from trnbench.tui.evidence_questions import Errors, EvidenceFound
+from trnbench.tui.layout_questions import COLUMNS as LAYOUT_COLUMNS
+from trnbench.tui.layout_questions import Detail, Drawn, Ranked
+from trnbench.tui.matrix_questions import GRID, MatrixFound, Roof
+from trnbench.tui.widgets.panels import ErrorPanel
+from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+@pytest.fixture
+def pictured(made, silent, until, snap_compare):
+    """Compares a view with its picture, after something was shown in it."""
+
+    def compare(view, size, prepare, theme="textual-dark"):
+        app = made(view)
+
+        async def before(pilot):
+            await until(pilot, lambda: app.view is not None)
+            app.theme = theme
+            await pilot.pause()
+            await prepare(app, pilot)
+            app.view.say("")
+            await pilot.pause()
+
+        return snap_compare(app, terminal_size=size, run_before=before)
+
+    return compare
+
+
+async def drawn(app, pilot, until, name):
+    """Wait until the plotting library has drawn a chart."""
+    chart = app.view.query_one(name)
+    await until(pilot, lambda: bool(chart.query("PlotWidget")))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_compare(pictured, canned, until, size):
+    async def prepare(app, pilot):
+        app.view.answered("compare", canned.found())
+        await drawn(app, pilot, until, "#compare-cost")
+        await pilot.press("b", "down", "down", "space")
+
+    assert pictured("compare", size, prepare)
+
+
+@pytest.mark.parametrize(
+    ("picture", "theme"), [("step time", "textual-light"), ("memory", "textual-dark")]
+)
+def test_compare_pictures(pictured, canned, picture, theme):
+    async def prepare(app, pilot):
+        app.view.answered("compare", canned.found())
+        app.view.query_one(PictureSwitch).turn_to(picture)
+        await pilot.pause()
+
+    assert pictured("compare", (120, 40), prepare, theme)
+
+
+def test_first_paint(pictured):
+    async def prepare(app, pilot):
+        report = spec_report(app.catalog, ("trn1.32xlarge", "trn2-ultraserver"))
+        assert report.rows[0]["usd_per_hour"] is not None
+
+    assert pictured("compare", (120, 40), prepare)
+
+
+def test_bad_field_and_error_panel(pictured, canned):
+    async def prepare(app, pilot):
+        app.view.answered("compare", canned.found())
+        app.view.query_one(ErrorPanel).say("compare: the process that computes died", "exit -9")
+        await pilot.press("f", *"xx", "enter")
+
+    assert pictured("compare", (120, 40), prepare)
+
+
+def test_layouts(pictured, canned):
+    async def prepare(app, pilot):
+        rows = tuple(
+            canned.compare_row("trn1.32xlarge", 32, 40.0, 1e6, rank=rank, sequence_parallel=True)
+            for rank in (1, 2, 3)
+        )
+        rows = tuple({**row, "tp": 8 * 2**i} for i, row in enumerate(rows))
+        app.view.answered(
+            "layouts",
+            Ranked(
+                report=Report(verb="train", inputs={}, rows=rows, columns=LAYOUT_COLUMNS),
+                legal=1234,
+                feasible=3,
+                complete=True,
+                reasons=(),
+                elapsed_s=0.5,
+                rejected={},
+            ),
+        )
+        refused = {**rows[0], "tp": 3, "reasons": ("tp=3 does not divide 64 heads; try 2, 4, 1",)}
+        for row in (rows[0], refused):
+            app.view.answered("layout", Detail(row=row, by_hand=True))
+
+    assert pictured("layouts", (120, 40), prepare)
+
+
+def test_schedule(pictured, canned):
+    async def prepare(app, pilot):
+        row = canned.compare_row("trn1.32xlarge", 32, 40.0, 1e6)
+        chart = "stage 0 |FF1F--BB0=B==| 12 %\nstage 1 | F0F--BB0=B== | 12 %"
+        app.view.answered("schedule", Drawn(chart=chart, row=row, step_time_s=20.0))
+
+    assert pictured("schedule", (120, 40), prepare)
+
+
+def test_matrix_heat_map(pictured):
+    async def prepare(app, pilot):
+        roof = Roof(
+            chip="trainium1",
+            number_format="bf16",
+            peak_flop_per_s=9e13,
+            memory_bytes_per_s=4e11,
+            points=((100.0, 3e13), (1000.0, 8e13)),
+        )
+        report = Report(verb="matrix", inputs={}, rows=(), columns=())
+        app.view.answered("matrix", MatrixFound(report=report, roofs=(roof,)))
+        cells = {(m, n): min(m * n / 2**26, 1.0) for m in GRID for n in GRID}
+        app.view.answered("heat map", {"trainium1 bf16": cells, "trainium2 bf16": cells})
+        app.view.query_one(PictureSwitch).turn_to("heat map")
+
+    assert pictured("matrix", (120, 40), prepare)
+
+
+def test_evidence(pictured, until):
+    async def prepare(app, pilot):
+        rows = tuple(
+            {
+                "id": f"row-{i}",
+                "set": "trainium",
+                "measured_s": 2.0**i,
+                "predicted_s": 2.0**i * (0.9 + 0.05 * i),
+                "error": -0.1 + 0.05 * i,
+                "fitted": i == 2,
+                "size_bytes": None,
+                "reason": None,
+            }
+            for i in range(5)
+        )
+        report = Report(verb="validate", inputs={}, rows=rows, columns=EVIDENCE_COLUMNS)
+        errors = Errors(name="trainium", rows=5, mean=0.06, median=0.05, largest=0.1, bias=0.0)
+        app.view.answered("evidence", EvidenceFound(report=report, errors=(errors,)))
+        await drawn(app, pilot, until, "#evidence-scatter")
+
+    assert pictured("evidence", (120, 40), prepare)
+
+
+def test_run(pictured):
+    async def prepare(app, pilot):
+        assert app.view.query_one("#run-suites", ResultTable).source.keys
+
+    assert pictured("run", (80, 24), prepare)
+
+
+def test_help(pictured):
+    async def prepare(app, pilot):
+        await pilot.press("question_mark")
+
+    assert pictured("compare", (80, 24), prepare)
+
+
+def test_too_small(pictured):
+    async def prepare(app, pilot):
+        return
+
+    assert pictured("compare", (50, 12), prepare)

@@ -1,0 +1,118 @@
+"""What people type: fields, scenarios, settings; and what is refused with a reason."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from trnbench.errors import DataFileError, InputError, UnknownNameError
+from trnbench.scenario import Scenario
+from trnbench.tui import parsing
+from trnbench.tui.scenario_form import command_of, count_text, texts_of
+from trnbench.tui.settings import State, read_config, read_state, write_state
+from trnbench.units import Dimension
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        (parsing.whole("nodes"), "1,024", 1024),
+        (parsing.whole("nodes"), "4k", 4000),
+        (parsing.count("tokens"), "2T", 2e12),
+        (parsing.quantity("deadline", Dimension.SECONDS, "60 d"), "2 h", 7200.0),
+        (parsing.share, "18%", 0.18),
+        (parsing.share, "", 0.0),
+        (parsing.date, "2026-11-21", datetime.date(2026, 11, 21)),
+        (parsing.optional(parsing.whole("tp")), "any", None),
+        (parsing.several(parsing.whole("k")), "1, 2 4,1", (1, 2, 4)),
+        (parsing.place(str), "trn1.32xlarge:8", ("trn1.32xlarge", 8)),
+        (parsing.place(str), "trn1.32xlarge", ("trn1.32xlarge", 1)),
+    ],
+)
+def test_texts_become_values(parse, text, value):
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "said"),
+    [
+        (parsing.whole("nodes"), "0", "from 1"),
+        (parsing.whole("nodes"), "2.5", "whole number"),
+        (parsing.whole("nodes"), "many", "not a number"),
+        (parsing.count("tokens"), "-1", "positive"),
+        (parsing.quantity("deadline", Dimension.SECONDS, "60 d"), "60", "60 d"),
+        (parsing.share, "1.5", "below 100%"),
+        (parsing.date, "tomorrow", "2026-11-21"),
+        (parsing.several(parsing.whole("k")), " , ", "nothing is chosen"),
+    ],
+)
+def test_what_is_refused_says_why(parse, text, said):
+    with pytest.raises(InputError, match=said):
+        parse(text)
+
+
+def test_an_unknown_name_proposes_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"trn2\.48xlarge"):
+        parsing.one_of("instance", ("trn1.32xlarge", "trn2.48xlarge"))("trn2.48xlrge")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(2e12, "2T"), (1.5e12, "1.5T"), (5e11, "500B"), (123.0, "123")]
+)
+def test_counts_are_written_as_people_do(value, text):
+    assert count_text(value) == text
+
+
+def test_a_scenario_has_a_command_line():
+    scenario = Scenario(
+        model="llama3.1-70b",
+        tokens=2e12,
+        instances=("trn1.32xlarge", "p5.48xlarge"),
+        sequence=4096,
+        deadline_s=60 * 86400.0,
+        purchase=("spot",),
+        discount=0.18,
+        price_date=datetime.date(2026, 11, 21),
+        assumed_prices=("trn2-ultraserver=4xtrn2.48xlarge",),
+    )
+    assert command_of(scenario) == (
+        "trnbench compare llama3.1-70b --tokens 2T --on trn1.32xlarge,p5.48xlarge "
+        "--sequence 4096 --deadline 60d --purchase spot --discount 18% --price-date 2026-11-21 "
+        "--assume-price trn2-ultraserver=4xtrn2.48xlarge"
+    )
+    texts = texts_of(scenario)
+    assert texts["tokens"] == "2T"
+    assert texts["deadline"] == "60 d"
+    assert texts["nodes"] == ""
+
+
+def test_state_is_read_as_it_was_written(tmp_path):
+    path = tmp_path / "deep" / "tui.toml"
+    state = State(view="matrix", theme="nord", texts={"matrix": {"chips": 'a "quoted" name'}})
+    write_state(path, state)
+    assert read_state(path) == state
+
+
+def test_a_state_that_cannot_be_read_is_as_good_as_none(tmp_path):
+    path = tmp_path / "tui.toml"
+    assert read_state(path) == State()
+    path.write_text("view = [", encoding="utf-8")
+    assert read_state(path) == State()
+
+
+def test_a_configuration_names_theme_and_keys(tmp_path):
+    path = tmp_path / "tui.toml"
+    path.write_text('theme = "nord"\n[keys]\n"table.sort" = "o"\n', encoding="utf-8")
+    config = read_config(path, lambda: ["table.sort"])
+    assert config.theme == "nord"
+    assert config.keys == {"table.sort": "o"}
+
+
+def test_faults_of_a_configuration_are_told_with_the_nearest_name(tmp_path):
+    path = tmp_path / "tui.toml"
+    path.write_text('colour = "red"\n[keys]\n"table.srt" = "o"\n', encoding="utf-8")
+    with pytest.raises(DataFileError) as caught:
+        read_config(path, lambda: ["table.sort"])
+    assert [fault.path for fault in caught.value.faults] == ["colour", "keys.table.srt"]
+    assert "table.sort" in caught.value.faults[1].message

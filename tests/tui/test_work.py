@@ -1,0 +1,142 @@
+"""Questions in a process of their own: answers, refusals, crashes, and what is stale."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import time
+from functools import partial
+
+import pytest
+
+from trnbench.errors import InputError
+from trnbench.tui.work import Crash, Lane
+from trnbench.tui.work_process import Answer, Cancelled, Failure, Progress, Refusal
+
+
+def doubled(value, hooks):
+    return 2 * value
+
+
+def listening(hooks):
+    for step in range(10**9):
+        hooks.progress(step, 10**9, "steps")
+        time.sleep(0.001)
+
+
+def keeping(hooks):
+    done = 0
+    while not hooks.ended():
+        done += 1
+        hooks.note(done, 10**9, "steps")
+        time.sleep(0.001)
+    return "what was ready"
+
+
+def deaf(hooks):
+    hooks.note(0, 1, "deaf")
+    time.sleep(3600)
+
+
+def refused(hooks):
+    raise InputError("no such thing", hint="try another")
+
+
+def broken(hooks):
+    raise ValueError("a bug")
+
+
+def dying(hooks):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@pytest.fixture
+def news():
+    return queue.Queue()
+
+
+@pytest.fixture
+def lane(news):
+    made = Lane("test", lambda lane, generation, item: news.put((generation, item)))
+    yield made
+    made.close()
+
+
+def outcome(news):
+    while True:
+        generation, item = news.get(timeout=60)
+        if not isinstance(item, Progress):
+            return generation, item
+
+
+def test_a_question_is_answered_and_another_by_the_same_process(lane, news):
+    assert lane.ask(partial(doubled, 21)) == 1
+    assert outcome(news) == (1, Answer(42))
+    first = lane.process_id
+    lane.ask(partial(doubled, 4))
+    assert outcome(news) == (2, Answer(8))
+    assert lane.process_id == first
+    assert not lane.busy
+
+
+def test_the_newest_question_replaces_the_one_before_and_stale_news_is_not_told(lane, news):
+    lane.ask(listening)
+    news.get(timeout=60)
+    first = lane.process_id
+    lane.ask(partial(doubled, 1))
+    assert outcome(news) == (2, Answer(2))
+    assert lane.process_id == first
+    assert news.empty()
+
+
+def test_one_that_does_not_listen_is_replaced_with_its_process(lane, news):
+    lane.ask(deaf)
+    news.get(timeout=60)
+    first = lane.process_id
+    lane.ask(partial(doubled, 5))
+    assert outcome(news) == (2, Answer(10))
+    assert lane.process_id != first
+
+
+def test_a_cancelled_question_ends(lane, news):
+    lane.ask(listening)
+    news.get(timeout=60)
+    lane.cancel()
+    assert outcome(news) == (1, Cancelled())
+    assert not lane.busy
+
+
+def test_a_cancelled_question_may_answer_with_what_it_has(lane, news):
+    lane.ask(keeping)
+    news.get(timeout=60)
+    lane.cancel()
+    assert outcome(news) == (1, Answer("what was ready"))
+
+
+def test_a_deaf_question_is_cancelled_too(lane, news):
+    lane.ask(deaf)
+    news.get(timeout=60)
+    lane.cancel()
+    assert outcome(news) == (1, Cancelled())
+    lane.ask(partial(doubled, 3))
+    assert outcome(news) == (2, Answer(6))
+
+
+def test_what_is_malformed_is_refused_and_a_bug_is_told(lane, news):
+    lane.ask(refused)
+    assert outcome(news)[1] == Refusal("no such thing", "try another")
+    lane.ask(broken)
+    told = outcome(news)[1]
+    assert isinstance(told, Failure)
+    assert told.message == "ValueError: a bug"
+    assert "in broken" in told.traceback
+
+
+def test_a_process_that_dies_is_told_and_the_next_question_gets_another(lane, news):
+    lane.ask(dying)
+    told = outcome(news)[1]
+    assert isinstance(told, Crash)
+    assert told.code == -signal.SIGSEGV
+    lane.ask(partial(doubled, 7))
+    assert outcome(news) == (2, Answer(14))

@@ -1,0 +1,246 @@
+"""The same configuration has the same figures in train, compare and plan; the best is the best."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trnbench.app.compare import CompareRequest, compare_run
+from trnbench.app.plan import plan_run
+from trnbench.app.plan_request import PlanRequest
+from trnbench.app.run_request import Part, RunRequest
+from trnbench.app.searching import Watch
+from trnbench.app.train import run
+from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.catalog.search import open_catalog
+from trnbench.plan.billing import NoBill, bill
+from trnbench.plan.checkpoint import checkpoint_bytes
+from trnbench.plan.cost import Job, Phase, training_cost
+from trnbench.plan.price_terms import PriceTerms
+from trnbench.plan.purchase import load_offers
+from trnbench.report.quote import row_of_quote
+from trnbench.report.train_answer import Setting, row_of
+from trnbench.spec.library import load_instance, load_platform
+from trnbench.spec.reliability import load_reliability
+from trnbench.workload.library import load_model
+from trnbench.workload.weights import parameter_count
+
+CATALOG = open_catalog(environment={})
+TODAY = datetime.date(2026, 11, 21)
+DAY_S = 86400.0
+RUN = RunRequest(
+    model="llama2-7b",
+    parts=(Part(tokens=3e11),),
+    instances=("trn1.32xlarge", "trn2.48xlarge"),
+    price_date=TODAY,
+    nodes=(4, 8),
+    setting=Setting(tp=8, global_batch=256, sequence=4096),
+)
+TINY = RunRequest(
+    model="tiny-gpt",
+    parts=(Part(tokens=1e12),),
+    instances=("trn1.2xlarge", "trn1.32xlarge"),
+    price_date=TODAY,
+    nodes=(1, 2),
+    setting=Setting(
+        pp=2, cp=1, ep=1, vpp=1, zero=1, schedule="1f1b", recompute="none", global_batch=16
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return compare_run(CATALOG, CompareRequest(run=RUN))
+
+
+def test_a_row_has_the_figures_of_the_train_verb(compared):
+    """Of what the search chose, and of the same left open to the train verb's own search."""
+    shared = ("step_time_s", "tokens_per_s", "mfu", "memory_bytes", "tp", "pp", "dp", "micro_batch")
+    for one in compared.compared:
+        quote = one.quote
+        row = row_of_quote(quote)
+        for setting in (quote.step.setting, RUN.setting):
+            case = TrainCase(
+                model=RUN.model, instance=quote.instance, nodes=quote.nodes, setting=setting
+            )
+            (answer,) = run(CATALOG, TrainRequest(cases=(case,)))
+            trained = row_of(answer)
+            for key in (*shared, "low_step_time_s", "high_tokens_per_s", "exposed_matrix_s"):
+                assert row[key] == trained[key], key
+
+
+def test_a_plan_has_the_figures_of_the_comparison(compared):
+    answer: Any = plan_run(CATALOG, PlanRequest(run=RUN, objective="pareto"))
+    rows: dict[Any, Any] = {
+        (q.instance, q.nodes): row_of_quote(q) for q in (one.quote for one in compared.compared)
+    }
+    assert answer.front
+    for quote in answer.front:
+        # The cheapest way to buy a cluster is the comparison's; others may be on the front, too.
+        row = rows[quote.instance, quote.nodes]
+        mine = row_of_quote(quote)
+        assert mine["step_time_s"] == row["step_time_s"]
+        if mine["purchase"] == row["purchase"]:
+            assert mine == row
+    cheapest = min(row["cost_usd"] for row in rows.values())
+    assert row_of_quote(answer.best)["cost_usd"] == cheapest
+
+
+def test_money_is_that_of_the_cost_chain(compared):
+    """Tokens over the speed of the train verb, through goodput and bill, by hand again."""
+    quote = compared.compared[0].quote
+    step = quote.step.step
+    instance = load_instance(CATALOG, quote.instance)
+    platform = load_platform(CATALOG, quote.instance)
+    size = checkpoint_bytes(
+        load_model(CATALOG, RUN.model), platform, precision="bf16-master", sequence=4096
+    )
+    speed, slowest = 256 * 4096 / step.step_time_s, 256 * 4096 / step.high_step_time_s
+    cost = training_cost(
+        Job(
+            phases=[Phase(tokens=3e11, tokens_per_s=speed, low_tokens_per_s=slowest)],
+            nodes=quote.nodes,
+            checkpoint_bytes=size,
+        ),
+        load_offers(CATALOG, instance, PriceTerms(on=TODAY)),
+        load_reliability(CATALOG, instance.chip),
+    )
+    assert quote.cost_usd.value == float(cost.cost_usd)
+    assert quote.cost_usd.high == float(cost.high_cost_usd)
+    assert quote.elapsed_s.value == float(cost.elapsed_s)
+    assert quote.wall.work_s == pytest.approx(3e11 / speed)
+    assert quote.usd_per_million_tokens.value == pytest.approx(float(cost.cost_usd) / 3e5)
+
+
+def test_a_checkpoint_holds_weights_and_optimizer_once():
+    # bf16 weights, fp32 master and two fp32 moments: 14 bytes a parameter
+    model = load_model(CATALOG, "llama2-7b")
+    platform = load_platform(CATALOG, "trn1.32xlarge")
+    size = checkpoint_bytes(model, platform, precision="bf16-master", sequence=4096)
+    assert size == pytest.approx(14 * parameter_count(model), rel=1e-3)
+
+
+def brute_force(request):
+    """Every layout left open, each timed alone and bought in every way: (usd, s) pairs."""
+    found = []
+    for name, nodes in itertools.product(request.instances, request.nodes):
+        instance, platform = load_instance(CATALOG, name), load_platform(CATALOG, name)
+        offers = load_offers(CATALOG, instance, PriceTerms(on=TODAY))
+        for tp, micro_batch in itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16)):
+            ranks, pp = nodes * instance.chips * platform.chip.ranks(None), request.setting.pp
+            if ranks % (tp * pp) or (name == "trn1.2xlarge" and nodes > 1):
+                continue
+            setting = replace(
+                request.setting,
+                tp=tp,
+                dp=ranks // (tp * pp),
+                micro_batch=micro_batch,
+                sequence_parallel=tp > 1,
+            )
+            case = TrainCase(model=request.model, instance=name, nodes=nodes, setting=setting)
+            answer: Any = run(CATALOG, TrainRequest(cases=(case,)))[0]
+            if answer.step is None:
+                continue
+            speed = answer.per_s(answer.step.step_time_s, answer.setting.sequence)
+            size = checkpoint_bytes(
+                load_model(CATALOG, request.model),
+                platform,
+                precision="bf16-master",
+                sequence=answer.setting.sequence,
+            )
+            cost = training_cost(
+                Job(
+                    phases=[Phase(tokens=request.parts[0].tokens, tokens_per_s=speed)],
+                    nodes=nodes,
+                    checkpoint_bytes=size,
+                ),
+                offers,
+                load_reliability(CATALOG, instance.chip),
+                ranges=False,
+            )
+            for priced in cost.priced:
+                paid = bill(
+                    offers,
+                    priced.tariff,
+                    wall_s=float(priced.goodput.wall_s),
+                    nodes=nodes,
+                    seam_s=float(priced.goodput.seam_s),
+                )
+                if not isinstance(paid, NoBill):
+                    found.append((paid.cost_usd, paid.elapsed_s))
+    return found
+
+
+def test_the_plan_is_the_best_of_all_configurations_one_by_one():
+    every = brute_force(TINY)
+    assert len(every) > 50
+    days = [elapsed / DAY_S for _, elapsed in every]
+    limits = (None, sorted(days)[len(days) // 2])
+    for deadline in limits:
+        kept = [one for one in every if deadline is None or one[1] <= deadline * DAY_S]
+        budget = sorted(usd for usd, _ in kept)[len(kept) // 3]
+        cheapest: Any = plan_run(
+            CATALOG,
+            PlanRequest(
+                run=TINY,
+                deadline_s=1e12 if deadline is None else deadline * DAY_S,
+                objective="cost",
+            ),
+        )
+        assert cheapest.best.cost_usd.value == pytest.approx(min(usd for usd, _ in kept))
+        fastest: Any = plan_run(
+            CATALOG,
+            PlanRequest(
+                run=TINY,
+                deadline_s=None if deadline is None else deadline * DAY_S,
+                budget_usd=budget,
+                objective="time",
+            ),
+        )
+        assert fastest.best.elapsed_s.value == pytest.approx(
+            min(elapsed for usd, elapsed in kept if usd <= budget * (1 + 1e-12))
+        )
+
+
+def test_searches_side_by_side_find_the_same():
+    alone = plan_run(CATALOG, PlanRequest(run=RUN))
+    together = plan_run(CATALOG, PlanRequest(run=RUN), watch=Watch(workers=2))
+    assert together == alone
+
+
+def test_requests_and_answers_travel_between_processes(compared):
+    request = PlanRequest(run=RUN)
+    assert pickle.loads(pickle.dumps(request)) == request
+    assert pickle.loads(pickle.dumps(compared)) == compared
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cancelled_comparison_keeps_what_it_has(workers):
+    calls = []
+
+    def cancel():
+        calls.append(1)
+        return len(calls) > (40 if workers == 1 else 0)
+
+    full = compare_run(CATALOG, CompareRequest(run=RUN))
+    answer = compare_run(
+        CATALOG, CompareRequest(run=RUN), watch=Watch(cancel=cancel, workers=workers)
+    )
+    assert full.complete
+    assert not answer.complete
+    assert len(answer.compared) + 2 * len(answer.unseen) <= 4
+
+
+def test_progress_counts_layouts():
+    told = []
+    compare_run(
+        CATALOG, CompareRequest(run=RUN), watch=Watch(progress=lambda *one: told.append(one))
+    )
+    done, total, what = told[-1]
+    assert done == total > 0
+    assert what == "layouts of trn2.48xlarge (2 of 2)"

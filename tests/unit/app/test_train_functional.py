@@ -1,0 +1,186 @@
+"""Runs with real numbers as a use case: rows, price, checkpoints, interruptions, refusals."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+from attrs import evolve
+
+from trnbench.app import train_functional
+from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
+from trnbench.catalog.search import open_catalog
+from trnbench.emulate.functional.checkpoint import checkpoints
+from trnbench.errors import EnvironmentFault, InputError
+from trnbench.report.text_table import PLAIN
+from trnbench.report.train_answer import Setting
+from trnbench.report.train_functional import functional_report
+from trnbench.workload.library import load_model
+
+SMALL = Setting(tp=8, sequence=16, global_batch=2, precision="bf16-sr")
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    return open_catalog()
+
+
+@pytest.fixture(scope="module")
+def request_():
+    return FunctionalRequest(model="tiny-gpt", instance="trn1.32xlarge", setting=SMALL, steps=4)
+
+
+@pytest.fixture(scope="module")
+def whole(catalog, request_):
+    return run_functional(catalog, request_)
+
+
+def test_a_run_has_a_row_a_step_with_modelled_time_and_cost(whole):
+    rows = whole.rows()
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert [row["tokens"] for row in rows] == [32, 64, 96, 128]
+    assert list(rows[0]) == ["step", "loss", "tokens", "modelled_time_s", "modelled_cost_usd"]
+    step_s = whole.answer.step.step_time_s
+    assert rows[3]["modelled_time_s"] == pytest.approx(4 * step_s)
+    assert whole.usd_per_hour > 0
+    expected = 4 * step_s / 3600 * whole.usd_per_hour
+    assert rows[3]["modelled_cost_usd"] == pytest.approx(expected)
+
+
+def test_what_was_measured_agrees_with_what_was_said(whole):
+    assert whole.agrees
+    assert whole.measured == 4
+    assert {stage.role for stage in whole.stages} == {"only"}
+    assert {line.axis for line in whole.traffic} == {"tp", "world"}
+    assert [line.number_format for line in whole.flop] == ["bf16"]
+    assert whole.busiest_link is not None
+
+
+def test_people_see_curve_and_accounts(whole, request_):
+    report = functional_report(whole, inputs_of(request_))
+    assert report.people is not None
+    text = report.people(PLAIN)
+    assert "4 steps" in text
+    assert "DIFFERS" not in text
+    assert "busiest link" in text
+    assert report.summary["final_loss"] == whole.losses[-1]
+    unread = replace(whole, reasons=("no such thing",), losses=())
+    drawn = functional_report(unread, inputs_of(request_)).people
+    assert drawn is not None
+    assert "no: no such thing" in drawn(PLAIN)
+
+
+def test_a_run_goes_on_from_its_folder(catalog, request_, whole, tmp_path):
+    kept = replace(request_, folder=tmp_path, save_every=1)
+    first = run_functional(catalog, replace(kept, steps=2))
+    assert (first.resumed, first.measured) == (0, 2)
+    second = run_functional(catalog, kept)
+    assert (second.resumed, second.measured) == (2, 2)
+    assert second.losses == whole.losses
+    assert second.agrees
+    again = run_functional(catalog, kept)
+    assert (again.losses, again.measured, again.stages) == (whole.losses, 0, ())
+    with pytest.raises(InputError, match="another run"):
+        run_functional(catalog, replace(kept, seed=1))
+
+
+def test_a_model_that_changed_under_its_name_is_another_run(
+    catalog, request_, tmp_path, monkeypatch
+):
+    kept = replace(request_, folder=tmp_path, steps=1)
+    run_functional(catalog, kept)
+    model = load_model(catalog, "tiny-gpt")
+    assert model.transformer is not None
+    assert model.transformer.mlp is not None
+    mlp = evolve(model.transformer.mlp, activation="silu")
+    other = evolve(model, transformer=evolve(model.transformer, mlp=mlp))
+    monkeypatch.setattr(train_functional, "load_model", lambda *_: other)
+    with pytest.raises(InputError, match=r"another run: model tiny-gpt \(.* there, tiny-gpt \("):
+        run_functional(catalog, kept)
+
+
+def test_fewer_steps_than_a_folder_has_are_shown_and_nothing_is_measured(
+    catalog, request_, whole, tmp_path
+):
+    run_functional(catalog, replace(request_, folder=tmp_path))
+    fewer = replace(request_, folder=tmp_path, steps=1)
+    shown = run_functional(catalog, fewer)
+    assert (shown.losses, shown.measured) == (whole.losses[:1], 0)
+    drawn = functional_report(shown, inputs_of(fewer)).people
+    assert drawn is not None
+    assert "1 step came from a checkpoint" in drawn(PLAIN)
+
+
+def test_an_interruption_keeps_what_is_done(catalog, request_, whole, tmp_path):
+    def interrupt(done: int, total: int, what: str) -> None:
+        if done == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    kept = replace(request_, folder=tmp_path, save_every=100)
+    stopped = run_functional(catalog, kept, interrupt)
+    assert stopped.interrupted
+    assert stopped.losses == whole.losses[:3]
+    assert signal.getsignal(signal.SIGINT) is before
+    assert [path.name for path in checkpoints(tmp_path)] == [
+        "step-00000000.npz",
+        "step-00000003.npz",
+    ]
+    assert run_functional(catalog, kept).losses == whole.losses
+
+
+def test_a_folder_that_cannot_be_written_is_found_out_before_the_first_step(
+    catalog, request_, tmp_path
+):
+    (tmp_path / "file").write_text("")
+    heard: list[int] = []
+    with pytest.raises(EnvironmentFault, match="cannot write"):
+        run_functional(
+            catalog,
+            replace(request_, folder=tmp_path / "file"),
+            lambda done, total, what: heard.append(done),
+        )
+    assert not heard
+
+
+def test_without_a_price_there_is_no_cost(catalog, request_):
+    unpriced = run_functional(
+        catalog,
+        replace(request_, instance="trn2-ultraserver", setting=replace(SMALL, tp=4), steps=1),
+    )
+    assert unpriced.losses
+    assert unpriced.usd_per_hour is None
+    assert unpriced.rows()[0]["modelled_cost_usd"] is None
+    assert unpriced.rows()[0]["modelled_time_s"] is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "words"),
+    [
+        ("tiny-gpt", Setting(tp=3), "does not divide"),
+        ("tiny-gpt", Setting(dp=64), "ranks"),
+        ("bert-large", Setting(sequence=16, global_batch=1), "fills gaps"),
+    ],
+)
+def test_what_cannot_be_trained_is_answered_with_reasons(catalog, request_, model, setting, words):
+    answer = run_functional(catalog, replace(request_, model=model, setting=setting))
+    assert not answer.losses
+    assert any(words in reason for reason in answer.reasons), answer.reasons
+
+
+def test_a_model_that_does_not_fit_into_this_machine_is_refused(catalog, request_):
+    large = replace(request_, model="llama3.1-8b", setting=Setting(tp=32, precision="bf16"))
+    with pytest.raises(EnvironmentFault, match="of memory"):
+        run_functional(catalog, large)
+
+
+def test_runs_that_are_none_are_refused():
+    given = FunctionalRequest(model="tiny-gpt", instance="trn1.32xlarge")
+    with pytest.raises(InputError, match="steps"):
+        replace(given, steps=0)
+    with pytest.raises(InputError, match="seed"):
+        replace(given, seed=-1)
+    with pytest.raises(InputError, match="save_every"):
+        replace(given, save_every=0)

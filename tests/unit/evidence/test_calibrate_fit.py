@@ -1,0 +1,289 @@
+"""A fit finds what data tell, stays near its priors elsewhere, and says which is which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import attrs
+import numpy as np
+import pytest
+
+from trnbench.catalog.provenance import Evidence, Kind, Provenance
+from trnbench.evidence.calibrate import calibrate
+from trnbench.evidence.calibrate_fit import fit, without
+from trnbench.evidence.calibrate_problem import Measured, problem
+from trnbench.evidence.ranges import END, Range, correlation_matrix, ranges_of, replaced
+from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
+from trnbench.spec.training_stack import (
+    Overlaps,
+    Spread,
+    Supported,
+    TrainingEfficiency,
+    TrainingStack,
+)
+
+CHIP = ChipEfficiency(
+    name="chip-x",
+    title="",
+    chips=("x",),
+    tensor_share=0.8,
+    half_share_depth=0.0,
+    narrow_share=1.0,
+    memory_share=0.7,
+)
+STACK = TrainingStack(
+    name="training-x",
+    title="",
+    instances=("x",),
+    basis="assumed",
+    order="megatron",
+    attention="fused",
+    supports=Supported(
+        schedules=("1f1b",),
+        recompute=("none",),
+        zero=(0,),
+        sequence_parallel=True,
+        context_parallel=True,
+        expert_parallel=True,
+    ),
+    kernels=KernelEfficiency(
+        attention_forward_share=0.5,
+        attention_backward_share=0.4,
+        score_touches_forward=5.0,
+        score_touches_backward=7.0,
+        elementwise_traffic=1.0,
+        optimizer_traffic=1.0,
+        block_pass_s=30e-6,
+    ),
+    overlaps=Overlaps(tensor=0.4, context=0.5, expert=0.0, pipeline=0.5, data=0.9),
+    factor=1.0,
+    communication=1.0,
+    step_s=0.02,
+    micro_batch_s=0.0,
+    piped_micro_batch_s=0.03,
+    node_scatter=0.05,
+    fragmentation=0.05,
+    spread=Spread(low=0.9, high=1.1),
+)
+RANGES = {
+    "tensor_share": (0.7, 0.9),
+    "memory_share": (0.6, 0.8),
+}
+STACK_RANGES = {
+    "factor": (0.8, 1.25),
+    "communication": (0.7, 1.4),
+    "step": (0.01, 0.04),
+    "overlaps.tensor": (0.2, 0.6),
+    "kernels.attention_forward_share": (0.4, 0.6),
+    "kernels.attention_backward_share": (0.3, 0.5),
+}
+
+
+def known(ranges):
+    return Provenance(
+        evidence={
+            path: Evidence(text="", source="s", kind=Kind.ASSUMED, low=low, high=high)
+            for path, (low, high) in ranges.items()
+        }
+    )
+
+
+def efficiency(stack="training-x", **changes):
+    return TrainingEfficiency(
+        chip=attrs.evolve(CHIP, provenance=known(RANGES)),
+        stack=attrs.evolve(STACK, name=stack, provenance=known(STACK_RANGES), **changes),
+    )
+
+
+@dataclass
+class Work:
+    """A step of so many ideal seconds on the tensor units, on links, and fixed steps."""
+
+    tensor: float
+    links: float = 0.0
+    attention: float = 0.0
+    steps: float = 1.0
+
+    def times_s(self, given):
+        chip, stack = given.chip, given.stack
+        attention = self.attention / stack.kernels.attention_forward_share
+        links = self.links * stack.communication * (1 - stack.overlaps.tensor)
+        computed = self.tensor / chip.tensor_share + attention
+        time = stack.factor * (computed + links) + self.steps * stack.step_s
+        return np.reshape(time, (1, -1))
+
+
+def row(name, work, measured_s, *, scatter=0.035, stack="training-x", configuration=None):
+    return Measured(
+        id=name,
+        configuration=configuration or name,
+        measured_s=measured_s,
+        scatter=scatter,
+        prepared=work,
+        efficiency=efficiency(stack),
+    )
+
+
+WORKS = [
+    Work(10.0),
+    Work(1.0, 20.0),
+    Work(5.0, 5.0, 3.0),
+    Work(0.02, steps=50.0),
+    Work(8.0, 1.0, 9.0),
+    Work(2.0, 30.0),
+]
+
+
+def measured_with(truth, works=WORKS, **kwargs):
+    real = replaced(efficiency(), truth)
+    return [
+        row(f"r{i}", work, float(work.times_s(real)[0, 0]), **kwargs)
+        for i, work in enumerate(works)
+    ]
+
+
+def value(found, key):
+    return next(one.value for one in found.parameters if one.parameter.key == key)
+
+
+def test_known_numbers_are_found_again():
+    truth = {"factor": 1.1, "step": 0.03, "communication": 1.2, "overlaps.tensor": 0.4}
+    found = calibrate(measured_with(truth, scatter=0.0005))
+    # A chip's share and a factor on everything, or a link's time and its overlap, are told only as
+    # a product.
+    share = value(found, "factor") / value(found, "chip.tensor_share")
+    assert share == pytest.approx(1.1 / 0.8, rel=0.005)
+    assert value(found, "step") == pytest.approx(0.03, rel=0.01)
+    exposed = value(found, "communication") * (1 - value(found, "overlaps.tensor"))
+    assert value(found, "factor") * exposed == pytest.approx(1.1 * 1.2 * 0.6, rel=0.01)
+    assert max(abs(one.fitted) for one in found.rows) < 0.002
+
+
+def test_numbers_that_data_cannot_tell_apart_are_named():
+    found = calibrate(measured_with({"factor": 1.1}, [Work(10.0), Work(20.0)], scatter=0.0005))
+    ((one, other, correlation),) = found.inseparable
+    assert {one, other} == {("chip-x", "chip.tensor_share"), ("training-x", "factor")}
+    # A larger share of the peak makes up for a larger factor.
+    assert correlation > 0.99
+
+
+def test_three_rows_stay_near_the_priors():
+    rows = measured_with({"factor": 1.5}, WORKS[:3])
+    found = calibrate(rows)
+    before = max(abs(one.prior) for one in found.rows)
+    after = max(abs(one.fitted) for one in found.rows)
+    assert after < before
+    for one in found.parameters:
+        assert abs(one.deviation) < 2.5
+        assert one.width <= 1
+    # The memory's share has no part in these times.
+    memory = next(one for one in found.parameters if one.parameter.key == "chip.memory_share")
+    assert not memory.told
+    assert memory.value == 0.7
+    assert memory.ends == pytest.approx((0.6, 0.8))
+
+
+def test_a_held_chip_does_not_move():
+    found = calibrate(measured_with({"factor": 1.2}), held={"chip-x"})
+    assert {one.parameter.owner for one in found.parameters} == {"training-x"}
+    assert value(found, "factor") > 1.05
+
+
+def test_with_everything_held_nothing_is_fitted_and_errors_stand():
+    found = calibrate(measured_with({"factor": 1.25}), held={"chip-x", "training-x"})
+    assert found.parameters == ()
+    for one in found.rows:
+        assert one.fitted == one.prior == one.without_configuration
+        assert one.expected == 0
+
+
+def test_an_error_without_a_row_is_that_of_a_fit_without_it():
+    rows = measured_with({"factor": 1.15, "step": 0.025})
+    rows[2] = row("odd", rows[2].prepared, 1.1 * rows[2].measured_s)
+    whole = fit(problem(rows))
+    errors, _ = without(whole, [2])
+    part = fit(problem([one for i, one in enumerate(rows) if i != 2]))
+    places = {one.place: z for one, z in zip(part.problem.parameters, part.deviations, strict=True)}
+    moved = np.array([places[one.place] for one in whole.problem.parameters])
+    log, _ = whole.problem.predicted(moved, [2])
+    assert errors[0] == pytest.approx(np.exp(log[0]) / rows[2].measured_s - 1, abs=0.003)
+    assert abs(errors[0]) > abs(whole.errors[2])
+
+
+def test_rows_of_one_configuration_count_together_as_one():
+    lone = calibrate([row("a", Work(10.0), 15.0)])
+    repeated = calibrate([row(f"a{i}", Work(10.0), 15.0, configuration="a") for i in range(4)])
+    apart = calibrate([row(f"a{i}", Work(10.0), 15.0) for i in range(4)])
+    narrow, same, width = (
+        next(one.width for one in found.parameters if one.parameter.key == "factor")
+        for found in (apart, repeated, lone)
+    )
+    assert same == pytest.approx(width)
+    assert narrow < width
+
+
+def test_stacks_on_one_chip_share_its_numbers_and_lean_on_each_others_kernels():
+    work = Work(1.0, attention=9.0)
+    slow = work.times_s(replaced(efficiency(), {"kernels.attention_forward_share": 0.4}))
+    rows = [
+        row("a", work, float(slow[0, 0]), scatter=0.01),
+        row("b", Work(10.0), 12.5, stack="training-y", scatter=0.01),
+    ]
+    found = calibrate(rows)
+    shares = {
+        one.parameter.owner: one.value
+        for one in found.parameters
+        if one.parameter.key == "kernels.attention_forward_share"
+    }
+    assert shares["training-x"] < shares["training-y"] < 0.5
+    assert sum(one.parameter.key == "chip.tensor_share" for one in found.parameters) == 1
+    assert [one.without_stack is not None for one in found.rows] == [True, True]
+    # One kernel's two passes go together.
+    of = found.of("training-x")
+    backward = of["kernels.attention_backward_share"]
+    assert backward.deviation == of["kernels.attention_forward_share"].deviation
+    assert 0.3 < backward.value < 0.4
+
+
+def test_a_lucky_row_proves_little_about_the_scatter_and_an_odd_one_widens_it():
+    lucky = calibrate(measured_with({}, WORKS[:2])).spreads["training-x"]
+    odd = calibrate([row("a", Work(10.0), 9.0), row("b", Work(10.0), 18.0)]).spreads["training-x"]
+    assert 0.9 < lucky.low < 0.95
+    assert odd.low < 0.9
+    assert odd.high > 1.1
+
+
+@pytest.mark.parametrize("deviation", [-2.0, -END, 0.0, END, 2.0])
+def test_a_range_has_its_ends_where_its_interval_ends(deviation):
+    one = Range(value=1.0, low=0.5, high=4.0)
+    expected = {-END: 0.5, 0.0: 1.0, END: 4.0}
+    found = float(one.at(np.array(deviation)))
+    assert found == pytest.approx(expected.get(deviation, found))
+    assert (found > 1) == (deviation > 0)
+
+
+def test_pairs_that_contradict_each_other_still_make_a_correlation():
+    # a goes with b and b with c, but a against c: nothing can be so.
+    found = correlation_matrix(
+        ["a", "b", "c"], {("a", "b"): 0.9, ("b", "c"): 0.9, ("a", "c"): -0.9, ("a", "x"): 0.5}
+    )
+    assert np.diag(found) == pytest.approx(np.ones(3))
+    assert np.linalg.eigvalsh(found).min() > 0
+    np.linalg.cholesky(found)
+
+
+def test_an_earlier_fits_correlation_is_part_of_the_prior():
+    tied = "chip.tensor_share ~ factor: 0.99"
+    stack = efficiency(correlations=(tied,))
+    rows = [replace(one, efficiency=stack) for one in measured_with({"factor": 1.2}, WORKS[:1])]
+    loose = calibrate(measured_with({"factor": 1.2}, WORKS[:1]))
+    held = calibrate(rows)
+    # Both only move together, which leaves their ratio: the row can hardly be followed.
+    assert abs(held.rows[0].fitted) > abs(loose.rows[0].fitted)
+
+
+def test_ranges_are_found_by_key():
+    found = ranges_of(efficiency())
+    assert set(found) == {*(f"chip.{key}" for key in RANGES), *STACK_RANGES}
+    assert found["overlaps.tensor"].linear
+    assert found["chip.tensor_share"].most == 1.0

@@ -1,0 +1,104 @@
+"""Quotes in words: sums, spans, layouts and purchases."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from trnbench.app.compare import CompareRequest, compare_run
+from trnbench.app.run_request import Part, RunRequest
+from trnbench.catalog.search import open_catalog
+from trnbench.plan.billing import Bill
+from trnbench.report.compare_answer import ratio
+from trnbench.report.quote import Span
+from trnbench.report.quote_text import (
+    layout_text,
+    money_text,
+    purchase_text,
+    sentence,
+    span_text,
+    tokens_text,
+)
+from trnbench.report.train_answer import Setting
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [(52.4, "USD 52.4"), (1540.0, "USD 1.54K"), (1.54e6, "USD 1.54M"), (2e9, "USD 2B")],
+)
+def test_money(usd, text):
+    assert money_text(usd) == text
+
+
+def test_spans():
+    assert span_text(Span(value=27.44, low=24.9, high=31.04)) == "27.4 (24.9-31)"
+    assert span_text(Span(value=3.0, low=3.0, high=3.0)) == "3"
+    assert span_text(None) == "-"
+
+
+def test_layouts_name_what_matters():
+    plain: dict[str, Any] = {"tp": 16, "pp": 4, "dp": 64, "cp": 1, "ep": 1, "vpp": 1}
+    assert layout_text(Setting(**plain)) == "TP 16 x PP 4 x DP 64"
+    assert layout_text(Setting(**plain | {"cp": 8, "vpp": 5})).endswith("DP 64 x CP 8 x VPP 5")
+
+
+def bill(option, **blocks: Any):
+    nothing: dict[str, Any] = dict.fromkeys(
+        (
+            *("list_usd_per_hour", "usd_per_hour", "wall_s", "elapsed_s", "billed_hours"),
+            *("usable_hours", "seam_hours", "cost_usd", "upfront_usd", "committed_usd"),
+            "share_usd",
+        ),
+        1.0,
+    )
+    return Bill(
+        instance="trn2.48xlarge",
+        option=option,
+        region="us-east-2",
+        origin="published",
+        nodes=64,
+        machines=64,
+        discount=0.0,
+        restarts=0,
+        **nothing,
+        **blocks,
+    )
+
+
+def test_purchases():
+    one = bill("capacity-block", blocks_days=(28,), block_sizes=(64,))
+    assert purchase_text(one) == "as one 28-day Capacity Block"
+    row = bill("capacity-block", blocks_days=(14, 4), block_sizes=(64,))
+    assert purchase_text(row) == "as Capacity Blocks of 14 + 4 days"
+    wide = bill("capacity-block", blocks_days=(28,), block_sizes=(64, 1))
+    assert purchase_text(wide) == "as Capacity Blocks of 28 days, 64 + 1 machines"
+    assert purchase_text(bill("on-demand")) == "on demand"
+
+
+def test_a_ratio_joins_both_intervals():
+    # 10 % either way on both: ln 1.1 x sqrt 2 as a logarithm
+    one = Span(value=2.0, low=2 / 1.1, high=2.2)
+    found: Any = ratio(one, Span(value=4.0, low=4 / 1.1, high=4.4))
+    assert found.value == 0.5
+    assert found.high == pytest.approx(0.5 * 1.1**2**0.5)
+    assert found.low == pytest.approx(0.5 / 1.1**2**0.5)
+    assert ratio(one, None) is None
+
+
+def test_the_sentence_of_a_plan():
+    run = RunRequest(
+        model="tiny-gpt",
+        parts=(Part(tokens=1e13),),
+        instances=("trn1.2xlarge",),
+        price_date=datetime.date(2026, 11, 21),
+        nodes=(1,),
+        setting=Setting(tp=2, global_batch=16),
+        prices=("trn1.2xlarge=2",),
+    )
+    (row,) = compare_run(open_catalog(environment={}), CompareRequest(run=run)).compared
+    told = sentence(row.quote)
+    assert tokens_text(row.quote) == "10T tokens"
+    assert " days on 1 x trn1.2xlarge, TP 2 x PP 1 x DP 1, USD " in told
+    assert told.endswith(" at your own price")

@@ -1,0 +1,144 @@
+"""The shipped calibrations are what `make calibration` writes, and predict as well as promised."""
+
+from __future__ import annotations
+
+import datetime
+from statistics import fmean, median
+
+import pytest
+import tomli
+
+from trnbench.app.calibration import calibrate_measurements
+from trnbench.app.validation import validate_evidence
+from trnbench.catalog.search import built_in_folder, open_catalog
+from trnbench.evidence.calibrate import mean_error
+from trnbench.evidence.model_family import family_of
+from trnbench.evidence.predict import Preparer
+from trnbench.evidence.rows import RowFault, read_evidence
+from trnbench.evidence.training_cases import Reader
+from trnbench.units import Dimension, parse
+
+SPECS = built_in_folder() / "specs"
+PUBLISHED = built_in_folder() / "workloads" / "published"
+DATE = datetime.date(2026, 11, 21)
+"""That of `make calibration`."""
+SETS = ("trainium", "gpu")
+DENSE_STACKS = (
+    *("training-megatron-a100", "training-llm-foundry-ampere", "training-llm-foundry-hopper"),
+    *("training-nemo-hopper", "training-megatron-blackwell"),
+)
+
+
+@pytest.fixture(scope="module")
+def found():
+    paths = [PUBLISHED / f"{name}_training.csv" for name in ("gpu", "trainium")]
+    return calibrate_measurements(open_catalog([SPECS / "priors"]), paths, date=DATE)
+
+
+@pytest.fixture(scope="module")
+def fitted(found):
+    return found.calibration.rows
+
+
+@pytest.fixture(scope="module")
+def sections():
+    return {section.name: section for section in validate_evidence(open_catalog(), sets=SETS)}
+
+
+def leaves(table, path=""):
+    """Yield (key path, number, or whatever else it is) of all but notes and correlations.
+
+    Correlations are rounded to two digits and cut off below 0.2, which machines may not agree on.
+    """
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{path}.{key}")
+        elif key not in ("note", "correlations"):
+            quantity = path and key in ("value", "low", "high") and isinstance(value, str)
+            yield f"{path}.{key}", parse(value, Dimension.SECONDS) if quantity else value
+
+
+def test_the_shipped_calibrations_are_current(found):
+    for name in found.files.names():
+        shipped = dict(leaves(tomli.loads((SPECS / "calibration" / f"{name}.toml").read_text())))
+        made = dict(leaves(tomli.loads(found.files.text(name))))
+        numbers = {key: value for key, value in shipped.items() if isinstance(value, float)}
+        again = {key: made.pop(key) for key in numbers}
+        assert again == pytest.approx(numbers, rel=5e-3), f"{name}: run `make calibration`"
+        assert made == {key: value for key, value in shipped.items() if key not in numbers}
+
+
+def test_every_row_marked_fit_was_fitted(found):
+    assert found.unused == ()
+
+
+def test_trainium_rows_are_met(fitted):
+    of = {
+        kind: [row for row in fitted if kind in row.row.id and "trn1" in row.row.stack]
+        for kind in ("GPT3", "Llama", "BERT", "ViT")
+    }
+    llm = of["GPT3"] + of["Llama"]
+    assert mean_error(row.fitted for row in llm) <= 0.06
+    assert mean_error(row.without_configuration for row in llm) <= 0.09
+    assert mean_error(row.fitted for row in of["BERT"]) <= 0.08
+    assert mean_error(row.fitted for row in of["ViT"]) <= 0.15
+
+
+def test_gpu_rows_are_met(fitted):
+    gpu = [row for row in fitted if "trn1" not in row.row.stack]
+    assert mean_error(row.fitted for row in gpu) <= 0.04
+
+
+def test_a_chips_numbers_are_shared_by_all_its_stacks(found):
+    owners: dict[str, set[str]] = {}
+    for one in found.calibration.parameters:
+        if one.parameter.key.startswith("chip."):
+            owners.setdefault(one.parameter.key, set()).add(one.parameter.owner)
+    chips = {"chip-a100", "chip-hopper", "chip-blackwell", "chip-trainium1"}
+    assert set(map(frozenset, owners.values())) <= {
+        frozenset(chips),
+        frozenset(chips - {"chip-trainium1"}),
+    }
+
+
+def test_what_rows_do_not_tell_is_not_called_derived(found):
+    told = {(one.parameter.owner, one.parameter.key): one for one in found.calibration.parameters}
+    assert not told["training-nemo-hopper", "step"].told
+    assert told["training-nemo-hopper", "factor"].told
+    catalog = open_catalog()
+    table = tomli.loads(catalog.find("calibration", "training-nemo-hopper").path.read_text())
+    assert table["step"]["kind"] == "assumed"
+    assert table["factor"]["kind"] == "derived"
+
+
+def test_unseen_rows_of_fitted_gpu_stacks_are_met(sections):
+    unseen = [row for row in sections["gpu"].rows if row.within_stack and not row.fitted]
+    assert fmean(abs(row.error) for row in unseen if row.error is not None) <= 0.07
+
+
+def test_intervals_hold_what_they_promise(sections):
+    unseen = [
+        row
+        for section in sections.values()
+        for row in section.rows
+        if row.within_stack and not row.fitted and row.error is not None
+    ]
+    assert 0.70 <= fmean(row.covered for row in unseen) <= 0.92
+    assert median((row.high_s - row.low_s) / 2 / row.predicted_s for row in unseen) <= 0.15
+
+
+def test_nothing_fitted_is_near_already():
+    catalog = open_catalog([SPECS / "priors"])
+    reader, preparer = Reader(catalog), Preparer(catalog)
+    errors = []
+    for case in reader.cases(read_evidence(PUBLISHED / "gpu_training.csv")):
+        if isinstance(case, str) or not case.own_stack or case.stack.name not in DENSE_STACKS:
+            continue
+        if family_of(case.model) == "decoder":
+            try:
+                times_s = preparer.prepared(case).times_s(reader.efficiency(case))
+            except RowFault:
+                continue
+            errors.append(abs(float(times_s.min()) / case.told.measured_s - 1))
+    assert len(errors) > 300
+    assert fmean(errors) <= 0.11

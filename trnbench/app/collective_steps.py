@@ -1,0 +1,208 @@
+"""The collective use case, step by step: what every link carries in each round of an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnbench.app.collective import Place
+from trnbench.app.replica_groups import replica_groups
+from trnbench.catalog.search import Catalog
+from trnbench.emulate.collective import busy_time
+from trnbench.mapping.fabric import FloatArray
+from trnbench.mapping.legality import Verdict, cluster_verdict
+from trnbench.mapping.message_plan.algorithm import Refusal
+from trnbench.mapping.message_plan.placed import Placed, PlacedRound
+from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
+from trnbench.mapping.message_plan.select import algorithm_named, select, selected_for
+from trnbench.mapping.placement import place
+from trnbench.program.collective import Op
+from trnbench.spec.collective_efficiency import stack_of
+from trnbench.spec.fabric import Torus
+from trnbench.spec.library import load_platform
+
+BUSIEST = 12
+"""Links that are listed of each step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plane:
+    """One unit of a 2D torus: loads of the links right of and below each chip, 0 to 1.
+
+    `onward`: load of the links of each chip along further axes, such as that between planes.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    right: tuple[float, ...]
+    below: tuple[float, ...]
+    onward: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusyLink:
+    """A link, its load relative to the busiest of its step, and what it carries in a round."""
+
+    name: str
+    level: str
+    load: float
+    size_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveStep:
+    """One round, or all of them: `times` it is repeated, the messages of it, and link loads.
+
+    A load of 1 is that of the link that is busy longest in the step.
+    """
+
+    phase: int
+    round: int
+    times: int
+    messages: int
+    longest_s: float
+    planes: tuple[Plane, ...]
+    busiest: tuple[BusyLink, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveSteps:
+    """A collective round by round; `reasons` where it cannot run, and then no steps."""
+
+    op: Op
+    instance: str
+    nodes: int
+    size_bytes: float
+    algorithm: str = ""
+    whole: CollectiveStep | None = None
+    steps: tuple[CollectiveStep, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def collective_steps(
+    catalog: Catalog, op: Op, where: Place, size_bytes: float, *, algorithm: str | None = None
+) -> CollectiveSteps:
+    """Return the rounds of a collective over all ranks of a place, as its stack would run it."""
+    platform = load_platform(catalog, where.instance)
+    blank = CollectiveSteps(
+        op=op, instance=platform.instance.name, nodes=where.nodes, size_bytes=size_bytes
+    )
+    legal = cluster_verdict(platform, where.nodes)
+    if not legal.legal:
+        return _refused(blank, legal.reasons)
+    placement = place(platform, nodes=where.nodes)
+    groups = replica_groups(placement, None, None)
+    if isinstance(groups, Verdict):
+        return _refused(blank, groups.reasons)
+    selected = select(
+        stack_of(catalog, platform.instance.name),
+        placement,
+        op,
+        groups,
+        algorithm=algorithm_named(algorithm) if algorithm else None,
+        pairs=neighbour_pairs(placement.fabric, groups[0]) if op == "permute" else None,
+        symmetric=True,
+    )
+    if isinstance(selected, Refusal):
+        return _refused(blank, (selected.reason,))
+    choice = selected[int(selected_for(selected, np.array([size_bytes]))[0])]
+    placed = choice.placed
+    return CollectiveSteps(
+        op=op,
+        instance=blank.instance,
+        nodes=blank.nodes,
+        size_bytes=size_bytes,
+        algorithm=choice.algorithm.label,
+        whole=_step(placed, placed.rounds, size_bytes, whole=True),
+        steps=tuple(_step(placed, (found,), size_bytes) for found in placed.rounds),
+    )
+
+
+def _refused(blank: CollectiveSteps, reasons: tuple[str, ...]) -> CollectiveSteps:
+    return CollectiveSteps(
+        op=blank.op,
+        instance=blank.instance,
+        nodes=blank.nodes,
+        size_bytes=blank.size_bytes,
+        reasons=reasons,
+    )
+
+
+def _step(
+    placed: Placed, rounds: tuple[PlacedRound, ...], size_bytes: float, *, whole: bool = False
+) -> CollectiveStep:
+    carried = np.zeros(placed.link_count + 1)
+    for found in rounds:
+        weights = np.repeat(found.share * (found.times if whole else 1), found.links.shape[1])
+        carried += np.bincount(found.links.ravel(), weights=weights, minlength=len(carried))
+    carried = carried[:-1] * size_bytes
+    busy_s = busy_time(carried, placed.capacity[:-1])
+    longest_s = float(busy_s.max(initial=0.0))
+    loads = busy_s / longest_s if longest_s > 0 else busy_s
+    fabric = placed.placement.fabric
+    order = [int(i) for i in np.argsort(-loads, kind="stable")[:BUSIEST] if carried[i] > 0]
+    return CollectiveStep(
+        phase=rounds[0].phase if rounds else 0,
+        round=rounds[0].round_ if rounds else 0,
+        times=sum(found.times for found in rounds) if whole else rounds[0].times,
+        messages=sum(len(found.source) * (found.times if whole else 1) for found in rounds),
+        longest_s=longest_s,
+        planes=tuple(_planes(placed, loads)),
+        busiest=tuple(
+            BusyLink(
+                name=placed.link_name(i),
+                level=fabric.links[i % fabric.links_per_node].level,
+                load=float(loads[i]),
+                size_bytes=float(carried[i]),
+            )
+            for i in order
+        ),
+    )
+
+
+def _planes(placed: Placed, loads: FloatArray) -> Iterator[Plane]:
+    """Yield every unit of a 2D torus of the first instance; a link's load is its busier way's."""
+    fabric = placed.placement.fabric
+    tori = [
+        (up, fabric.torus_link[number])
+        for number, up in enumerate(fabric.levels)
+        if isinstance(up.level, Torus)
+    ]
+    # Neighbouring numbers lie in one plane: chips that are further apart are on another axis.
+    flat = [(up, wired) for up, wired in tori if len(up.level.shape) == 2 and up.span == 1]  # type: ignore[union-attr]
+    if not flat:
+        return
+    up, wired = flat[0]
+    others = [table for other, table in tori if other is not up]
+    level = up.level
+    assert isinstance(level, Torus)
+    rows, columns = level.shape
+
+    def load(*links: int) -> float:
+        return float(max((loads[link] for link in links if link >= 0), default=0.0))
+
+    units = fabric.chips // up.count
+    for unit in range(units):
+        first = unit * up.count
+        places = [divmod(place_, columns) for place_ in range(rows * columns)]
+        right, below = [], []
+        for row, column in places:
+            chip = first + row * columns + column
+            east = first + row * columns + (column + 1) % columns
+            south = first + (row + 1) % rows * columns + column
+            right.append(load(wired[chip, 1, 0], wired[east, 1, 1]))
+            below.append(load(wired[chip, 0, 0], wired[south, 0, 1]))
+        yield Plane(
+            name=f"{level.name} {unit}, from c{first}" if units > 1 else level.name,
+            shape=(rows, columns),
+            right=tuple(right),
+            below=tuple(below),
+            onward=tuple(
+                load(*(link for table in others for link in table[first + place_].ravel().tolist()))
+                for place_ in range(rows * columns)
+            )
+            if others
+            else (),
+        )

@@ -1,0 +1,239 @@
+"""The comparison use case: a run on several instance types, on an equal footing.
+
+    nodes       every type at each of the given numbers of nodes
+    deadline    every type at the fewest nodes, of those looked at, that finish in time
+    cost        the baseline as before; the others as fast as they come for no more money
+
+A cluster is bought in the cheapest way that keeps the footing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trnbench.app.markets import Explored, explore_all
+from trnbench.app.quotes import quote, quote_of_none
+from trnbench.app.run_request import DEADLINE_S, RunRequest
+from trnbench.app.run_request import inputs_of as run_inputs
+from trnbench.app.searching import Watch
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.plan.break_even import break_even_speed
+from trnbench.plan.market import candidates
+from trnbench.plan.objective import (
+    NO_LIMITS,
+    Candidate,
+    Limits,
+    cheapest_first,
+    fastest_first,
+    ranked,
+)
+from trnbench.report.compare_answer import CompareAnswer, Compared, Looked, ratio
+from trnbench.report.quote import Quote, Span
+from trnbench.report.quote_text import days_text, in_days
+from trnbench.units import significant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """A run to compare on its instance types.
+
+    Without a deadline, numbers of nodes given with the run are the footing, and without these a
+    usual deadline is. `baseline` is the first of the instance types unless named; `baseline_nodes`
+    is how many it has at equal cost, if not as many as finish in time.
+    """
+
+    run: RunRequest
+    deadline_s: float | None = None
+    equal_cost: bool = False
+    baseline: str | None = None
+    baseline_nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a deadline that has passed."""
+        if self.deadline_s is not None and not self.deadline_s > 0:
+            raise InputError("the deadline must be above 0")
+        if self.baseline_nodes is not None and self.baseline_nodes not in self.run.node_counts:
+            raise InputError(f"{self.baseline_nodes} nodes of the baseline are not looked at")
+
+    @property
+    def by_nodes(self) -> bool:
+        """Whether the numbers of nodes are the footing."""
+        return self.deadline_s is None and bool(self.run.nodes) and not self.equal_cost
+
+    @property
+    def limits(self) -> Limits:
+        """What a cluster has to keep, beside what is equal."""
+        if self.by_nodes or self.baseline_nodes:
+            return NO_LIMITS
+        return Limits(deadline_s=self.deadline_s or DEADLINE_S, priced=False)
+
+
+def inputs_of(request: CompareRequest) -> dict[str, object]:
+    """Return the request as plain data, for outputs that repeat what was asked."""
+    return run_inputs(request.run) | {
+        "deadline_s": request.limits.deadline_s,
+        "equal_cost": request.equal_cost,
+        "baseline": request.baseline,
+        "baseline_nodes": request.baseline_nodes,
+    }
+
+
+def compare_run(
+    catalog: Catalog,
+    request: CompareRequest,
+    *,
+    watch: Watch | None = None,
+    explored: Sequence[Explored] | None = None,
+) -> CompareAnswer:
+    """Return a row for every instance type, or for each of its numbers of nodes.
+
+    Once the watch says to cancel, what was found until then is answered. `explored`: what
+    `explore_all` said of this very run, if it has been asked already.
+    """
+    run = request.run
+    baseline = catalog.find("instances", request.baseline or run.instances[0]).name
+    named = [catalog.find("instances", name).name for name in run.instances]
+    if baseline not in named:
+        raise InputError(f"the baseline {baseline} is not among the instances compared")
+    if explored is None:
+        explored = explore_all(catalog, run, watch=watch)
+    by_name = {one.name: one for one in explored}
+    footings = run.node_counts if request.by_nodes else (None,)
+    rows: dict[tuple[str, int | None], Quote] = {}
+    for nodes in footings:
+        order = sorted(by_name, key=lambda name: name != baseline)
+        for name in order:
+            budget = rows.get((baseline, nodes)) if request.equal_cost else None
+            asked = nodes or (request.baseline_nodes if name == baseline else None)
+            found = row_of_market(catalog, request, by_name[name], asked, baseline=budget)
+            rows[name, nodes] = found
+    compared = [
+        _compared(by_name[name], rows[name, nodes], rows.get((baseline, nodes)))
+        for name in by_name
+        for nodes in footings
+    ]
+    return CompareAnswer(
+        model=run.model,
+        footing=_footing(request, baseline),
+        baseline=baseline,
+        compared=tuple(compared),
+        looked=tuple(looked(one) for one in explored),
+        purchase_asked=bool(run.purchase),
+        unseen=tuple(name for name in named if name not in by_name),
+    )
+
+
+def looked(explored: Explored) -> Looked:
+    """Return how many layouts of an instance type were looked at."""
+    return Looked.at(explored.name, [result.tally for result in explored.searches])
+
+
+def row_of_market(
+    catalog: Catalog,
+    request: CompareRequest,
+    explored: Explored,
+    nodes: int | None,
+    *,
+    baseline: Quote | None = None,
+) -> Quote:
+    """Return the quote of an instance type, on so many nodes if these are the footing.
+
+    With a `baseline` it is to cost no more than that.
+    """
+    run = request.run
+    ways = candidates(explored.market) if explored.market else []
+    if nodes is not None:
+        ways = [way for way in ways if way.nodes == nodes]
+    if not ways:
+        return quote_of_none(catalog, run, explored, nodes or explored.nearest_nodes)
+    if baseline is not None:
+        return _at_equal_cost(catalog, run, explored, ways, baseline)
+    limits = request.limits
+    kept = ranked(ways, limits, "cost")
+    if kept:
+        fewest = min(way.nodes for way in kept)
+        return quote(catalog, run, explored, next(way for way in kept if way.nodes == fewest))
+    fastest = fastest_first(ways)[0]
+    found = quote(catalog, run, explored, fastest)
+    late = (
+        f"{days_text(fastest.elapsed_s)} d at the fastest, on {fastest.nodes:,} nodes, is past the "
+        f"deadline of {days_text(limits.deadline_s or 0.0)} d"
+    )
+    if request.deadline_s is None:
+        return replace(found, notes=(*found.notes, late))
+    return found.refused((late,))
+
+
+def _at_equal_cost(
+    catalog: Catalog,
+    run: RunRequest,
+    explored: Explored,
+    ways: Sequence[Candidate],
+    baseline: Quote,
+) -> Quote:
+    """Return the fastest way that costs no more than the baseline, else the cheapest."""
+    if baseline.cost_usd is None:
+        found = quote(catalog, run, explored, cheapest_first(ways)[0])
+        return found.refused((f"{baseline.instance}, the baseline, has no price to be equal to",))
+    budget = baseline.cost_usd.value
+    kept = ranked(ways, Limits(budget_usd=budget), "time")
+    if kept:
+        return quote(catalog, run, explored, kept[0])
+    cheapest = cheapest_first(ways)[0]
+    found = quote(catalog, run, explored, cheapest)
+    if cheapest.cost_usd is None:
+        return found.refused((f"no price of {explored.name}, so none that is equal",))
+    return found.refused(
+        (
+            f"{significant(cheapest.cost_usd)} USD at the cheapest, on {cheapest.nodes:,} nodes, "
+            f"is more than the baseline's {significant(budget)}",
+        )
+    )
+
+
+def _compared(explored: Explored, row: Quote, baseline: Quote | None) -> Compared:
+    if baseline is None:
+        return Compared(quote=row, time=None, cost=None, break_even_mfu=None)
+    even = None
+    target, step = baseline.cost_usd, row.step.step
+    if row is baseline:
+        same = Span(value=1.0, low=1.0, high=1.0)
+        return Compared(
+            quote=row,
+            time=same if row.elapsed_s else None,
+            cost=same if target else None,
+            break_even_mfu=None,
+        )
+    if target and explored.market and row.cost_usd and step:
+        speed = break_even_speed(explored.market, row.nodes, target.value)
+        even = None if speed is None else speed * step.mfu
+    return Compared(
+        quote=row,
+        time=ratio(row.elapsed_s, baseline.elapsed_s),
+        cost=ratio(row.cost_usd, baseline.cost_usd),
+        break_even_mfu=even,
+    )
+
+
+def _footing(request: CompareRequest, baseline: str) -> str:
+    run = request.run
+    own = run.nodes and request.baseline_nodes is None
+    among = _listed(run.node_counts) if own else f"powers of two up to {run.max_nodes:,}"
+    deadline_s = request.limits.deadline_s
+    if request.baseline_nodes is not None:
+        footing = f"on {request.baseline_nodes:,} nodes"
+    elif deadline_s is None:
+        footing = f"on {_listed(run.node_counts)} nodes each"
+    else:
+        assumed = "" if request.deadline_s else " (assumed)"
+        fewest = f"on the fewest nodes, of {among}, that finish"
+        footing = f"{fewest} in {in_days(deadline_s)}{assumed}"
+    if request.equal_cost:
+        return f"{baseline} {footing}; the others as fast as that money makes them, of {among}"
+    return footing
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(f"{count:,}" for count in counts)

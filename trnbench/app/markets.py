@@ -1,0 +1,248 @@
+"""What machines a run can have: every cluster of an instance type searched, and how it is sold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trnbench.app.run_request import Part, RunRequest, price_terms
+from trnbench.app.searching import Watch, search_all
+from trnbench.app.train_question import question_of
+from trnbench.app.train_setting import choices_of, refuse_senseless, setting_of, with_defaults
+from trnbench.app.train_setup import TrainSetup, train_setup
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.plan.checkpoint import checkpoint_bytes
+from trnbench.plan.market import Market
+from trnbench.plan.price_terms import PriceTerms
+from trnbench.plan.purchase import load_offers
+from trnbench.plan.quotas import cluster_limit
+from trnbench.plan.search_result import SearchResult
+from trnbench.report.train_answer import Setting
+from trnbench.spec.reliability import load_reliability
+from trnbench.workload.sizes import MAX_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """A part of a run with its setting: `assumed` names what took a default."""
+
+    setting: Setting
+    assumed: tuple[str, ...]
+    tokens: float
+    samples: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Explored:
+    """An instance type, the run's parts as they would be laid out on it, and what was found.
+
+    `searches`, one a part, are of the same numbers of nodes. `market` holds the clusters on which
+    all parts run, None if there are none. `refused` are cluster sizes that no network joins.
+    """
+
+    setup: TrainSetup
+    portions: tuple[Portion, ...]
+    searches: tuple[SearchResult, ...]
+    market: Market | None
+    refused: Mapping[int, str]
+
+    @property
+    def name(self) -> str:
+        """The instance type."""
+        return self.setup.platform.instance.name
+
+    @property
+    def complete(self) -> bool:
+        """Whether every layout was looked at."""
+        return all(result.complete for result in self.searches)
+
+    @property
+    def nearest_nodes(self) -> int:
+        """The number of nodes on which the model runs, or comes nearest to it."""
+        misses = [
+            (cluster.nearest.ratio, nodes)
+            for result in self.searches
+            for nodes, cluster in result.by_nodes.items()
+            if cluster.nearest is not None
+        ]
+        counts = [nodes for result in self.searches for nodes in result.by_nodes]
+        return min(misses)[1] if misses else max(counts, default=min(self.refused, default=1))
+
+    def settings(self, nodes: int, *, rank: int = 0) -> tuple[Setting, ...] | None:
+        """Return how the parts are laid out on a cluster, or None where one cannot be.
+
+        `rank` counts up from the fastest layout of the part that takes longest.
+        """
+        found = []
+        for number, (portion, result) in enumerate(zip(self.portions, self.searches, strict=True)):
+            ranked = result.by_nodes[nodes].ranked
+            place = rank if number == self.main(nodes) else 0
+            if place >= len(ranked):
+                return None
+            found.append(setting_of(ranked[place].layout, choices_of(portion.setting)))
+        return tuple(found)
+
+    def main(self, nodes: int) -> int:
+        """Return which part takes longest on a cluster; the first where one does not run."""
+        times = []
+        for portion, result in zip(self.portions, self.searches, strict=True):
+            best = result.by_nodes[nodes].best if nodes in result.by_nodes else None
+            if best is None:
+                return 0
+            times.append(portion.tokens / best.tokens_per_s)
+        return times.index(max(times))
+
+
+def explore_all(
+    catalog: Catalog, request: RunRequest, *, top: int = 1, watch: Watch | None = None
+) -> tuple[Explored, ...]:
+    """Return what each instance type has for a run: prices, and every cluster's `top` layouts.
+
+    Instance types that a cancelled search never saw are left out.
+    """
+    terms = price_terms(catalog, request)
+    names = [catalog.find("instances", name).name for name in request.instances]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InputError(f"the instance {twice[0]} is named twice")
+    drafts = [_draft(catalog, request, name) for name in names]
+    questions = [
+        (name, setting, question_of(draft.setup, setting, draft.counts, headroom=request.headroom))
+        for name, draft in zip(names, drafts, strict=True)
+        for setting in dict.fromkeys(portion.setting for portion in draft.portions)
+        if draft.counts
+    ]
+    results = search_all(
+        [(name, question) for name, _, question in questions], top=top, watch=watch or Watch()
+    )
+    found = {
+        (name, setting): result
+        for (name, setting, _), result in zip(questions, results, strict=True)
+    }
+    explored = []
+    for name, draft in zip(names, drafts, strict=True):
+        own = [found.get((name, portion.setting)) for portion in draft.portions]
+        searches = tuple(result for result in own if result is not None)
+        if len(searches) == len(own) or not draft.counts:
+            explored.append(_explored(catalog, request, terms, draft, searches))
+    return tuple(explored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """An instance type before its search: `counts` are the clusters that a network joins."""
+
+    setup: TrainSetup
+    portions: tuple[Portion, ...]
+    counts: tuple[int, ...]
+    refused: Mapping[int, str]
+
+
+def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
+    setup = train_setup(
+        catalog,
+        request.model,
+        instance,
+        1,
+        stack=request.stack,
+        logical_size=request.logical_size,
+    )
+    refuse_senseless(setup.model, request.setting)
+    most = max(request.node_counts)
+    if most * setup.ranks >= MAX_SIZE:
+        raise InputError(
+            f"{most:,} nodes of {instance} are {most * setup.ranks:,} ranks; "
+            f"at most {MAX_SIZE - 1:,} can be laid out"
+        )
+    limits = {n: cluster_limit(setup.platform.instance, n) for n in request.node_counts}
+    return _Draft(
+        setup=setup,
+        portions=tuple(_portion(setup, request, part) for part in request.parts),
+        counts=tuple(nodes for nodes, limit in limits.items() if limit is None),
+        refused={nodes: limit for nodes, limit in limits.items() if limit is not None},
+    )
+
+
+def _explored(
+    catalog: Catalog,
+    request: RunRequest,
+    terms: PriceTerms,
+    draft: _Draft,
+    searches: tuple[SearchResult, ...],
+) -> Explored:
+    return Explored(
+        setup=draft.setup,
+        portions=draft.portions,
+        searches=searches,
+        market=_market(catalog, request, terms, draft.setup, draft.portions, searches),
+        refused=draft.refused,
+    )
+
+
+def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
+    given = request.setting
+    if part.sequence is not None:
+        if setup.model.recommender is not None:
+            raise InputError(f"{setup.model.name} is a recommender: it has no sequence")
+        given = replace(given, sequence=part.sequence)
+    if part.tokens is not None and setup.model.recommender is not None:
+        raise InputError(f"{setup.model.name} is a recommender: say how many samples, not tokens")
+    setting, assumed = with_defaults(setup.model, setup.stack, given)
+    batch, sequence = setting.global_batch or 1, setting.sequence or 1
+    tokens = part.tokens if part.tokens is not None else (part.samples or 0.0) * sequence
+    samples = tokens / sequence
+    if samples < batch:
+        raise InputError(
+            f"{samples:,.4g} samples are less than one step of {batch:,}",
+            hint="give a smaller --global-batch",
+        )
+    return Portion(setting=setting, assumed=assumed, tokens=tokens, samples=samples)
+
+
+def _market(
+    catalog: Catalog,
+    request: RunRequest,
+    terms: PriceTerms,
+    setup: TrainSetup,
+    portions: tuple[Portion, ...],
+    searches: tuple[SearchResult, ...],
+) -> Market | None:
+    instance = setup.platform.instance
+    counts = [
+        nodes
+        for nodes in (searches[0].by_nodes if searches else ())
+        if all(result.by_nodes[nodes].best is not None for result in searches)
+    ]
+    if not counts:
+        return None
+    speeds = tuple(
+        (
+            portion.tokens,
+            np.array(
+                [
+                    best.tokens_per_s
+                    for nodes in counts
+                    if (best := result.by_nodes[nodes].best) is not None
+                ]
+            ),
+        )
+        for portion, result in zip(portions, searches, strict=True)
+    )
+    first = portions[0].setting
+    assert first.precision
+    assert first.sequence
+    return Market(
+        instance=instance,
+        nodes=np.array(counts),
+        speeds=speeds,
+        checkpoint_bytes=checkpoint_bytes(
+            setup.model, setup.platform, precision=first.precision, sequence=first.sequence
+        ),
+        offers=load_offers(catalog, instance, terms),
+        reliability=load_reliability(catalog, setup.platform.chip.name),
+        stated=request.stated,
+        interval_s=request.checkpoint_interval_s,
+    )

@@ -1,0 +1,124 @@
+"""The numerics use case: one small model trained in several precision recipes, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import attrs
+import numpy as np
+
+from trnbench.catalog.search import Catalog
+from trnbench.emulate.functional.coverage import check_memory, problems
+from trnbench.emulate.functional.data import text_of
+from trnbench.emulate.functional.optimizer import AdamW
+from trnbench.emulate.functional.trainer import Run, Trainer
+from trnbench.errors import InputError
+from trnbench.numerics.accumulation import accumulate_demo
+from trnbench.numerics.product_demo import product_demos
+from trnbench.program.precision import recipe_named
+from trnbench.program.step import training_step
+from trnbench.report.numerics import NumericsAnswer, RecipeCurves
+from trnbench.workload.layout import Layout
+from trnbench.workload.library import load_model
+
+REFERENCE = "fp32"
+RECIPES = (REFERENCE, "bf16-master", "bf16-sr", "bf16")
+LEARNING_RATE = 3e-5
+"""Small, as late in a run: below half a step of bf16 for most weights of a small model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumericsRequest:
+    """Which recipes to train a model in: `seeds` runs of `steps` each, on generated text.
+
+    fp32 is always among them: the others are compared with it.
+    """
+
+    model: str = "tiny-gpt"
+    recipes: tuple[str, ...] = RECIPES
+    steps: int = 100
+    seeds: int = 3
+    global_batch: int = 4
+    sequence: int = 32
+    task: str = "markov"
+    optimizer: AdamW = field(default_factory=lambda: AdamW(learning_rate=LEARNING_RATE))
+
+    def __post_init__(self) -> None:
+        """Refuse what is no comparison."""
+        for name in ("steps", "seeds"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, found {getattr(self, name)}")
+
+    def with_rate(self, learning_rate: float) -> NumericsRequest:
+        """Return the same comparison at another learning rate."""
+        return replace(self, optimizer=replace(self.optimizer, learning_rate=learning_rate))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The recipes by their own names, fp32 first."""
+        given = (recipe_named(name).name for name in self.recipes)
+        return tuple(dict.fromkeys((REFERENCE, *given)))
+
+
+def compare_recipes(
+    catalog: Catalog,
+    request: NumericsRequest,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+) -> NumericsAnswer:
+    """Return the losses of every recipe and seed, and what formats do to a sum and a product."""
+    model = load_model(catalog, request.model)
+    layout = Layout(
+        global_batch=request.global_batch,
+        micro_batch=request.global_batch,
+        sequence=request.sequence,
+        precision=REFERENCE,
+    )
+    programs = {
+        name: training_step(model, attrs.evolve(layout, precision=name)) for name in request.names
+    }
+    first = programs[REFERENCE]
+    reasons = (*problems(first), *first.refusals())
+    if reasons:
+        raise InputError(f"{model.name} cannot be trained here: {reasons[0]}")
+    check_memory(first)
+    assert model.vocabulary is not None
+    total = request.steps * request.seeds * len(programs)
+    done = 0
+    curves = []
+    for name, program in programs.items():
+        losses = np.empty((request.seeds, request.steps))
+        for seed in range(request.seeds):
+            text = text_of(request.task, model.vocabulary.size, seed)
+            trainer = Trainer(program, Run(text=text, optimizer=request.optimizer, seed=seed))
+            for step in range(request.steps):
+                progress(done, total, f"{name}, seed {seed}")
+                losses[seed, step] = trainer.step()
+                done += 1
+        curves.append(RecipeCurves(recipe=program.recipe, losses=losses))
+    return NumericsAnswer(
+        model=model.name,
+        task=request.task,
+        tokens_per_step=request.global_batch * request.sequence,
+        learning_rate=request.optimizer.learning_rate,
+        curves=tuple(curves),
+        sums=(
+            accumulate_demo(),
+            accumulate_demo(format="bf16", start=256.0, step=0.5, count=1024),
+        ),
+        products=product_demos(),
+    )
+
+
+def inputs_of(request: NumericsRequest) -> dict[str, object]:
+    """Return the request as plain data, for outputs that repeat what was asked."""
+    return {
+        "model": request.model,
+        "precision": request.names,
+        "steps": request.steps,
+        "seeds": request.seeds,
+        "global_batch": request.global_batch,
+        "sequence": request.sequence,
+        "task": request.task,
+        "learning_rate": request.optimizer.learning_rate,
+    }

@@ -1,0 +1,297 @@
+"""The planning use case: which machines, how many, bought how, in which layout.
+
+Every legal layout on every cluster of every instance type goes through the search; every purchase
+option of every cluster is billed; what keeps the limits is ranked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trnbench.app.compare import looked
+from trnbench.app.markets import Explored, explore_all
+from trnbench.app.plan_break_even import break_even
+from trnbench.app.plan_confirm import confirmed
+from trnbench.app.plan_request import PlanRequest, command_of
+from trnbench.app.quotes import quote, quote_of_none
+from trnbench.app.run_request import price_terms
+from trnbench.app.searching import Watch
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.plan.failures import Estimate, operations_of
+from trnbench.plan.market import Market, every_candidate
+from trnbench.plan.objective import (
+    Candidate,
+    Limits,
+    Objective,
+    nearest,
+    pareto,
+    ranked,
+)
+from trnbench.plan.purchase import load_offers
+from trnbench.plan.quotas import QuotaRequest, quota_request
+from trnbench.plan.sensitivity import Change, sensitivity
+from trnbench.report.plan_answer import PlanAnswer, Ways
+from trnbench.report.quote import Quote
+from trnbench.report.quote_text import in_days
+from trnbench.spec.instance import PurchaseOption
+from trnbench.units import Dimension, show, significant
+
+
+def plan_run(catalog: Catalog, request: PlanRequest, *, watch: Watch | None = None) -> PlanAnswer:
+    """Return the best way to run what is asked, or the nearest one and what stands in the way.
+
+    Once the watch says to cancel, what was found until then is answered.
+    """
+    watch = watch or Watch()
+    names = [catalog.find("instances", name).name for name in request.run.instances]
+    baseline = request.baseline and catalog.find("instances", request.baseline).name
+    if baseline and baseline not in names:
+        raise InputError(f"the baseline {baseline} is not among the instances planned with")
+    explored = explore_all(catalog, request.run, top=max(request.confirm, 1), watch=watch)
+    return _Planning(
+        catalog=catalog, request=request, explored=explored, names=names, baseline=baseline
+    ).answer(watch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Planning:
+    """A plan in the making: what was asked, and what is on the market."""
+
+    catalog: Catalog
+    request: PlanRequest
+    explored: tuple[Explored, ...]
+    names: Sequence[str]
+    baseline: str | None
+
+    @property
+    def markets(self) -> list[Market]:
+        """The instance types on which the model runs."""
+        return [one.market for one in self.explored if one.market is not None]
+
+    @property
+    def limits(self) -> Limits:
+        """What the plan has to keep."""
+        return self.request.limits
+
+    def answer(self, watch: Watch) -> PlanAnswer:
+        """Return the plan."""
+        ways = every_candidate(self.markets)
+        asked, limits = self.request.asked, self.limits
+        objective = asked.objective
+        best = ranked(ways, limits, objective)
+        notes: tuple[str, ...] = ()
+        if not best and asked.assumed_deadline:
+            # Nobody asked for the deadline; without it the fastest is what comes nearest to it.
+            limits, objective = replace(limits, deadline_s=None), "time"
+            best = ranked(ways, limits, objective)[:1]
+            if best:
+                notes = ("nothing ends within the deadline that was assumed; this is the fastest",)
+        chosen = best[0] if best else None
+        near, binding = (None, ()) if chosen else self._nearest(ways)
+        quoted = self._quote(chosen) if chosen else None
+        return PlanAnswer(
+            model=self.request.run.model,
+            asked=asked,
+            best=quoted,
+            nearest=near,
+            binding=binding,
+            front=self._front(best, quoted),
+            left_out=self._left_out(),
+            changes=self._changes(chosen, quoted, limits, objective),
+            break_even=break_even(self.explored, chosen, limits, objective, self.baseline),
+            quotas=self._quotas(chosen),
+            confirmed=confirmed(
+                self.catalog, self.request, self.explored, best, limits, objective, watch=watch
+            ),
+            looked=tuple(looked(one) for one in self.explored),
+            ways=_ways(ways, limits),
+            assumed=(*notes, *self._assumed(quoted or near)),
+            command=command_of(self.request),
+            unseen=tuple(
+                name for name in self.names if name not in {one.name for one in self.explored}
+            ),
+        )
+
+    def _explored(self, name: str) -> Explored:
+        return next(one for one in self.explored if one.name == name)
+
+    def _market(self, name: str) -> Market:
+        return next(one for one in self.markets if one.instance.name == name)
+
+    def _quote(self, candidate: Candidate) -> Quote:
+        explored = self._explored(candidate.instance)
+        return quote(self.catalog, self.request.run, explored, candidate)
+
+    def _front(self, kept: Sequence[Candidate], chosen: Quote | None) -> tuple[Quote, ...]:
+        return tuple(
+            chosen if chosen is not None and chosen.is_of(one) else self._quote(one)
+            for one in pareto(kept)
+        )
+
+    def _nearest(self, ways: Sequence[Candidate]) -> tuple[Quote | None, tuple[str, ...]]:
+        """Return what comes nearest to a plan, and what it breaks."""
+        if not ways:
+            return self._nothing_runs()
+        on_sale = any(way.cost_usd is not None for way in ways)
+        if on_sale or not (self.request.run.purchase or self.request.run.region):
+            near = nearest(ways, self.limits)
+            found = self._quote(near) if near else None
+        else:
+            near, found = self._bought_anyhow()
+        if near is None or found is None:
+            return None, ()
+        reasons = () if on_sale else self._prices_wanting()
+        binding = (*reasons, *self._broken(near))
+        return found.refused(binding), binding
+
+    def _nothing_runs(self) -> tuple[Quote | None, tuple[str, ...]]:
+        """Return the layout that comes nearest to fitting, on whichever instance type."""
+        quotes = [
+            quote_of_none(self.catalog, self.request.run, one, one.nearest_nodes)
+            for one in self.explored
+        ]
+        if not quotes:
+            return None, ()
+
+        def excess(found: Quote) -> float:
+            memory = found.step.memory
+            return memory.total_bytes / memory.available_bytes if memory else np.inf
+
+        near = min(quotes, key=excess)
+        return near, tuple(f"{near.instance}: {reason}" for reason in near.reasons)
+
+    def _bought_anyhow(self) -> tuple[Candidate | None, Quote | None]:
+        """Return the plan that another purchase option or region would allow."""
+        anyhow = replace(self.request.run, purchase=(), region=None)
+        terms = price_terms(self.catalog, anyhow)
+        explored = tuple(
+            replace(
+                one,
+                market=replace(
+                    one.market, offers=load_offers(self.catalog, one.market.instance, terms)
+                ),
+            )
+            for one in self.explored
+            if one.market is not None
+        )
+        relaxed = replace(self, explored=explored)
+        ways = every_candidate(relaxed.markets)
+        kept = ranked(ways, self.limits, self.request.asked.objective)
+        near = kept[0] if kept else nearest(ways, self.limits)
+        return near, relaxed._quote(near) if near else None
+
+    def _prices_wanting(self) -> tuple[str, ...]:
+        return tuple(reason for market in self.markets for reason in market.offers.reasons)
+
+    def _broken(self, near: Candidate) -> tuple[str, ...]:
+        """Return in words the limits that a candidate breaks."""
+        excess = self.limits.excess(near)
+        asked, words = self.request.asked, []
+        largest = near.nodes == max(self.request.run.node_counts)
+        if not np.isfinite(near.elapsed_s):
+            words.append(f"the run never ends on {near.nodes:,} x {near.instance}")
+        elif "deadline" in excess and asked.deadline_s is not None:
+            most = f", and {near.nodes:,} nodes are the most looked at" if largest else ""
+            words.append(
+                f"deadline of {in_days(asked.deadline_s)}: {in_days(near.elapsed_s)} "
+                f"on {near.nodes:,} x {near.instance}, {excess['deadline']:.3g}x{most}"
+            )
+        if "budget" in excess and asked.budget_usd is not None and near.cost_usd is not None:
+            words.append(
+                f"budget of {significant(asked.budget_usd)} USD: {significant(near.cost_usd)} USD "
+                f"on {near.nodes:,} x {near.instance}, {excess['budget']:.3g}x"
+            )
+        return tuple(words)
+
+    def _left_out(self) -> Mapping[str, str]:
+        """Return why an instance type has no part in the choice, by name."""
+        reasons = {}
+        for one in self.explored:
+            market = one.market
+            if market is None:
+                empty = quote_of_none(self.catalog, self.request.run, one, one.nearest_nodes)
+                reasons[one.name] = "; ".join(empty.reasons)
+            elif not market.offers.tariffs:
+                reasons[one.name] = "; ".join(market.offers.reasons)
+        return reasons
+
+    def _changes(
+        self,
+        chosen: Candidate | None,
+        quoted: Quote | None,
+        limits: Limits,
+        objective: Objective,
+    ) -> tuple[Change, ...]:
+        step = quoted.step.step if quoted else None
+        if chosen is None or step is None:
+            return ()
+        ends = (step.step_time_s / step.high_step_time_s, step.step_time_s / step.low_step_time_s)
+        return sensitivity(self.markets, chosen, limits, objective, speeds=ends)
+
+    def _quotas(self, chosen: Candidate | None) -> Mapping[str, QuotaRequest | None]:
+        """Return the quota that the option needs; for a block, that of the same on demand too."""
+        if chosen is None or chosen.option is None:
+            return {}
+        market = self._market(chosen.instance)
+
+        def of(option: PurchaseOption) -> QuotaRequest | None:
+            return quota_request(market.instance, chosen.nodes, option, market.offers.rules)
+
+        found: dict[str, QuotaRequest | None] = {chosen.option: of(chosen.option)}
+        if found[chosen.option] is None:
+            found["on-demand"] = of("on-demand")
+        return found
+
+    def _assumed(self, quoted: Quote | None) -> tuple[str, ...]:
+        """Return in words what the answer rests on beside what was asked."""
+        asked, run = self.request.asked, self.request.run
+        words = []
+        if asked.assumed_deadline and asked.deadline_s is not None:
+            words.append(f"deadline {in_days(asked.deadline_s)}, as none was given")
+        if not run.nodes:
+            words.append(f"nodes: powers of two up to {run.max_nodes:,}")
+        if quoted is not None:
+            step, plain = quoted.step, quoted.step.setting.plain
+            defaults = ", ".join(f"{name} {plain[name]}" for name in step.assumed)
+            if defaults:
+                words.append(f"defaults: {defaults}")
+            words.append(f"calibration {step.calibration}, {step.basis} for {step.instance}")
+            market = self._explored(quoted.instance).market
+            if market is not None:
+                words += _failure_words(market)
+        return tuple(words)
+
+
+def _failure_words(market: Market) -> tuple[str, ...]:
+    known = operations_of(market.reliability, market.instance, stated=market.stated)
+
+    def told(estimate: Estimate, scale: Dimension | None = None) -> str:
+        shown = [
+            f"{number:.3g}" if scale is None else show(number, scale, digits=3)
+            for number in (estimate.value, estimate.low, estimate.high)
+        ]
+        ends = f" ({shown[1]} to {shown[2]})" if estimate.low != estimate.high else ""
+        return f"{shown[0]}{ends}"
+
+    rate = known.failures_per_node_day
+    own = market.stated.failures_per_node_day is not None
+    of = "as given" if own else f"{rate.kind.word}; {market.reliability.title}"
+    recovery = told(known.recovery_s, Dimension.SECONDS)
+    write = told(known.write_per_node_bytes_per_s, Dimension.BYTES_PER_S)
+    return (
+        f"failures of a node in a day: {told(rate)}, {of}",
+        f"a recovery takes {recovery}, {known.recovery_s.kind.word}; a node writes {write} of a "
+        f"checkpoint, {known.write_per_node_bytes_per_s.kind.word}",
+    )
+
+
+def _ways(ways: Sequence[Candidate], limits: Limits) -> Ways:
+    rejected: dict[str, int] = {}
+    for way in ways:
+        for limit in limits.excess(way):
+            rejected[limit] = rejected.get(limit, 0) + 1
+    return Ways(looked=len(ways), kept=sum(limits.kept_by(way) for way in ways), rejected=rejected)

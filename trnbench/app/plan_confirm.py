@@ -1,0 +1,69 @@
+"""The best configurations of a plan, played in the schedule emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trnbench.app.markets import Explored
+from trnbench.app.plan_request import PlanRequest
+from trnbench.app.quotes import quote
+from trnbench.app.searching import Watch
+from trnbench.catalog.search import Catalog
+from trnbench.plan.market import candidates
+from trnbench.plan.objective import Candidate, Limits, Objective, ranked
+from trnbench.report.plan_answer import Confirmed
+
+
+def confirmed(
+    catalog: Catalog,
+    request: PlanRequest,
+    explored: Sequence[Explored],
+    kept: Sequence[Candidate],
+    limits: Limits,
+    objective: Objective,
+    *,
+    watch: Watch,
+) -> tuple[Confirmed, ...]:
+    """Return the best configurations, layouts that are not the fastest included, as played.
+
+    `kept` are the ways to buy, best first, each in its fastest layout.
+    """
+    by_name = {one.name: one for one in explored}
+    found: list[tuple[Candidate, int]] = []
+    # No layout of a later way comes before the fastest of the earlier ones.
+    for candidate in kept[: request.confirm]:
+        found += _layouts(by_name[candidate.instance], candidate, request.confirm)
+    rank_of = {id(way): rank for way, rank in found}
+    best = ranked([way for way, _ in found], limits, objective)
+    played: list[Confirmed] = []
+    for number, way in enumerate(best[: request.confirm]):
+        if watch.cancel():
+            break
+        watch.progress(number, request.confirm, "configurations played")
+        closed, emulated = (
+            quote(
+                catalog,
+                request.run,
+                by_name[way.instance],
+                way,
+                rank=rank_of[id(way)],
+                engine=engine,
+            )
+            for engine in ("analytic", "emulate")
+        )
+        played.append(Confirmed(closed=closed, played=emulated))
+    return tuple(played)
+
+
+def _layouts(explored: Explored, way: Candidate, most: int) -> list[tuple[Candidate, int]]:
+    """Return a way to buy in its best layouts, with the rank of each."""
+    market, part = explored.market, explored.main(way.nodes)
+    if market is None:
+        return []
+    layouts = explored.searches[part].by_nodes[way.nodes].ranked[:most]
+    found: list[tuple[Candidate, int]] = []
+    for rank, layout in enumerate(layouts):
+        speed = layouts[0].step_time_s / layout.step_time_s
+        slower = market.at(way.nodes, speed=speed, part=part)
+        found += [(one, rank) for one in candidates(slower) if one.option == way.option]
+    return found

@@ -1,0 +1,210 @@
+"""Quotes: one cluster bought in one way, with intervals, the bill, and reasons where it is no."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from trnbench.app.markets import Explored, Portion
+from trnbench.app.run_request import RunRequest
+from trnbench.app.train import run
+from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.app.train_setting import choices_of, setting_of
+from trnbench.catalog.search import Catalog
+from trnbench.plan.billing import Bill
+from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
+from trnbench.plan.market import Market
+from trnbench.plan.objective import Candidate
+from trnbench.report.quote import Quote, Span, Wall
+from trnbench.report.train_answer import Searched, Setting, TrainAnswer
+
+
+def quote(
+    catalog: Catalog,
+    request: RunRequest,
+    explored: Explored,
+    candidate: Candidate,
+    *,
+    rank: int = 0,
+    engine: str = "analytic",
+    settings: tuple[Setting, ...] | None = None,
+) -> Quote:
+    """Return a candidate in full: its steps timed with intervals, and what it costs so.
+
+    `rank` takes the next best layouts instead of the fastest, `settings` those given. A candidate
+    without an option is bought in the cheapest way.
+    """
+    settings = settings or explored.settings(candidate.nodes, rank=rank)
+    if settings is None or explored.market is None:
+        raise ValueError(f"no such layout on {candidate.nodes} nodes of {explored.name}")
+    steps = tuple(
+        _step(catalog, request, explored, portion, setting, candidate.nodes, engine, place)
+        for place, (portion, setting) in enumerate(zip(explored.portions, settings, strict=True))
+    )
+    blank = _blank(explored, candidate.nodes, steps)
+    blank = replace(blank, main=explored.main(candidate.nodes))
+    refused = tuple(dict.fromkeys(reason for step in steps for reason in step.reasons))
+    if refused:
+        return blank.refused(refused)
+    cost = _cost(explored.market, explored.portions, steps, candidate)
+    return _priced(blank, explored.market, cost)
+
+
+def quote_of_none(catalog: Catalog, request: RunRequest, explored: Explored, nodes: int) -> Quote:
+    """Return why the run is not possible on a cluster, with the layout that comes nearest."""
+    steps = []
+    reasons: list[str] = []
+    for place, portion in enumerate(explored.portions):
+        result = explored.searches[place] if explored.searches else None
+        cluster = result.by_nodes.get(nodes) if result else None
+        near = cluster.best or cluster.nearest if cluster else None
+        if near is None:
+            steps.append(_empty(explored, portion, nodes))
+            if result is not None and not result.complete:
+                reasons.append("interrupted before it was looked at")
+            elif result is not None:
+                reasons += result.reasons or ("no layout is legal on so many nodes",)
+            continue
+        setting = setting_of(near.layout, choices_of(portion.setting))
+        step = _step(catalog, request, explored, portion, setting, nodes, "analytic", place)
+        steps.append(step)
+        reasons += step.reasons
+        if not step.reasons and cluster is not None and cluster.nearest is not None:
+            reasons.append(
+                f"needs {cluster.nearest.ratio:.2f}x of what a headroom of "
+                f"{request.headroom:.0%} leaves"
+            )
+    if nodes in explored.refused:
+        reasons = [explored.refused[nodes]]
+    blank = _blank(explored, nodes, tuple(steps))
+    return blank.refused(tuple(dict.fromkeys(reasons)))
+
+
+def _step(
+    catalog: Catalog,
+    request: RunRequest,
+    explored: Explored,
+    portion: Portion,
+    setting: Setting,
+    nodes: int,
+    engine: str,
+    place: int,
+) -> TrainAnswer:
+    """Return a training step as the train use case answers it."""
+    if explored.setup.model.recommender is not None:
+        # It has none of these, and the train use case refuses them.
+        setting = replace(setting, sequence=None, attention=None, context_parallel=None)
+    case = TrainCase(model=request.model, instance=explored.name, nodes=nodes, setting=setting)
+    asked = TrainRequest(
+        cases=(case,), engines=(engine,), stack=request.stack, logical_size=request.logical_size
+    )
+    (answer,) = run(catalog, asked)
+    tally = explored.searches[place].by_nodes[nodes].tally
+    plain = portion.setting.plain
+    return replace(
+        answer,
+        chosen=tuple(name for name, value in setting.plain.items() if plain[name] != value),
+        assumed=portion.assumed,
+        searched=Searched(legal=tally.legal, feasible=tally.feasible),
+    )
+
+
+def _empty(explored: Explored, portion: Portion, nodes: int) -> TrainAnswer:
+    setup = replace(explored.setup, nodes=nodes)
+    return TrainAnswer(
+        label="",
+        model=setup.model.name,
+        instance=explored.name,
+        chip=setup.platform.chip.name,
+        nodes=nodes,
+        chips=setup.chips,
+        ranks=setup.ranks,
+        logical_size=setup.logical_size,
+        tokens_per_sample=None if setup.model.recommender else portion.setting.sequence,
+        setting=portion.setting,
+        engine="analytic",
+        calibration=setup.stack.name,
+        basis=setup.basis,
+        evidence=setup.evidence,
+        assumed=portion.assumed,
+    )
+
+
+def _blank(explored: Explored, nodes: int, steps: tuple[TrainAnswer, ...]) -> Quote:
+    portions = explored.portions
+    recommender = explored.setup.model.recommender is not None
+    return Quote(
+        instance=explored.name,
+        nodes=nodes,
+        steps=steps,
+        main=0,
+        tokens=None if recommender else sum(portion.tokens for portion in portions),
+        samples=sum(portion.samples for portion in portions),
+    )
+
+
+def _cost(
+    market: Market,
+    portions: tuple[Portion, ...],
+    steps: tuple[TrainAnswer, ...],
+    candidate: Candidate,
+) -> TrainingCost:
+    """Return what a run of these steps costs under the candidate's option, with ranges."""
+    phases = []
+    for portion, answer in zip(portions, steps, strict=True):
+        step = answer.step
+        if step is None:
+            raise ValueError(f"a step that was found feasible is refused: {answer.reasons}")
+        each = portion.setting.sequence or 1
+        phases.append(
+            Phase(
+                tokens=portion.tokens,
+                tokens_per_s=answer.per_s(step.step_time_s, each),
+                low_tokens_per_s=answer.per_s(step.high_step_time_s, each),
+                high_tokens_per_s=answer.per_s(step.low_step_time_s, each),
+            )
+        )
+    offers = market.offers
+    wanted = tuple(tariff for tariff in offers.tariffs if tariff.option == candidate.option)
+    return training_cost(
+        Job(phases=phases, nodes=candidate.nodes, checkpoint_bytes=market.checkpoint_bytes),
+        replace(offers, tariffs=wanted) if wanted else offers,
+        market.reliability,
+        stated=market.stated,
+        interval_s=market.interval_s,
+    )
+
+
+def _priced(blank: Quote, market: Market, cost: TrainingCost) -> Quote:
+    bought = cost.bought()
+    goodput = bought.goodput if bought else cost.unpriced
+    paid = cost.bill()
+    notes = cost.reasons()
+    if bought is not None and isinstance(paid, Bill):
+        of_price = bought.tariff.notes
+        notes = (*(f"price: {note}" for note in of_price), *paid.notes[len(of_price) :])
+    if not np.isfinite(cost.elapsed_s):
+        blank = blank.refused(("the run never ends",))
+        notes = tuple(note for note in notes if note not in blank.reasons)
+    return replace(
+        blank,
+        elapsed_s=_span(cost.elapsed_s, cost.low_elapsed_s, cost.high_elapsed_s),
+        wall=Wall(
+            start_s=float(goodput.start_s),
+            work_s=float(goodput.work_s),
+            checkpoint_s=float(goodput.checkpoint_s),
+            lost_s=float(goodput.lost_s),
+            restart_s=float(goodput.restart_s),
+            failures=float(goodput.failures),
+            checkpoint_interval_s=float(goodput.interval_s),
+            checkpoint_bytes=market.checkpoint_bytes,
+        ),
+        cost_usd=(_span(cost.cost_usd, cost.low_cost_usd, cost.high_cost_usd) if bought else None),
+        bill=paid if isinstance(paid, Bill) and bought else None,
+        notes=notes,
+    )
+
+
+def _span(value: object, low: object, high: object) -> Span:
+    return Span(value=float(value), low=float(low), high=float(high))  # type: ignore[arg-type]

@@ -1,0 +1,88 @@
+"""The scaling use case: the layout that a comparison takes, with more and fewer replicas.
+
+Everything but the replicas stays: their number is what the nodes leave. Strong scaling keeps the
+global batch, weak scaling the batch of a node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trnbench.app.compare import CompareRequest, row_of_market
+from trnbench.app.markets import Explored, explore_all
+from trnbench.app.quotes import quote
+from trnbench.app.searching import Watch
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.plan.objective import Candidate
+from trnbench.report.quote import Quote
+from trnbench.report.scaling import Curve, Scaling, ScalingAnswer
+from trnbench.report.train_answer import Setting
+
+
+def scale_run(
+    catalog: Catalog, request: CompareRequest, scaling: Scaling, *, watch: Watch | None = None
+) -> ScalingAnswer:
+    """Return a curve for every instance type, over the numbers of nodes of the request."""
+    if len(request.run.parts) > 1:
+        raise InputError("a scaling curve is of one part of a run; give --tokens or --samples")
+    if request.equal_cost:
+        raise InputError("a scaling curve is over nodes, whatever they cost")
+    explored = explore_all(catalog, request.run, watch=watch)
+    return ScalingAnswer(
+        model=request.run.model,
+        scaling=scaling,
+        curves=tuple(_curve(catalog, request, one, scaling) for one in explored),
+        complete=len(explored) == len(request.run.instances)
+        and all(one.complete for one in explored),
+    )
+
+
+def _curve(
+    catalog: Catalog, request: CompareRequest, explored: Explored, scaling: Scaling
+) -> Curve:
+    # With numbers of nodes as the footing, the largest cluster says which family it is.
+    nodes = request.run.node_counts[-1] if request.by_nodes else None
+    start = row_of_market(catalog, request, explored, nodes)
+    if start.step.step is None:
+        return Curve(instance=explored.name, nodes=start.nodes, family=None, points=(start,))
+    family = start.step.setting
+    points = tuple(
+        _point(catalog, request, explored, start, count, scaling)
+        for count in request.run.node_counts
+    )
+    return Curve(instance=explored.name, nodes=start.nodes, family=family, points=points)
+
+
+def _point(
+    catalog: Catalog,
+    request: CompareRequest,
+    explored: Explored,
+    start: Quote,
+    nodes: int,
+    scaling: Scaling,
+) -> Quote:
+    family = start.step.setting
+    ranks = nodes * start.step.ranks // start.nodes
+    others = (family.tp or 1) * (family.pp or 1) * (family.cp or 1)
+    batch = family.global_batch or 1
+    reasons = []
+    if nodes in explored.refused:
+        reasons.append(explored.refused[nodes])
+    if ranks % others:
+        reasons.append(f"{ranks:,} ranks are no whole number of replicas of {others:,} ranks")
+    if scaling == "weak":
+        if batch * nodes % start.nodes:
+            reasons.append(
+                f"a batch of {batch:,} on {start.nodes:,} nodes leaves none for {nodes:,}"
+            )
+        batch = batch * nodes // start.nodes
+    if reasons:
+        none = replace(family, dp=None, global_batch=None)
+        empty = replace(start.step, nodes=nodes, ranks=ranks, setting=none, step=None, memory=None)
+        return replace(
+            start, nodes=nodes, steps=(empty,), elapsed_s=None, wall=None, cost_usd=None, bill=None
+        ).refused(tuple(reasons))
+    settings: tuple[Setting, ...] = (replace(family, dp=ranks // others, global_batch=batch),)
+    way = Candidate(instance=explored.name, nodes=nodes, option=None, elapsed_s=0.0, cost_usd=None)
+    return quote(catalog, request.run, explored, way, settings=settings)

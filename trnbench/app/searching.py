@@ -1,0 +1,117 @@
+"""Several searches, one after the other or side by side on processors of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any
+
+from trnbench.errors import EnvironmentFault
+from trnbench.plan.search import Hooks, search
+from trnbench.plan.search_question import Question
+from trnbench.plan.search_result import SearchResult
+
+Progress = Callable[[int, int, str], None]
+LISTEN_S = 0.05
+"""How often searches in other processes are asked how far they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What the asker hears and says on the way: (done, all, of what), and whether to stop.
+
+    `workers`: how many processes may search side by side. They are forked: more than one is only
+    for a process that has no threads of its own.
+    """
+
+    progress: Progress = lambda done, total, what: None
+    cancel: Callable[[], bool] = lambda: False
+    workers: int = 1
+
+
+def search_all(
+    questions: Sequence[tuple[str, Question]], *, top: int, watch: Watch
+) -> tuple[SearchResult | None, ...]:
+    """Return what was found for named questions, None for those that a cancel left unasked."""
+    together = min(watch.workers, len(questions))
+    if together > 1 and "fork" in multiprocessing.get_all_start_methods():
+        return _side_by_side(questions, top, watch, together)
+    found: list[SearchResult | None] = []
+    for number, (name, question) in enumerate(questions, start=1):
+        if watch.cancel():
+            found.append(None)
+            continue
+        hooks = Hooks(
+            progress=_told(watch.progress, name, number, len(questions)), cancel=watch.cancel
+        )
+        found.append(search(question, top=top, hooks=hooks))
+    return tuple(found)
+
+
+def _told(progress: Progress, name: str, number: int, count: int) -> Progress:
+    def tell(done: int, total: int, what: str) -> None:
+        progress(done, total, f"{what} of {name} ({number} of {count})")
+
+    return tell
+
+
+def _side_by_side(
+    questions: Sequence[tuple[str, Question]], top: int, watch: Watch, together: int
+) -> tuple[SearchResult | None, ...]:
+    context = multiprocessing.get_context("fork")
+    stop = context.RawValue("b", 0)
+    counts = context.RawArray("q", 2 * len(questions))
+    with (
+        warnings.catch_warnings(),
+        ProcessPoolExecutor(
+            together, mp_context=context, initializer=_begin, initargs=(stop, counts)
+        ) as pool,
+    ):
+        # Threads of numerical libraries, of which a fork is warned, take part in no search.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            futures = [
+                pool.submit(_search, number, question, top)
+                for number, (_, question) in enumerate(questions)
+            ]
+            waiting: set[Future[SearchResult | None]] = set(futures)
+            while waiting:
+                _, waiting = wait(waiting, timeout=LISTEN_S, return_when=FIRST_COMPLETED)
+                if watch.cancel():
+                    stop.value = 1
+                done = len(futures) - len(waiting)
+                what = f"layouts ({done} of {len(futures)} searches done)"
+                watch.progress(sum(counts[::2]), sum(counts[1::2]), what)
+            return tuple(future.result() for future in futures)
+        except BrokenProcessPool:
+            raise EnvironmentFault("a search was ended from outside, for want of memory?") from None
+        finally:
+            # Whatever ends this early, the others need not run to their ends.
+            stop.value = 1
+
+
+_shared: dict[str, Any] = {}
+"""What a forked process shares with its parent."""
+
+
+def _begin(stop: object, counts: object) -> None:
+    # The parent hears a Ctrl-C and says so; half a search is worth keeping.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _shared.update(stop=stop, counts=counts)
+
+
+def _search(number: int, question: Question, top: int) -> SearchResult | None:
+    stop, counts = _shared["stop"], _shared["counts"]
+    if stop.value:
+        return None
+
+    def tell(done: int, total: int, what: str) -> None:
+        counts[2 * number], counts[2 * number + 1] = done, total
+
+    hooks = Hooks(progress=tell, cancel=lambda: bool(stop.value))
+    return search(question, top=top, hooks=hooks)

@@ -1,0 +1,301 @@
+"""The training use case with real numbers: losses of some steps, and what they cost for real."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+from types import FrameType
+from typing import TypeAlias
+
+import numpy as np
+
+from trnbench.analytic.memory import memory
+from trnbench.app.train import run as price
+from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.app.train_setting import choices_of, layout_of
+from trnbench.catalog.search import Catalog
+from trnbench.emulate.functional.accounting import program_flop, traffic_lines
+from trnbench.emulate.functional.checkpoint import resume, save
+from trnbench.emulate.functional.coverage import check_memory, problems
+from trnbench.emulate.functional.data import text_of
+from trnbench.emulate.functional.optimizer import AdamW
+from trnbench.emulate.functional.trainer import Run, Trainer
+from trnbench.errors import InputError
+from trnbench.plan.price_terms import PriceTerms
+from trnbench.plan.purchase import load_offers
+from trnbench.program.step import StepProgram, training_step
+from trnbench.report.train_answer import Setting, TrainAnswer
+from trnbench.report.train_functional import FormatFlop, FunctionalRun, StageHeld
+from trnbench.spec.library import load_platform
+from trnbench.workload.library import load_model
+from trnbench.workload.model import Model
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+
+TOKENS_PER_STEP = 1024
+LONGEST_SEQUENCE = 128
+"""Of texts where none is asked for: long enough to learn from, short enough to be quick."""
+SAVE_EVERY = 10
+_NEWEST = date.max
+_DIGITS = 12
+"""Of a digest that tells models apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionalRequest:
+    """What to train, where it is modelled, and for how long; open settings take simple defaults.
+
+    With a `folder` the run keeps checkpoints there, and goes on from the newest.
+    """
+
+    model: str
+    instance: str
+    nodes: int = 1
+    setting: Setting = field(default_factory=Setting)
+    steps: int = 100
+    seed: int = 0
+    task: str = "markov"
+    optimizer: AdamW = field(default_factory=AdamW)
+    folder: Path | None = None
+    save_every: int = SAVE_EVERY
+    stack: str | None = None
+    logical_size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no run."""
+        for name in ("steps", "save_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.seed < 0:
+            raise InputError(f"seed must not be negative, found {self.seed}")
+
+
+def run_functional(
+    catalog: Catalog,
+    request: FunctionalRequest,
+    progress: Progress = lambda done, total, what: None,
+) -> FunctionalRun:
+    """Return the losses of a run; `progress` hears of each step before it starts.
+
+    An interruption takes effect after the step under way: what is done is kept and returned.
+    """
+    model = load_model(catalog, request.model)
+    answer = _modelled(catalog, request, _settled(model, request.setting))
+    setting = answer.setting
+    blank = FunctionalRun(
+        answer=answer,
+        task=request.task,
+        seed=request.seed,
+        losses=(),
+        tokens_per_step=(setting.global_batch or 0) * (setting.sequence or 0),
+        reasons=answer.reasons,
+    )
+    if blank.reasons:
+        return blank
+    program, notes = _program(model, setting)
+    reasons = problems(program)
+    if reasons:
+        return replace(blank, reasons=reasons)
+    check_memory(program)
+    assert model.vocabulary is not None
+    text = text_of(request.task, model.vocabulary.size, request.seed)
+    trainer = Trainer(program, Run(text=text, optimizer=request.optimizer, seed=request.seed))
+    losses, resumed, interrupted = _train(trainer, request, setting, progress)
+    usd_per_hour, region = _rate(catalog, request)
+    links = trainer.book.links_bytes()
+    measured = len(losses) - resumed
+    most = np.unravel_index(int(links.argmax()), links.shape)
+    return replace(
+        blank,
+        losses=losses[: request.steps],
+        resumed=min(resumed, request.steps),
+        measured=measured,
+        usd_per_hour=usd_per_hour,
+        region=region,
+        traffic=traffic_lines(trainer.book.by_operation(), program, measured),
+        flop=_flop(trainer, measured),
+        stages=_held(catalog, request, trainer) if measured else (),
+        busiest_link=(int(most[0]), int(most[1]), float(links.max())) if links.any() else None,
+        notes=notes,
+        interrupted=interrupted,
+    )
+
+
+def inputs_of(request: FunctionalRequest) -> dict[str, object]:
+    """Return the request as plain data, for outputs that repeat what was asked."""
+    return {
+        "model": request.model,
+        "on": f"{request.instance}:{request.nodes}",
+        **{name: value for name, value in request.setting.plain.items() if value is not None},
+        "engine": "functional",
+        "steps": request.steps,
+        "seed": request.seed,
+        "task": request.task,
+        "optimizer": {one.name: getattr(request.optimizer, one.name) for one in fields(AdamW)},
+        "resume": None if request.folder is None else str(request.folder),
+        "stack": request.stack,
+        "lnc": request.logical_size,
+    }
+
+
+# Before the first step
+
+
+def _settled(model: Model, given: Setting) -> Setting:
+    """Return the setting with what is open filled in: nothing is searched for here."""
+    tp, dp = given.tp or 1, given.dp or 1
+    micro_batch = given.micro_batch or 1
+    length = model.transformer.position.length if model.transformer else 1
+    sequence = given.sequence or min(length, LONGEST_SEQUENCE)
+    together = dp * micro_batch
+    batch = given.global_batch or -(-max(TOKENS_PER_STEP // sequence, 1) // together) * together
+    defaults: dict[str, object] = {
+        **dict.fromkeys(("pp", "cp", "ep", "vpp"), 1),
+        "tp": tp,
+        "dp": dp,
+        "micro_batch": micro_batch,
+        "sequence": sequence,
+        "global_batch": batch,
+        "zero": 0,
+        "sequence_parallel": tp > 1,
+        "recompute": "none",
+        "schedule": "interleaved" if (given.vpp or 1) > 1 else "1f1b",
+    }
+    added = {name: v for name, v in defaults.items() if getattr(given, name) is None}
+    return replace(given, **added)  # type: ignore[arg-type]
+
+
+def _modelled(catalog: Catalog, request: FunctionalRequest, setting: Setting) -> TrainAnswer:
+    case = TrainCase(
+        model=request.model, instance=request.instance, nodes=request.nodes, setting=setting
+    )
+    (answer,) = price(
+        catalog,
+        TrainRequest(cases=(case,), stack=request.stack, logical_size=request.logical_size),
+    )
+    return replace(answer, engine="functional")
+
+
+def _program(model: Model, setting: Setting) -> tuple[StepProgram, tuple[str, ...]]:
+    """Return what is executed; where no token is dropped, every expert has room for every one."""
+    notes: tuple[str, ...] = ()
+    moe = model.transformer.moe if model.transformer else None
+    if moe is not None and setting.capacity_factor is None:
+        setting = replace(setting, capacity_factor=moe.experts / moe.top_k)
+        notes = (
+            "No token is dropped: every expert has room for every token, and empty room travels "
+            "too; the modelled time takes an even load.",
+        )
+    return training_step(model, layout_of(setting), choices=choices_of(setting)), notes
+
+
+# Steps
+
+
+def _train(
+    trainer: Trainer, request: FunctionalRequest, setting: Setting, progress: Progress
+) -> tuple[tuple[float, ...], int, bool]:
+    """Return the losses, how many a checkpoint brought, and whether the run was interrupted."""
+    same = _same(request, setting, trainer.program.model)
+    losses: list[float] = []
+    if request.folder is not None:
+        found = resume(request.folder, trainer, same)
+        losses += found.losses if found else ()
+        if found is None:
+            # A folder that cannot be written to is found out now, not after the first steps.
+            save(request.folder, trainer, losses, same)
+    resumed = len(losses)
+    with _patient() as asked:
+        while len(losses) < request.steps and not asked():
+            latest = f"loss {losses[-1]:.4f}" if losses else request.model
+            progress(len(losses), request.steps, latest)
+            losses.append(trainer.step())
+            ends = len(losses) == request.steps or asked()
+            if request.folder is not None and (ends or len(losses) % request.save_every == 0):
+                save(request.folder, trainer, losses, same)
+        interrupted = asked()
+    return tuple(losses), resumed, interrupted
+
+
+def _same(request: FunctionalRequest, setting: Setting, model: Model) -> Mapping[str, object]:
+    """Return what a run must have in common with one whose checkpoint it takes.
+
+    A name may stand for another model by then: a digest of its shapes goes with it.
+    """
+    optimizer = {one.name: getattr(request.optimizer, one.name) for one in fields(AdamW)}
+    shapes = repr((model.transformer, model.vocabulary, model.head))
+    digest = sha256(shapes.encode()).hexdigest()[:_DIGITS]
+    given = {"model": f"{model.name} ({digest})", "seed": request.seed, "task": request.task}
+    return {**given, **setting.plain, **optimizer}
+
+
+@contextmanager
+def _patient() -> Iterator[Callable[[], bool]]:
+    """Take note of an interruption instead of stopping at once; a second one stops.
+
+    Gives a function that says whether there was one. Only the main thread hears of signals.
+    """
+    heard: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield lambda: bool(heard)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# After the last step
+
+
+def _rate(catalog: Catalog, request: FunctionalRequest) -> tuple[float | None, str | None]:
+    """Return USD per hour of all instances on demand, and where; None without a price."""
+    instance = load_platform(catalog, request.instance).instance
+    offers = load_offers(catalog, instance, PriceTerms(on=_NEWEST, options=("on-demand",)))
+    if not offers.tariffs:
+        return None, None
+    tariff = offers.tariffs[0]
+    return tariff.usd_per_hour * request.nodes, tariff.region
+
+
+def _flop(trainer: Trainer, steps: int) -> tuple[FormatFlop, ...]:
+    said, done = program_flop(trainer.program), trainer.book.flop
+    return tuple(
+        FormatFlop(
+            number_format=name, flop=done.get(name, 0), program_flop=steps * said.get(name, 0)
+        )
+        for name in sorted({*said, *done})
+    )
+
+
+def _held(catalog: Catalog, request: FunctionalRequest, trainer: Trainer) -> tuple[StageHeld, ...]:
+    """Return the memory of the first stage of each class, beside the model's."""
+    platform = load_platform(catalog, request.instance)
+    model = memory(trainer.program, platform, fragmentation_ratio=0.0)
+    held = []
+    for of_class, said in zip(trainer.program.stages, model.stages, strict=True):
+        if not int(of_class.multiplicity):
+            continue
+        residency = trainer.stages[int(of_class.index)].residency
+        held.append(
+            StageHeld(
+                role=of_class.role,
+                by_category=dict(residency.by_category.items()),
+                model_by_category={name: float(n) for name, n in said.by_category.items()},
+                peak_bytes=residency.peak_bytes,
+            )
+        )
+    return tuple(held)

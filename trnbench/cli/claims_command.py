@@ -1,0 +1,67 @@
+"""`trnbench claims`: what vendors claim, and what specs, price lists and the model say of it."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.printing import printing
+from trnbench.cli.progress import Progress
+from trnbench.errors import InputError
+
+if TYPE_CHECKING:
+    from trnbench.catalog.search import Catalog
+    from trnbench.cli.output import Output
+
+
+@printing
+def claims(
+    out: Output,
+    catalog: Catalog,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[CLAIM]...", help="Only these claims.")
+    ] = None,
+    price_date: Annotated[
+        str | None,
+        typer.Option(
+            metavar="YYYY-MM-DD",
+            help="At the prices of one day; default: of every day on which one changed.",
+        ),
+    ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="At the prices of one region; default: the cheapest usual one."
+        ),
+    ] = None,
+) -> int:
+    """Try claims of performance and cost on the specs, the price lists and the model.
+
+    A claim holds, holds only if (a figure, machine, run or price is chosen), does not, or cannot be
+    told. What turns on prices is tried again whenever one changed; announced price cuts and
+    discounts are tried on their own days.
+    """
+    from trnbench.app.claims import examine_claims
+    from trnbench.report.claims import claims_report
+
+    with Progress(quiet=out.quiet) as progress:
+        found = examine_claims(
+            catalog,
+            names=names or (),
+            price_date=None if price_date is None else _day(price_date),
+            region=region,
+            progress=progress,
+        )
+    inputs = {"claims": list(names or ()), "price_date": price_date, "region": region}
+    out.write(claims_report(found, inputs))
+    return ExitCode.DONE
+
+
+def _day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"--price-date: {text!r} is not a date such as 2026-07-22") from None

@@ -1,0 +1,121 @@
+"""`trnbench compare`: a training run on several instance types, in days and USD."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.interrupts import Interrupts, processors
+from trnbench.cli.names import completes
+from trnbench.cli.output import Format
+from trnbench.cli.printing import printing
+from trnbench.cli.progress import Progress
+from trnbench.cli.run_options import takes_run
+from trnbench.cli.values import one_of, quantity
+from trnbench.errors import InputError
+from trnbench.units import Dimension
+
+if TYPE_CHECKING:
+    from trnbench.app.compare import CompareRequest
+    from trnbench.app.run_request import RunRequest
+    from trnbench.catalog.search import Catalog
+    from trnbench.cli.output import Output
+
+
+@printing
+@takes_run
+def compare(
+    out: Output,
+    catalog: Catalog,
+    run: RunRequest,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Each on the fewest nodes that finish in time; default, without --nodes: 60d.",
+        ),
+    ] = None,
+    equal_cost: Annotated[
+        bool,
+        typer.Option(
+            "--equal-cost",
+            help="The baseline as told by --deadline or --nodes N, the others as fast as they come "
+            "for no more money.",
+        ),
+    ] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANCE",
+            help="What the others are held against; default: the first.",
+            autocompletion=completes(("instances",)),
+        ),
+    ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            metavar="strong|weak",
+            help="Instead: the layout taken, with other numbers of replicas, over all nodes.",
+        ),
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw money over days, or scaling.")] = False,
+) -> int:
+    """Compare instance types for one training run: days, USD, and why, each in its best layout.
+
+    Degrees and modes that are not given are searched. Intervals hold 80 % of cases. Each cluster is
+    bought in the cheapest way that nobody takes back; spot only if --purchase says so.
+    """
+    from dataclasses import replace
+
+    from trnbench.app.compare import CompareRequest, compare_run, inputs_of
+    from trnbench.app.searching import Watch
+    from trnbench.report.compare import compare_report
+
+    baseline_nodes = None
+    if equal_cost and run.nodes and deadline is None:
+        if len(run.nodes) > 1:
+            raise InputError("--equal-cost wants one number of --nodes: the baseline's")
+        (baseline_nodes,) = run.nodes
+        powers = replace(run, nodes=()).node_counts
+        run = replace(run, nodes=tuple(sorted({*powers, baseline_nodes})))
+    request = CompareRequest(
+        run=run,
+        deadline_s=None
+        if deadline is None
+        else quantity("--deadline", deadline, Dimension.SECONDS),
+        equal_cost=equal_cost,
+        baseline=baseline,
+        baseline_nodes=baseline_nodes,
+    )
+    if plot and out.format is not Format.TABLE:
+        raise InputError("--plot draws for people; it needs --format table")
+    if scaling is not None:
+        return _scaling(out, catalog, request, scaling, plot=plot)
+    with Interrupts() as interrupts, Progress(quiet=out.quiet) as progress:
+        watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
+        answer = compare_run(catalog, request, watch=watch)
+    out.write(compare_report(answer, inputs_of(request), plot=plot))
+    if not answer.complete:
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE if answer.positive else ExitCode.ANSWER_IS_NO
+
+
+def _scaling(
+    out: Output, catalog: Catalog, request: CompareRequest, scaling: str, *, plot: bool
+) -> int:
+    from trnbench.app.compare import inputs_of
+    from trnbench.app.scaling import scale_run
+    from trnbench.app.searching import Watch
+    from trnbench.report.scaling import Scaling, scaling_report
+
+    how = cast("Scaling", one_of("scaling", scaling, Scaling))
+    with Interrupts() as interrupts, Progress(quiet=out.quiet) as progress:
+        watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
+        answer = scale_run(catalog, request, how, watch=watch)
+    inputs = inputs_of(request) | {"scaling": scaling}
+    out.write(scaling_report(answer, inputs, plot=plot))
+    if not answer.complete:
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE if answer.positive else ExitCode.ANSWER_IS_NO

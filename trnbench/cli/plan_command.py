@@ -1,0 +1,86 @@
+"""`trnbench plan`: which machines, how many, in which layout, bought how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.interrupts import Interrupts, processors
+from trnbench.cli.names import completes
+from trnbench.cli.output import Format
+from trnbench.cli.printing import printing
+from trnbench.cli.progress import Progress
+from trnbench.cli.run_options import takes_run
+from trnbench.cli.values import money, one_of, quantity
+from trnbench.errors import InputError
+from trnbench.units import Dimension
+
+if TYPE_CHECKING:
+    from trnbench.app.run_request import RunRequest
+    from trnbench.catalog.search import Catalog
+    from trnbench.cli.output import Output
+
+
+@printing
+@takes_run
+def plan(
+    out: Output,
+    catalog: Catalog,
+    run: RunRequest,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="30d; for least cost 60d is assumed if none is given."),
+    ] = None,
+    budget: Annotated[str | None, typer.Option(metavar="USD", help="5M.")] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            metavar="cost|time|pareto",
+            help="What decides; default: cost, or time where only a budget is given.",
+        ),
+    ] = None,
+    confirm: Annotated[
+        int, typer.Option(min=0, metavar="K", help="Play the best K layouts in the emulator.")
+    ] = 0,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANCE",
+            help="What the others are held against at break-even; default: the plan.",
+            autocompletion=completes(("instances",)),
+        ),
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw money over days.")] = False,
+) -> int:
+    """Plan a training run: the answer first, then the alternatives and what would change it.
+
+    Every legal layout on every number of nodes of every instance type, bought in every way that
+    nobody takes back (spot only if --purchase says so). Intervals hold 80 % of cases.
+    """
+    from trnbench.app.plan import plan_run
+    from trnbench.app.plan_request import PlanRequest, inputs_of
+    from trnbench.app.searching import Watch
+    from trnbench.plan.objective import Objective
+    from trnbench.report.plan import plan_report
+
+    if plot and out.format is not Format.TABLE:
+        raise InputError("--plot draws for people; it needs --format table")
+    request = PlanRequest(
+        run=run,
+        deadline_s=None
+        if deadline is None
+        else quantity("--deadline", deadline, Dimension.SECONDS),
+        budget_usd=None if budget is None else money("--budget", budget),
+        objective=cast("Objective | None", one_of("objective", objective, Objective)),
+        confirm=confirm,
+        baseline=baseline,
+    )
+    with Interrupts() as interrupts, Progress(quiet=out.quiet) as progress:
+        watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
+        answer = plan_run(catalog, request, watch=watch)
+    out.write(plan_report(answer, inputs_of(request), plot=plot))
+    if not answer.complete or interrupts.asked():
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE if answer.best is not None else ExitCode.ANSWER_IS_NO

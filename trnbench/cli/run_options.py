@@ -1,0 +1,366 @@
+"""The options that say what run is to be bought, given to `compare` and `plan` by one decorator."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from inspect import Parameter
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
+
+import typer
+
+from trnbench.cli.names import completes
+from trnbench.cli.values import one_of, positive, quantity, whole
+from trnbench.errors import InputError
+from trnbench.units import Dimension
+
+if TYPE_CHECKING:
+    from trnbench.app.run_request import Part, RunRequest
+    from trnbench.catalog.search import Catalog
+    from trnbench.report.train_answer import Setting
+
+Command = Callable[..., int | None]
+
+
+def _option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
+    form = Annotated[kind, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
+
+
+def _degree(name: str, help_text: str) -> Parameter:
+    return _option(name, int | None, typer.Option(min=1, help=help_text))
+
+
+MODEL = _option(
+    "model",
+    str,
+    typer.Argument(metavar="MODEL", help="A model by name.", autocompletion=completes(("models",))),
+    Parameter.empty,
+)
+RUN = (
+    _option("tokens", str | None, typer.Option(metavar="N", help="Tokens to train on: 2T, 300B.")),
+    _option("samples", str | None, typer.Option(metavar="N", help="Or samples: 50K.")),
+    _option(
+        "phase",
+        list[str] | None,
+        typer.Option(
+            metavar="TOKENS@SEQUENCE",
+            help="Or parts of the run with contexts of their own: 1.9T@8192 (repeatable).",
+        ),
+    ),
+    _option(
+        "on",
+        str | None,
+        typer.Option(
+            metavar="INSTANCE,...",
+            help="Instance types to choose from.",
+            autocompletion=completes(("instances",)),
+        ),
+    ),
+    _option("nodes", str | None, typer.Option(metavar="N,...", help="Numbers of nodes.")),
+    _option(
+        "max_nodes",
+        int | None,
+        typer.Option(min=1, help="Without --nodes: powers of two up to this; default: 512."),
+    ),
+)
+LAYOUT = (
+    _degree("tp", "Tensor-parallel ranks."),
+    _degree("pp", "Pipeline stages."),
+    _degree("dp", "Replicas."),
+    _degree("cp", "Ranks that share a sequence."),
+    _degree("ep", "Ranks that share the experts."),
+    _degree("vpp", "Model chunks on each stage."),
+    _degree("micro_batch", "Samples a replica takes at once."),
+    _degree("global_batch", "Samples of a step; default: 1024 or just above."),
+    _degree("sequence", "Tokens of a sample; default: the model's own, at most 8192."),
+    _option("zero", int | None, typer.Option(min=0, max=3, help="ZeRO stage.")),
+    _option("recompute", str | None, typer.Option(metavar="MODE", help="none, selective or full.")),
+    _option(
+        "schedule",
+        str | None,
+        typer.Option(metavar="NAME", help="gpipe, 1f1b, interleaved or zb-h1."),
+    ),
+    _option("attention", str | None, typer.Option(metavar="KERNEL", help="naive or fused.")),
+    _option(
+        "sequence_parallel",
+        bool | None,
+        typer.Option(
+            "--sequence-parallel/--no-sequence-parallel",
+            help="Cut the residual stream along tokens over tensor-parallel ranks.",
+        ),
+    ),
+    _option(
+        "context_parallel",
+        str | None,
+        typer.Option(metavar="HOW", help="With --cp: ring or all-to-all; default: ring."),
+    ),
+    _option(
+        "capacity_factor",
+        float | None,
+        typer.Option(help="Room of an expert, over an even share; default: no token is dropped."),
+    ),
+    _option(
+        "precision",
+        str | None,
+        typer.Option(metavar="RECIPE", help="bf16-master (default), bf16-sr, fp32, fp8, ..."),
+    ),
+    _option(
+        "headroom",
+        str | None,
+        typer.Option(metavar="SHARE", help="Of a rank's memory to leave free: 10%."),
+    ),
+    _option(
+        "stack",
+        str | None,
+        typer.Option(
+            help="Calibration of a training stack; default: the instance's.",
+            autocompletion=completes(("calibration",)),
+        ),
+    ),
+    _option("lnc", int | None, typer.Option(min=1, help="Logical core size on Trainium2 and 3.")),
+)
+MONEY = (
+    _option(
+        "purchase",
+        str | None,
+        typer.Option(
+            metavar="OPTION,...",
+            help="on-demand, capacity-block, reserved, savings-plan, spot, quote; default: the "
+            "cheapest of the first three.",
+        ),
+    ),
+    _option(
+        "region", str | None, typer.Option(help="Default: the cheapest of the seller's main ones.")
+    ),
+    _option(
+        "price_date",
+        str | None,
+        typer.Option(metavar="YYYY-MM-DD", help="Prices as known on this day; default: today."),
+    ),
+    _option(
+        "discount",
+        str | None,
+        typer.Option(metavar="SHARE", help="Off published rates, as negotiated: 18%."),
+    ),
+    _option(
+        "price",
+        list[str] | None,
+        typer.Option(metavar="NAME=USD", help="Your own USD per instance-hour (repeatable)."),
+    ),
+    _option(
+        "assume_price",
+        list[str] | None,
+        typer.Option(metavar="'A=4x B'", help="A price as a multiple of another's (repeatable)."),
+    ),
+    _option("term_years", int | None, typer.Option(min=1, help="Years of a reservation: 1 or 3.")),
+    _option(
+        "commitment",
+        str,
+        typer.Option(
+            metavar="whole|share",
+            help="Charge a term whole, or by the run's share of it; default: whole.",
+        ),
+        "whole",
+    ),
+    _option(
+        "keep_checkpoints",
+        str | None,
+        typer.Option(
+            metavar="N@STORE",
+            help="Bill the store of the last N checkpoints too: 3@s3-standard or 3@fsx-lustre.",
+        ),
+    ),
+    _option(
+        "failures_per_node_day",
+        float | None,
+        typer.Option(metavar="RATE", help="Failures of a node in a day; default: as known."),
+    ),
+    _option(
+        "checkpoint_interval",
+        str | None,
+        typer.Option(metavar="TIME", help="Between checkpoints: 30 min; default: the best."),
+    ),
+)
+SHARED = (MODEL, *RUN, *LAYOUT, *MONEY)
+
+
+def takes_run(command: Command) -> Command:
+    """Return a command that takes the options of a run in place of `run: RunRequest`.
+
+    `command` takes `out`, `catalog` and `run` first, then what is its own.
+    """
+    own = list(inspect.signature(command).parameters.values())[3:]
+    names = [parameter.name for parameter in own]
+    hints = _hints(command, names)
+    parameters = [
+        Parameter("out", Parameter.POSITIONAL_OR_KEYWORD),
+        Parameter("catalog", Parameter.POSITIONAL_OR_KEYWORD),
+        *SHARED,
+        *(p.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own),
+    ]
+
+    @functools.wraps(command)
+    def with_run(out: object, catalog: object, **options: Any) -> int | None:  # noqa: ANN401
+        mine = {name: options.pop(name) for name in names}
+        request = _request(**options)
+        _refuse_unused_prices(cast("Catalog", catalog), request)
+        return command(out, catalog, request, **mine)
+
+    with_run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_run
+
+
+def _hints(command: Command, names: Sequence[str]) -> dict[str, Any]:
+    own = type("Own", (), {"__annotations__": {n: command.__annotations__[n] for n in names}})
+    return get_type_hints(own, globalns=command.__globals__, include_extras=True)
+
+
+def _request(
+    *,
+    model: str,
+    tokens: str | None,
+    samples: str | None,
+    phase: list[str] | None,
+    on: str | None,
+    nodes: str | None,
+    max_nodes: int | None,
+    headroom: str | None,
+    stack: str | None,
+    lnc: int | None,
+    purchase: str | None,
+    region: str | None,
+    price_date: str | None,
+    discount: str | None,
+    price: list[str] | None,
+    assume_price: list[str] | None,
+    term_years: int | None,
+    commitment: str,
+    keep_checkpoints: str | None,
+    failures_per_node_day: float | None,
+    checkpoint_interval: str | None,
+    **layout: Any,  # noqa: ANN401
+) -> RunRequest:
+    from trnbench.app.run_request import MAX_NODES, RunRequest
+    from trnbench.plan.price_terms import Commitment
+
+    if on is None:
+        raise InputError("on which instances? e.g. --on trn2.48xlarge,p5.48xlarge")
+    if ":" in on:
+        raise InputError("--on takes instance types only; give numbers of nodes with --nodes")
+    if nodes is not None and max_nodes is not None:
+        raise InputError("--nodes says it all; leave out --max-nodes")
+    return RunRequest(
+        model=model,
+        parts=_parts(tokens, samples, phase or []),
+        instances=tuple(_split("--on", on)),
+        price_date=_date(price_date),
+        setting=_setting(**layout),
+        nodes=tuple(whole("--nodes", part) for part in _split("--nodes", nodes)) if nodes else (),
+        max_nodes=max_nodes or MAX_NODES,
+        headroom=0.0 if headroom is None else quantity("--headroom", headroom, Dimension.RATIO),
+        stack=stack,
+        logical_size=lnc,
+        purchase=tuple(_split("--purchase", purchase)) if purchase else (),
+        region=region,
+        discount=0.0 if discount is None else quantity("--discount", discount, Dimension.RATIO),
+        prices=tuple(price or ()),
+        assumed_prices=tuple(assume_price or ()),
+        term_years=term_years,
+        commitment=cast("Commitment", one_of("commitment", commitment, Commitment)),
+        keep_checkpoints=keep_checkpoints,
+        failures_per_node_day=failures_per_node_day,
+        checkpoint_interval_s=(
+            None
+            if checkpoint_interval is None
+            else quantity("--checkpoint-interval", checkpoint_interval, Dimension.SECONDS)
+        ),
+    )
+
+
+def _refuse_unused_prices(catalog: Catalog, run: RunRequest) -> None:
+    from trnbench.plan.price_terms import parse_assumption, parse_own_price
+
+    compared = {catalog.find("instances", name).name for name in run.instances}
+    given = [("--price", parse_own_price(text)[0]) for text in run.prices]
+    given += [("--assume-price", parse_assumption(text)[0]) for text in run.assumed_prices]
+    for option, name in given:
+        if catalog.find("instances", name).name not in compared:
+            raise InputError(f"{option} names {name}, which is not among --on")
+
+
+def _parts(tokens: str | None, samples: str | None, phases: list[str]) -> tuple[Part, ...]:
+    from trnbench.app.run_request import Part
+
+    if sum((tokens is not None, samples is not None, bool(phases))) != 1:
+        raise InputError(
+            "say how long the run is: --tokens 2T, --samples 50K, or --phase 1.9T@8192 parts, "
+            "one of these"
+        )
+    if tokens is not None:
+        return (Part(tokens=quantity("--tokens", tokens, Dimension.COUNT)),)
+    if samples is not None:
+        return (Part(samples=quantity("--samples", samples, Dimension.COUNT)),)
+    return tuple(_phase(text) for text in phases)
+
+
+def _phase(text: str) -> Part:
+    from trnbench.app.run_request import Part
+
+    tokens, found, sequence = text.partition("@")
+    if not found:
+        raise InputError(f"--phase: {text!r} is not TOKENS@SEQUENCE, e.g. 1.9T@8192")
+    return Part(
+        tokens=quantity("--phase", tokens, Dimension.COUNT),
+        sequence=whole("--phase", sequence),
+    )
+
+
+def _setting(
+    *,
+    zero: int | None,
+    recompute: str | None,
+    schedule: str | None,
+    attention: str | None,
+    context_parallel: str | None,
+    capacity_factor: float | None,
+    precision: str | None,
+    **degrees: Any,  # noqa: ANN401
+) -> Setting:
+    from trnbench.program.grid import ContextParallel
+    from trnbench.program.precision import recipe_named
+    from trnbench.report.train_answer import Setting
+    from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
+
+    return Setting(
+        **degrees,
+        zero=cast("ZeroStage | None", zero),
+        recompute=cast("Recompute | None", one_of("recompute", recompute, Recompute)),
+        schedule=cast("Schedule | None", one_of("schedule", schedule, Schedule)),
+        attention=cast("AttentionKernel | None", one_of("attention", attention, AttentionKernel)),
+        context_parallel=cast(
+            "ContextParallel | None",
+            one_of("context-parallel", context_parallel, ContextParallel),
+        ),
+        capacity_factor=positive("--capacity-factor", capacity_factor),
+        precision=None if precision is None else recipe_named(precision).name,
+    )
+
+
+def _date(text: str | None) -> datetime.date:
+    if text is None:
+        return datetime.datetime.now(tz=datetime.UTC).date()
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"--price-date: {text!r} is not a day such as 2026-11-21") from None
+
+
+def _split(option: str, text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise InputError(f"{option}: an empty name in {text!r}")
+    return parts

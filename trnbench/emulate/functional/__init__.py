@@ -1,0 +1,1 @@
+"""The training step executed with real numbers on emulated ranks. May not import `analytic`."""

@@ -1,0 +1,90 @@
+"""The numbers ranks compute with: emulated formats, or float64 throughout as a reference.
+
+Emulated numbers lie in float32 arrays that hold exactly what the tensor's format can. An engine
+computes in FP32 and rounds when it writes. fp8 operands of a quantised recipe have one power-of-two
+scale per tensor and rank, so that their largest number comes near the top of the format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.numerics.blocks import block_round
+from trnbench.numerics.formats import Format, format_named
+from trnbench.numerics.product import ProductRecipe, matmul
+from trnbench.numerics.rounding import round_to, round_with
+from trnbench.program.precision import PrecisionRecipe
+from trnbench.program.tensor import INDEX, MASK
+
+Numbers: TypeAlias = NDArray[np.float64]
+"""Numbers of all ranks, rank first. Typed alike; at run time float32 where formats are emulated,
+float64 in the reference, int64 for ids and choices."""
+IntArray: TypeAlias = NDArray[np.int64]
+NoiseArray: TypeAlias = NDArray[np.uint32]
+
+_UNROUNDED = (INDEX, MASK, "fp32")
+_ONE_BYTE = 8
+_FLOAT32: np.dtype[np.float64] = np.dtype("float32")  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """How numbers are stored and multiplied; `exact`: in float64, formats only name their bytes."""
+
+    recipe: PrecisionRecipe
+    exact: bool = False
+
+    @property
+    def dtype(self) -> np.dtype[np.float64]:
+        """The numpy type that holds numbers."""
+        return np.dtype(np.float64) if self.exact else _FLOAT32
+
+    def store(self, numbers: Numbers, number_format: str) -> Numbers:
+        """Return numbers as they are after they were written in a format."""
+        if self.exact or number_format in _UNROUNDED:
+            return numbers
+        target = format_named(number_format)
+        if target.block > 1:
+            return block_round(numbers, target)  # type: ignore[return-value]
+        if self.recipe.quantised and target.bits == _ONE_BYTE:
+            return _scaled(numbers, target)
+        return round_to(numbers, target)  # type: ignore[return-value]
+
+    def update(self, numbers: Numbers, number_format: str, noise: NoiseArray | None) -> Numbers:
+        """Return what the optimizer wrote: rounded by the noise, or to nearest without any."""
+        if noise is None or self.exact:
+            return self.store(numbers, number_format)
+        return round_with(numbers, number_format, noise)  # type: ignore[return-value]
+
+    def operand(self, numbers: Numbers, stored: str, wanted: str) -> tuple[Numbers, str]:
+        """Return an operand of a product, and the format it still has to be rounded to."""
+        if self.exact or stored == wanted or wanted == "fp32":
+            return numbers, "fp32"
+        target = format_named(wanted)
+        if self.recipe.quantised and target.block == 1 and target.bits == _ONE_BYTE:
+            return _scaled(numbers, target), "fp32"
+        return numbers, wanted
+
+    def multiply(self, left: Numbers, right: Numbers, formats: tuple[str, str]) -> Numbers:
+        """Return left [..., m, k] x right [..., k, n] in FP32, rounding operands to `formats`."""
+        if self.exact:
+            return np.asarray(np.matmul(left, right))
+        return matmul(left, right, _product_recipe(*formats)).values  # type: ignore[return-value]
+
+
+@cache
+def _product_recipe(left: str, right: str) -> ProductRecipe:
+    return ProductRecipe(format_in_a=left, format_in_b=right, format_out="fp32")
+
+
+def _scaled(numbers: Numbers, target: Format) -> Numbers:
+    """Return numbers rounded to a format after each rank's were scaled to its range."""
+    largest = np.abs(numbers).max(axis=tuple(range(1, numbers.ndim)), keepdims=True)
+    exponent = np.floor(np.log2(target.max_value / np.maximum(largest, np.finfo("float32").tiny)))
+    scale = np.exp2(exponent).astype(numbers.dtype)
+    return np.asarray(round_to(numbers * scale, target) / scale)

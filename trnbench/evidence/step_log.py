@@ -1,0 +1,201 @@
+"""A log of training steps as one measured row: the median step, once the first ones have warmed up.
+
+Lines of text are searched for a step time or a rate of the whole cluster; a CSV file has a column
+of one. The layout is not in a log: whoever has the log says it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from trnbench.catalog.text_file import read_text, refused
+from trnbench.evidence.rows import MAX_BYTES, EvidenceFile, EvidenceRow
+from trnbench.spec.instance import Platform
+
+_NUMBER = r"(\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
+_TIME = re.compile(
+    r"(?:(?:elapsed )?time per (?:iteration|step)|(?:iteration|step|batch)[ _-]?(?:time|latency)"
+    r"|sec(?:onds)?(?:/| per )(?:step|it(?:eration)?)|train_step_timing)"
+    rf"(?P<label>[^\d\n]{{0,24}}?)[:=\s]\s*{_NUMBER}\s*(?P<unit>ms\b|msec\b|us\b|s\b|sec\b)?",
+    re.IGNORECASE,
+)
+_LEADING_RATE = re.compile(
+    rf"{_NUMBER}\s*(?P<what>tok(?:en)?s?|seq(?:uence)?s?|samples?)\s*(?:/|per )\s*s", re.IGNORECASE
+)
+_RATE = re.compile(
+    r"(?P<what>tok(?:en)?s?|seq(?:uence)?s?|samples?)[ _]?(?:/|per[ _]|_per_)s(?:ec(?:ond)?)?"
+    rf"(?P<label>[^\d\n]{{0,16}}?)[:=\s]\s*{_NUMBER}",
+    re.IGNORECASE,
+)
+_EACH = re.compile(r"/\s*(?:gpu|device|core|chip|rank)|per[ _](?:gpu|device|core|chip|rank)", re.I)
+_MILLI, _MICRO = 1e-3, 1e-6
+_COLUMNS: Mapping[str, tuple[str, float]] = {
+    "step_time_s": ("time", 1.0),
+    "time_s": ("time", 1.0),
+    "step_time_ms": ("time", _MILLI),
+    "time_ms": ("time", _MILLI),
+    "tokens_per_s": ("tokens", 1.0),
+    "seq_per_s": ("samples", 1.0),
+    "sequences_per_s": ("samples", 1.0),
+    "samples_per_s": ("samples", 1.0),
+}
+_WARM_UP = 5
+"""One step in so many, and at least one of several, comes before a run is warm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRun:
+    """What ran while a log was written; None where unsaid."""
+
+    model: str
+    platform: Platform
+    nodes: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int | None
+    vpp: int | None
+    micro_batch: int | None
+    global_batch: int
+    sequence: int
+    zero: int | None
+    sequence_parallel: bool | None
+    recompute: str | None
+    precision: str
+
+    @property
+    def ranks(self) -> int:
+        """The ranks of the cluster."""
+        return self.nodes * self.platform.instance.chips * self.platform.chip.ranks(None)
+
+
+def logged_steps(path: Path, run: LoggedRun) -> EvidenceFile:
+    """Return a log as a file of evidence with one row; refused where no step can be found."""
+    text = read_text(path, what="log", max_bytes=MAX_BYTES)
+    times = _of_csv(path, text, run)
+    if times is None:
+        times = [time for line in text.splitlines() if (time := _of_line(path, line, run))]
+    if not times:
+        raise refused(
+            path,
+            "has no step time or rate; expected such as 'step time: 1.23 s' or '4,500 tokens/s'",
+        )
+    cold = 0 if len(times) == 1 else max(1, len(times) // _WARM_UP)
+    trainium = run.platform.chip.cores is not None
+    cells = (_trainium_cells if trainium else _gpu_cells)(run, median(times[cold:]))
+    row = EvidenceRow(id=path.stem, line=1, cells=cells)
+    return EvidenceFile(
+        name=path.name, set="trainium_training" if trainium else "gpu_training", rows=(row,)
+    )
+
+
+def _of_csv(path: Path, text: str, run: LoggedRun) -> list[float] | None:
+    """Return the step times of a CSV log, s; None where the text is none."""
+    table = list(csv.DictReader(io.StringIO(text)))
+    columns = [column for column in (table[0] if table else ()) if column in _COLUMNS]
+    if not columns:
+        return None
+    what, scale = _COLUMNS[columns[0]]
+    times = []
+    for line, row in enumerate(table, start=2):
+        cell = row[columns[0]] or ""
+        try:
+            number = float(cell) * scale
+        except ValueError:
+            raise refused(path, f"line {line}: {columns[0]} {cell!r} is not a number") from None
+        times.append(_time_s(path, what, number, run))
+    return times
+
+
+def _of_line(path: Path, line: str, run: LoggedRun) -> float | None:
+    """Return the step time that a line of a log tells, s."""
+    found = _TIME.search(line)
+    if found:
+        unit = (found["unit"] or "").lower() or found["label"].lower()
+        scale = _MILLI if "ms" in unit else _MICRO if "us" in unit else 1.0
+        return _time_s(path, "time", _number(found[2]) * scale, run)
+    found = _LEADING_RATE.search(line)
+    number = found[1] if found else ""
+    if found is None:
+        found = _RATE.search(line)
+        number = found[3] if found else ""
+    if found is None:
+        return None
+    if _EACH.search(line[found.start() :]):
+        raise refused(path, f"a rate of one device, not of the cluster: {line.strip()[:80]!r}")
+    what = "tokens" if found["what"].lower().startswith("tok") else "samples"
+    return _time_s(path, what, _number(number), run)
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _time_s(path: Path, what: str, number: float, run: LoggedRun) -> float:
+    if not 0 < number < float("inf"):
+        raise refused(path, f"{number:g} is no time and no rate")
+    if what == "time":
+        return number
+    samples = run.global_batch * (run.sequence if what == "tokens" else 1)
+    return samples / number
+
+
+def _said(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _switch(value: bool | None) -> str:
+    return "" if value is None else "yes" if value else "no"
+
+
+def _trainium_cells(run: LoggedRun, step_s: float) -> Mapping[str, str]:
+    return {
+        "model": run.model,
+        "seq_len": str(run.sequence),
+        "instance": run.platform.instance.name,
+        "nodes": str(run.nodes),
+        "neuroncores": str(run.ranks),
+        "TP": str(run.tp),
+        "PP": str(run.pp),
+        "CP": str(run.cp),
+        "EP": _said(run.ep),
+        "VPP": _said(run.vpp),
+        "microbatch": _said(run.micro_batch),
+        "global_batch": str(run.global_batch),
+        "zero": _said(run.zero),
+        "sequence_parallel": _switch(run.sequence_parallel),
+        "activation_recompute": _said(run.recompute),
+        "dtype_mode": run.precision,
+        "step_time_s": repr(step_s),
+    }
+
+
+def _gpu_cells(run: LoggedRun, step_s: float) -> Mapping[str, str]:
+    return {
+        "gpu": run.platform.chip.name,
+        "system": run.platform.instance.name,
+        "model": run.model,
+        "seq": str(run.sequence),
+        "n_gpus": str(run.ranks),
+        "nodes": str(run.nodes),
+        "tp": str(run.tp),
+        "pp": str(run.pp),
+        "dp": str(max(run.ranks // (run.tp * run.pp * run.cp), 1)),
+        "cp": str(run.cp),
+        "ep": _said(run.ep),
+        "vpp": _said(run.vpp),
+        "mbs": _said(run.micro_batch),
+        "gbs": str(run.global_batch),
+        "zero": "" if run.zero is None else f"ZeRO-{run.zero}",
+        "sequence_parallel": _switch(run.sequence_parallel),
+        "recompute": _said(run.recompute),
+        "dtype": run.precision,
+        "framework": "unnamed",
+        "step_time_s": repr(step_s),
+    }

@@ -1,0 +1,90 @@
+"""Lines of one rank a node that run side by side between nodes: one of them shows them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnbench.mapping.message_plan.algorithm import Site, Stage
+from trnbench.mapping.message_plan.build import Outline, Step
+from trnbench.mapping.message_plan.members import even_members
+from trnbench.mapping.message_plan.pattern import identity
+from trnbench.mapping.message_plan.placed import Placed
+from trnbench.mapping.placement import NODES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rail:
+    """One line of a phase between nodes; `lines` are like it, `beside` of them on each adapter.
+
+    `adapter`: latency in s and speed in bytes/s of the links to and from the network.
+    """
+
+    placed: Placed
+    lines: int
+    beside: int
+    adapter: tuple[tuple[float, float], ...]
+
+
+def one_rail(placed: Placed, index: int) -> Rail | None:
+    """Return one line of a phase if its lines load all adapters that they use alike, or None.
+
+    `placed` is one whose nodes hold like parts of every group.
+    """
+    members, fabric = placed.members, placed.placement.fabric
+    steps = [found.steps[index] for found in placed.outlines]
+    if members.local is None or fabric.faulty or placed.op == "broadcast":
+        return None
+    if any(_levels(found, index) != {NODES} for found in placed.outlines):
+        return None
+    if len({identity(step.pattern) for step in steps}) > 1:
+        return None
+    chips = members.local.ravel() // fabric.ranks_per_chip
+    counts: set[int] = set()
+    adapter: list[tuple[float, float]] = []
+    for ends in (fabric.to_network[chips], fabric.from_network[chips]):
+        used, lines = np.unique(ends, return_counts=True)
+        kinds = {(float(fabric.latency[link]), float(fabric.bandwidth[link])) for link in used}
+        counts.update(lines.tolist())
+        adapter.extend(kinds)
+        if len(kinds) > 1 or len(counts) > 1:
+            return None
+    return Rail(
+        placed=_line(placed, index),
+        lines=members.local.size,
+        beside=counts.pop(),
+        adapter=tuple(adapter),
+    )
+
+
+def _levels(found: Outline, index: int) -> set[int]:
+    return {found.site.grid.levels[axis] for axis in found.steps[index].stage.axes}
+
+
+def _line(placed: Placed, index: int) -> Placed:
+    """Return a phase as a collective of its own, on the first line."""
+    assert placed.members.local is not None
+    found = placed.outlines[0]
+    step = found.steps[index]
+    nodes = len(placed.members.nodes)
+    first = placed.members.local[:1, :1]
+    members = even_members(placed.placement, first, nodes).in_full()
+    stage = Stage(axes=(0,), make=step.stage.make, order=step.stage.order)
+    alone = Outline(
+        site=Site(
+            placement=placed.placement, grid=members.grids[0], algorithm=found.site.algorithm
+        ),
+        op=found.op,
+        steps=(Step(pattern=step.pattern, stage=stage, level=0, lane=0, part=step.part),),
+        stages=(stage,),
+        radix=(step.pattern.blocks,),
+        share_per_block=(found.share_per_block[step.level],),
+    )
+    return Placed(
+        placement=placed.placement,
+        op=placed.op,
+        members=members,
+        outlines=(alone,),
+        of_one_node=False,
+    )

@@ -1,0 +1,125 @@
+"""One instance type as a buyer sees it: clusters that run the model, how fast, how they are sold.
+
+On a cluster the layout with the fastest step is also the cheapest, whatever the purchase: money
+never falls as time grows. So a layout, once searched, is settled for each cluster, and what is
+left to choose is the number of nodes and how to buy them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
+from trnbench.plan.failures import AS_KNOWN, Stated
+from trnbench.plan.objective import Candidate
+from trnbench.plan.purchase import Offers
+from trnbench.spec.instance import Instance
+from trnbench.spec.reliability import Reliability
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Market:
+    """An instance type and its clusters of `nodes`, on which the model runs.
+
+    `speeds`: tokens of each part of the run, and tokens a second on each cluster.
+    `interval_s` between checkpoints, if it is not the best one.
+    """
+
+    instance: Instance
+    nodes: NDArray[np.int64]
+    speeds: tuple[tuple[float, FloatArray], ...]
+    checkpoint_bytes: float
+    offers: Offers
+    reliability: Reliability
+    stated: Stated = AS_KNOWN
+    interval_s: float | None = None
+
+    def at(self, nodes: int, *, speed: ArrayLike = 1.0, part: int | None = None) -> Market:
+        """Return one of the clusters, at multiples of its speed: one cluster for each.
+
+        Of a single part of the run, if it is named.
+        """
+        (place,) = np.flatnonzero(self.nodes == nodes)
+        times = np.atleast_1d(np.asarray(speed, float))
+        return replace(
+            self,
+            nodes=np.full(times.shape, nodes),
+            speeds=tuple(
+                (tokens, per_s[place] * (times if part in (None, number) else np.ones_like(times)))
+                for number, (tokens, per_s) in enumerate(self.speeds)
+            ),
+        )
+
+    def changed(
+        self, *, speed: float = 1.0, price: float = 1.0, failures_per_node_day: float | None = None
+    ) -> Market:
+        """Return the market with another speed, price or failure rate."""
+        tariffs = tuple(
+            replace(
+                tariff,
+                list_usd_per_hour=price * tariff.list_usd_per_hour,
+                low_list_usd_per_hour=price * tariff.low_list_usd_per_hour,
+                high_list_usd_per_hour=price * tariff.high_list_usd_per_hour,
+            )
+            for tariff in self.offers.tariffs
+        )
+        stated = self.stated
+        if failures_per_node_day is not None:
+            stated = replace(stated, failures_per_node_day=failures_per_node_day)
+        return replace(
+            self,
+            speeds=tuple((tokens, speed * per_s) for tokens, per_s in self.speeds),
+            offers=replace(self.offers, tariffs=tariffs),
+            stated=stated,
+        )
+
+
+def cost_of(market: Market) -> TrainingCost:
+    """Return what the run takes and costs on every cluster, without ranges."""
+    phases = [Phase(tokens=tokens, tokens_per_s=per_s) for tokens, per_s in market.speeds]
+    return training_cost(
+        Job(phases=phases, nodes=market.nodes, checkpoint_bytes=market.checkpoint_bytes),
+        market.offers,
+        market.reliability,
+        stated=market.stated,
+        interval_s=market.interval_s,
+        ranges=False,
+    )
+
+
+def candidates(market: Market) -> list[Candidate]:
+    """Return every way to buy the run; one without a price for a cluster that is not on sale."""
+    cost = cost_of(market)
+    found: list[Candidate] = []
+    for place, nodes in enumerate(market.nodes.tolist()):
+        ways = [
+            Candidate(
+                instance=market.instance.name,
+                nodes=nodes,
+                option=priced.tariff.option,
+                elapsed_s=float(priced.charges.elapsed_s[place]),
+                cost_usd=float(priced.charges.cost_usd[place]),
+            )
+            for priced in cost.priced
+            if np.isfinite(priced.charges.cost_usd[place])
+        ]
+        unsold = Candidate(
+            instance=market.instance.name,
+            nodes=nodes,
+            option=None,
+            elapsed_s=float(cost.elapsed_s[place]),
+            cost_usd=None,
+        )
+        found += ways or [unsold]
+    return found
+
+
+def every_candidate(markets: Sequence[Market]) -> list[Candidate]:
+    """Return every way to buy the run, market after market."""
+    return [candidate for market in markets for candidate in candidates(market)]

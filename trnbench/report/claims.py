@@ -1,0 +1,170 @@
+"""Claims beside what the specs and the model say of them, and how verdicts move with prices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from itertools import groupby, zip_longest
+
+from trnbench.evidence.claims import VERDICTS, Case, Claimed, Move
+from trnbench.report.report import Column, Report, Row
+from trnbench.report.text_table import GAP, Style, TextTable, draw, wrap
+
+CONVENTIONS = {
+    "holds only if": "it holds for some of the figures, machines, runs or prices looked at",
+    "cannot be told": "the 80 % interval has the claim inside, there is no price, or nobody knows",
+    "headline": "the vendor's rate of the chip",
+    "peak": "of the tensor units alone, which is what products can reach",
+}
+_FIRST = max(map(len, VERDICTS))
+_HEADINGS = ("verdict".ljust(_FIRST), "claim", "what specs, prices or model say")
+_CLAIM_SHARE = 0.42
+"""Of the room that the verdicts leave."""
+
+
+def claims_report(claims: Sequence[Claimed], inputs: Mapping[str, object]) -> Report:
+    """Return the report of claims with their verdicts, a row each."""
+    counts: dict[str, int] = {
+        verdict: sum(claim.finding.verdict == verdict for claim in claims) for verdict in VERDICTS
+    }
+    return Report(
+        verb="claims",
+        inputs=inputs,
+        rows=tuple(map(_row, claims)),
+        columns=tuple(
+            Column(key=key, title=title)
+            for key, title in (
+                ("claim", "claim"),
+                ("verdict", "verdict"),
+                ("text", "what is claimed"),
+                ("says", "what specs, prices or model say"),
+                ("reason", "reason"),
+            )
+        ),
+        summary={"conventions": CONVENTIONS, "claims": len(claims), "verdicts": counts},
+        people=functools.partial(_draw, tuple(claims), counts),
+    )
+
+
+def _row(claim: Claimed) -> Row:
+    finding = claim.finding
+    return {
+        "claim": claim.id,
+        "group": claim.group,
+        "text": claim.said[0].text,
+        "aspect": claim.aspect,
+        "sources": [words.source.title for words in claim.said],
+        "source_dates": [str(words.source.date) for words in claim.said],
+        "also_worded": [words.text for words in claim.said[1:]],
+        "check": claim.check,
+        "verdict": finding.verdict,
+        "says": finding.says,
+        "reason": finding.reason,
+        "note": claim.note,
+        "price_dates": [str(move.price_date) for move in finding.moves],
+        "cases": {case.what: _plain(case) for case in finding.cases},
+        "moves": {_when(move): _moved(move) for move in finding.moves},
+    }
+
+
+def _plain(case: Case) -> dict[str, object]:
+    return {
+        "verdict": case.verdict,
+        "says": case.says,
+        "value": case.value,
+        "low": case.low,
+        "high": case.high,
+        "proviso": case.proviso,
+    }
+
+
+def _moved(move: Move) -> dict[str, object]:
+    return {
+        "price_date": str(move.price_date),
+        "region": move.region,
+        "verdict": move.verdict,
+        "best": move.best and move.best.what,
+        "cases": {case.what: _plain(case) for case in move.cases},
+    }
+
+
+def _when(move: Move) -> str:
+    return f"{move.price_date}, {move.region}" if move.region else str(move.price_date)
+
+
+def _draw(claims: Sequence[Claimed], counts: Mapping[str, int], style: Style) -> str:
+    blocks = []
+    for group, members in groupby(claims, key=lambda claim: claim.group):
+        known = tuple(members)
+        blocks.append(style.strong(group))
+        blocks.append(_table(known, style))
+        blocks += [_moves(claim, style) for claim in known if claim.finding.moves]
+        blocks.append(_sources(known, style))
+    told = [f"{term}: {meaning}" for term, meaning in CONVENTIONS.items()]
+    total = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
+    blocks.append("\n".join(style.faint(wrap(line, style.width, "")) for line in told))
+    blocks.append(f"{len(claims)} claim{'' if len(claims) == 1 else 's'}: {total}")
+    return "\n\n".join(blocks)
+
+
+def _table(claims: Sequence[Claimed], style: Style) -> str:
+    room = style.width - _FIRST - 2 * len(GAP)
+    middle = int(room * _CLAIM_SHARE)
+    rows = [(c.finding.verdict, _claim_cell(c), _finding_cell(c)) for c in claims]
+    return _in_columns(_HEADINGS, rows, (_FIRST, middle, room - middle), style, apart=True)
+
+
+def _in_columns(
+    headings: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    widths: Sequence[int],
+    style: Style,
+    *,
+    apart: bool = False,
+) -> str:
+    """Return a table whose cells take as many lines as they need; rows may be set `apart`."""
+    lines: list[tuple[str, ...]] = []
+    for row in rows:
+        if lines and apart:
+            lines.append(("",) * len(row))
+        cells = [
+            wrap(cell, width, "").splitlines() for cell, width in zip(row, widths, strict=True)
+        ]
+        lines += zip_longest(*cells, fillvalue="")
+    return draw(
+        TextTable(headings=headings, rows=tuple(lines), right=(False,) * len(widths)), style
+    )
+
+
+def _claim_cell(claim: Claimed) -> str:
+    by = ", ".join(dict.fromkeys(words.by for words in claim.said))
+    aspect = f" - {claim.aspect}" if claim.aspect else ""
+    return f'{claim.id}: "{claim.said[0].text}"{aspect} [{by}]'
+
+
+def _finding_cell(claim: Claimed) -> str:
+    parts = (claim.finding.says, claim.finding.reason, claim.note)
+    return "; ".join(part for part in parts if part)
+
+
+def _moves(claim: Claimed, style: Style) -> str:
+    headings = ("prices of", "verdict", "gain", "best case")
+    rows = [(str(move.price_date), move.verdict, *_best(move)) for move in claim.finding.moves]
+    short = [max(map(len, column)) for column in zip(headings, *rows, strict=True)][:-1]
+    widths = (*short, style.width - sum(short) - len(short) * len(GAP))
+    return "\n".join([f"{claim.id} by price date", _in_columns(headings, rows, widths, style)])
+
+
+def _best(move: Move) -> tuple[str, str]:
+    where = f", {move.region}" if move.region else ""
+    if move.best is None:
+        return "-", f"no price of one side{where}"
+    return move.best.says, move.best.what + where
+
+
+def _sources(claims: Sequence[Claimed], style: Style) -> str:
+    found = {words.by: words.source for claim in claims for words in claim.said}
+    return "\n".join(
+        wrap(f"[{by}] {source.title}, {source.date}", style.width, "")
+        for by, source in found.items()
+    )

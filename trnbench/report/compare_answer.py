@@ -1,0 +1,104 @@
+"""What is answered to a comparison: quotes beside a baseline, and what they were compared on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trnbench.plan.search_result import Tally
+from trnbench.report.quote import Quote, Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A quote beside the baseline: `time` and `cost` are ratios to its own, None without a figure.
+
+    `break_even_mfu`: the MFU at which this very cluster would cost as much as the baseline.
+    """
+
+    quote: Quote
+    time: Span | None
+    cost: Span | None
+    break_even_mfu: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """How many layouts of an instance type were looked at, over all clusters and parts of a run."""
+
+    instance: str
+    considered: int
+    legal: int
+    feasible: int
+    priced: int
+    rejected_by_reason: Mapping[str, int]
+    complete: bool
+
+    @classmethod
+    def at(cls, instance: str, tallies: Sequence[Tally]) -> Looked:
+        """Return the counts of some searches together."""
+        rejected: dict[str, int] = {}
+        for tally in tallies:
+            for rule, count in tally.rejected_by_reason.items():
+                rejected[rule] = rejected.get(rule, 0) + count
+        return cls(
+            instance=instance,
+            considered=sum(tally.considered for tally in tallies),
+            legal=sum(tally.legal for tally in tallies),
+            feasible=sum(tally.feasible for tally in tallies),
+            priced=sum(tally.priced for tally in tallies),
+            rejected_by_reason=dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
+            complete=not any(tally.unseen for tally in tallies),
+        )
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """The counts by name."""
+        return {
+            "instance": self.instance,
+            "considered": self.considered,
+            "legal": self.legal,
+            "feasible": self.feasible,
+            "priced": self.priced,
+            "rejected_by_reason": self.rejected_by_reason,
+            "complete": self.complete,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareAnswer:
+    """A comparison: a row a cluster. `footing` says in words what makes them comparable.
+
+    `unseen`: instance types that were not looked at, because the search was cancelled.
+    """
+
+    model: str
+    footing: str
+    baseline: str
+    compared: tuple[Compared, ...]
+    looked: tuple[Looked, ...]
+    purchase_asked: bool
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was looked at."""
+        return not self.unseen and all(one.complete for one in self.looked)
+
+    @property
+    def positive(self) -> bool:
+        """Whether every cluster can do what was asked, and has the price that was asked for."""
+        quotes = [one.quote for one in self.compared]
+        priced = all(one.cost_usd is not None for one in quotes) or not self.purchase_asked
+        return bool(quotes) and priced and all(one.feasible for one in quotes)
+
+
+def ratio(one: Span | None, other: Span | None) -> Span | None:
+    """Return one figure over another; their intervals are taken as independent."""
+    if one is None or other is None:
+        return None
+    value = one.value / other.value
+    down = math.hypot(math.log(one.value / one.low), math.log(other.high / other.value))
+    up = math.hypot(math.log(one.high / one.value), math.log(other.value / other.low))
+    return Span(value=value, low=value * math.exp(-down), high=value * math.exp(up))

@@ -1,0 +1,182 @@
+"""Precision recipes side by side: losses, what is lost against fp32, and sums that stall."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.numerics.accumulation import AccumulateDemo
+from trnbench.numerics.product_demo import ProductDemo
+from trnbench.program.optimizer import MOMENTS
+from trnbench.program.precision import PrecisionRecipe
+from trnbench.program.tensor import element_bytes
+from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.report import Column, Report, Row, draw_rows
+from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
+from trnbench.units import Dimension, significant
+
+END_SHARE = 10
+"""First and final losses are means over a tenth of a run: single steps see different texts."""
+
+NOTES = {
+    "first_loss, final_loss": "means over the first and the last tenth of the steps and over all "
+    "seeds, nats a token",
+    "gap": "final loss less that of fp32 with the same seed and text; low and high over the seeds",
+    "learned": "how much the loss fell, as a share of fp32's fall",
+    "sums": "small steps added to a number one by one, rounded after each",
+    "products": "fp32 operands cast to a format, summed in FP32; root mean square error over the "
+    "product's, near 1 and with the left operand times `scale`; a pruned one is held against the "
+    "product of all numbers",
+    "state_bytes": "of one weight: itself, its master copy, gradient and moments",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecipeCurves:
+    """Losses [seed, step] of a recipe."""
+
+    recipe: PrecisionRecipe
+    losses: NDArray[np.float64]
+
+    @property
+    def first(self) -> NDArray[np.float64]:
+        """The loss of each seed at the start."""
+        return self._mean(slice(None, self._width))
+
+    @property
+    def final(self) -> NDArray[np.float64]:
+        """The loss of each seed at the end."""
+        return self._mean(slice(-self._width, None))
+
+    @property
+    def _width(self) -> int:
+        return max(1, int(self.losses.shape[1]) // END_SHARE)
+
+    def _mean(self, steps: slice) -> NDArray[np.float64]:
+        return np.asarray(self.losses[:, steps].mean(axis=1))
+
+    @property
+    def state_bytes(self) -> float:
+        """Bytes that a weight and all that belongs to it take."""
+        recipe = self.recipe
+        formats = [recipe.weights, recipe.gradients, *MOMENTS * (recipe.moments,)]
+        formats += [recipe.master] if recipe.master else []
+        return sum(element_bytes(name) for name in formats)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NumericsAnswer:
+    """A model in several recipes, the first of which is what the others are held against."""
+
+    model: str
+    task: str
+    tokens_per_step: int
+    learning_rate: float
+    curves: tuple[RecipeCurves, ...]
+    sums: tuple[AccumulateDemo, ...]
+    products: tuple[ProductDemo, ...]
+
+
+def row_of(curves: RecipeCurves, reference: RecipeCurves) -> Row:
+    """Return a recipe as machines read it."""
+    gap = curves.final - reference.final
+    fell, could = (curves.first - curves.final).mean(), (reference.first - reference.final).mean()
+    return {
+        "precision": curves.recipe.name,
+        "title": curves.recipe.title,
+        "first_loss": float(curves.first.mean()),
+        "final_loss": float(curves.final.mean()),
+        "gap": float(gap.mean()),
+        "low_gap": float(gap.min()),
+        "high_gap": float(gap.max()),
+        "learned": float(fell / could) if could > 0 else None,
+        "state_bytes": curves.state_bytes,
+        "losses": [float(loss) for loss in curves.losses.mean(axis=0)],
+    }
+
+
+def numerics_report(answer: NumericsAnswer, inputs: Mapping[str, object]) -> Report:
+    """Return the report of a comparison, a row a recipe."""
+    reference = answer.curves[0]
+    report = Report(
+        verb="numerics",
+        inputs=inputs,
+        rows=tuple(row_of(curves, reference) for curves in answer.curves),
+        columns=(
+            Column(key="precision", title="precision"),
+            Column(key="final_loss", title="final loss", digits=5),
+            Column(key="gap", title="gap to fp32", digits=2),
+            Column(key="low_gap", title="low", digits=2, spare=True),
+            Column(key="high_gap", title="high", digits=2, spare=True),
+            Column(key="learned", title="learned", dimension=Dimension.RATIO, digits=3),
+            Column(key="state_bytes", title="bytes/weight"),
+            Column(key="title", title="", spare=True),
+        ),
+        summary={
+            "conventions": NOTES,
+            "sums": [asdict(one) for one in answer.sums],
+            "products": [asdict(one) for one in answer.products],
+        },
+    )
+    return replace(report, people=functools.partial(_draw, report, answer))
+
+
+def _draw(report: Report, answer: NumericsAnswer, style: Style) -> str:
+    seeds, steps = answer.curves[0].losses.shape
+    title = style.strong(f"{answer.model} in {counted(len(answer.curves), 'recipe')}")
+    how = (
+        f"{counted(steps, 'step')} of {answer.tokens_per_step:,} tokens ({answer.task} text), "
+        f"{counted(seeds, 'seed')}, learning rate {significant(answer.learning_rate)}. "
+        "Final losses are means over the last tenth; low and high are over the seeds."
+    )
+    blocks = [f"{title}\n{wrap(how, style.width, '')}", draw_rows(report, style)]
+    if steps > 1:
+        blocks.append(_plot(answer, style))
+    return "\n\n".join([*blocks, _sums(answer, style), _products(answer, style)])
+
+
+def _plot(answer: NumericsAnswer, style: Style) -> str:
+    series = [
+        Series(
+            label=curves.recipe.name,
+            points=tuple((i + 1.0, float(loss)) for i, loss in enumerate(curves.losses.mean(0))),
+        )
+        for curves in answer.curves
+    ]
+    return log_plot(
+        series,
+        Axis(title="step", text=lambda value: significant(value, 2)),
+        Axis(title="loss, mean of the seeds", text=lambda value: f"{value:.4g}"),
+        width=style.width,
+    )
+
+
+def _sums(answer: NumericsAnswer, style: Style) -> str:
+    cells = [
+        (
+            one.format,
+            f"{significant(one.start)} + {one.count:,} x {significant(one.step)}",
+            *(significant(n) for n in (one.exact, one.nearest, one.stochastic)),
+        )
+        for one in answer.sums
+    ]
+    headings = ("adding in", "one by one", "exact", "to nearest", "stochastic")
+    right = (False, False, True, True, True)
+    return draw(TextTable(headings=headings, rows=tuple(cells), right=right), style)
+
+
+def _products(answer: NumericsAnswer, style: Style) -> str:
+    cells = [
+        (
+            f"{one.format}, {one.pattern} sparse" if one.pattern else one.format,
+            *(f"{significant(100 * error, 3)} %" for error in (one.near_one, one.small)),
+        )
+        for one in answer.products
+    ]
+    scale = significant(answer.products[0].scale, 2)
+    headings = ("products cast to", "error", f"of numbers near {scale}")
+    return draw(TextTable(headings=headings, rows=tuple(cells), right=(False, True, True)), style)

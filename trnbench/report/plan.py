@@ -1,0 +1,383 @@
+"""Plans as people and machines read them: the answer first, then what it was chosen from."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from trnbench.plan.billing import added
+from trnbench.plan.objective import Candidate
+from trnbench.plan.sensitivity import Change
+from trnbench.report.plan_answer import BreakEven, Confirmed, PlanAnswer
+from trnbench.report.quote import DAY_S, Quote, row_of_quote
+from trnbench.report.quote_text import (
+    chain_text,
+    cluster_text,
+    days_text,
+    degree_columns,
+    in_days,
+    layout_text,
+    money_text,
+    sentence,
+    span_text,
+    tokens_text,
+)
+from trnbench.report.report import Cell, Column, Report, Row, draw_rows
+from trnbench.report.scaling import cost_plot
+from trnbench.report.text_table import Style, TextTable, draw, wrap
+from trnbench.units import Dimension, scale_for, significant
+
+CONVENTIONS = {
+    "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "
+    "keeps what was asked, what comes nearest",
+    "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
+    "cost_usd": "what is billed by the purchase option, blocks and terms whole; with storage_usd",
+    "low_, high_": "ends of an 80 % interval",
+    "configurations": "layouts on every cluster; ways: those clusters by purchase option, each in "
+    "its fastest layout, which is the cheapest too",
+    "break_even": "the MFU at which the instance's best plan costs as much as the other",
+    "mfu": "model FLOP (causal attention, nothing computed twice) over the tensor units' peak",
+}
+_MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
+
+
+def plan_report(answer: PlanAnswer, inputs: Mapping[str, object], *, plot: bool = False) -> Report:
+    """Return the report of a plan: a row for each purchase worth a thought."""
+    quotes = answer.front or tuple(q for q in (answer.nearest,) if q is not None)
+    rows: list[Row] = [
+        {**row_of_quote(quote), "chosen_plan": quote is answer.best} for quote in quotes
+    ]
+    report = Report(
+        verb="plan",
+        inputs=inputs,
+        rows=tuple(rows),
+        columns=_columns(quotes),
+        summary=_summary(answer),
+    )
+    return replace(report, people=functools.partial(_draw, answer, plot))
+
+
+def _columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
+    return (
+        Column(key="instance", title="instance"),
+        Column(key="nodes", title="nodes"),
+        *degree_columns(quotes),
+        Column(key="tokens_per_s", title="tokens/s"),
+        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
+        Column(key="days", title="days"),
+        Column(key="cost_usd", title="cost", dimension=Dimension.USD),
+        Column(key="usd_per_million_tokens", title="USD/M tokens"),
+        Column(key="purchase", title="purchase"),
+        Column(key="region", title="region"),
+        Column(key="price_date", title="price of"),
+        Column(key="chosen_plan", title="chosen"),
+    )
+
+
+def _summary(answer: PlanAnswer) -> dict[str, object]:
+    asked = answer.asked
+    told = answer.best or answer.nearest
+    return {
+        "answer": sentence(told) if told else None,
+        "feasible": answer.best is not None,
+        "binding": answer.binding,
+        "objective": asked.objective,
+        "deadline_s": asked.deadline_s,
+        "budget_usd": asked.budget_usd,
+        "configurations": {
+            "considered": sum(one.considered for one in answer.looked),
+            "legal": sum(one.legal for one in answer.looked),
+            "feasible": sum(one.feasible for one in answer.looked),
+            "by_instance": [one.plain for one in answer.looked],
+        },
+        "ways": {
+            "looked_at": answer.ways.looked,
+            "kept": answer.ways.kept,
+            "rejected_by_limit": answer.ways.rejected,
+        },
+        "left_out": answer.left_out,
+        "sensitivity": [_change_cells(change) for change in answer.changes],
+        "break_even": [
+            {
+                "instance": one.instance,
+                "nodes": one.nodes,
+                "mfu": one.mfu,
+                "break_even_mfu": one.break_even_mfu,
+                "against": one.against,
+                "against_usd": one.against_usd,
+            }
+            for one in answer.break_even
+        ],
+        "quotas": [
+            {"purchase": option, "name": q.name, "code": q.code, "vcpus": q.vcpus}
+            for option, q in answer.quotas.items()
+            if q is not None
+        ],
+        "confirmed": [_confirmed_cells(one) for one in answer.confirmed],
+        "assumed": answer.assumed,
+        "command": answer.command,
+        "complete": answer.complete,
+        "not_looked_at": answer.unseen,
+        "conventions": CONVENTIONS,
+    }
+
+
+def _change_cells(change: Change) -> dict[str, object]:
+    return {
+        "moved": change.moved,
+        "factor": change.factor,
+        "same_plan": _candidate_cells(change.same),
+        "same_plan_keeps_limits": change.kept,
+        "best_plan": _candidate_cells(change.best),
+    }
+
+
+def _candidate_cells(candidate: Candidate | None) -> dict[str, object] | None:
+    if candidate is None:
+        return None
+    return {
+        "instance": candidate.instance,
+        "nodes": candidate.nodes,
+        "purchase": candidate.option,
+        "days": candidate.elapsed_s / DAY_S,
+        "cost_usd": candidate.cost_usd,
+    }
+
+
+def _confirmed_cells(one: Confirmed) -> dict[str, Cell]:
+    closed, played = row_of_quote(one.closed), row_of_quote(one.played)
+    shared = ("instance", "nodes", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "schedule")
+    figures = ("step_time_s", "days", "cost_usd")
+    return {
+        **{name: closed[name] for name in shared},
+        **{name: closed[name] for name in figures},
+        **{f"played_{name}": played[name] for name in figures},
+    }
+
+
+def _draw(answer: PlanAnswer, plot: bool, style: Style) -> str:
+    blocks = [_headline(answer, style)]
+    if len(answer.front) > 1:
+        blocks.append(_front(answer, style))
+    if plot and answer.front:
+        blocks.append(cost_plot(answer.front, style))
+    if answer.confirmed:
+        blocks.append(_played(answer.confirmed, style))
+    told = answer.best or answer.nearest
+    if told is not None:
+        blocks.append(_section("time and bill", chain_text(told), style))
+    blocks.append(_section("assumed", answer.assumed, style))
+    if told is not None:
+        blocks.append(_section("notes", (*told.notes, *_warnings(told)), style))
+    if answer.changes:
+        blocks.append(_sensitivity(answer, style))
+    if answer.break_even:
+        blocks.append(_break_even(answer.break_even, style))
+    left_out = [f"{name}: {reason}" for name, reason in answer.left_out.items()]
+    if answer.best is not None:
+        blocks += [_section("left out", left_out, style), _quotas(answer, style)]
+    blocks.append(_section("looked at", _looked(answer), style))
+    blocks.append(f"{style.strong('again')}\n{answer.command}")
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _headline(answer: PlanAnswer, style: Style) -> str:
+    best, asked = answer.best, answer.asked
+    if best is not None:
+        first, last = answer.front[0], answer.front[-1]
+        lines = [style.strong(wrap(sentence(best), style.width, ""))]
+        if asked.objective == "pareto" and first is not last:
+            lines = [
+                style.strong(wrap(f"cheapest: {sentence(last)}", style.width, "")),
+                style.strong(wrap(f"fastest: {sentence(first)}", style.width, "")),
+            ]
+        elapsed = best.elapsed_s
+        if elapsed and asked.deadline_s and elapsed.high > asked.deadline_s:
+            end = "" if elapsed.value > asked.deadline_s else " at the upper end of the interval"
+            late = f"past the deadline of {in_days(asked.deadline_s)}{end}"
+            lines.append(wrap(late, style.width, ""))
+    elif answer.nearest is not None:
+        lines = [style.strong("no plan keeps what was asked")]
+        lines += [wrap(f"binds: {reason}", style.width, "") for reason in answer.binding]
+        lines.append(wrap(f"nearest: {sentence(answer.nearest)}", style.width, ""))
+    else:
+        lines = [style.strong("no plan: nothing was looked at to the end")]
+    quote = best or answer.nearest
+    if quote is not None:
+        limits = [f"{answer.model}, {tokens_text(quote)}", f"least {_wanted(answer)}"]
+        if asked.deadline_s:
+            limits.append(f"within {in_days(asked.deadline_s)}")
+        if asked.budget_usd:
+            limits.append(f"for at most {money_text(asked.budget_usd)}")
+        lines.append(wrap(", ".join(limits), style.width, ""))
+    return "\n".join(lines)
+
+
+def _wanted(answer: PlanAnswer) -> str:
+    return {"cost": "cost", "time": "time", "pareto": "cost or time"}[answer.asked.objective]
+
+
+def _front(answer: PlanAnswer, style: Style) -> str:
+    quotes = answer.front
+    scale = scale_for(quotes[0].cost_usd.value if quotes[0].cost_usd else 1.0, Dimension.USD)
+    rows: list[Row] = []
+    for quote in quotes:
+        elapsed = quote.elapsed_s
+        rows.append(
+            {
+                **row_of_quote(quote),
+                "days": span_text(elapsed.scaled(1 / DAY_S) if elapsed else None),
+                "cost": span_text(quote.cost_usd, scale),
+                "blocks": added(quote.bill.blocks_days) if quote.bill else "",
+                "mark": "*" if quote is answer.best else "",
+            }
+        )
+    unit = scale.unit.replace("USD", "").strip()
+    columns = (
+        Column(key="mark", title=""),
+        Column(key="days", title="days"),
+        Column(key="cost", title=f"USD ({unit})" if unit else "USD"),
+        Column(key="nodes", title="nodes"),
+        Column(key="instance", title="instance"),
+        Column(key="purchase", title="purchase"),
+        *(
+            [Column(key="blocks", title="blocks (d)", spare=True)]
+            if any(r["blocks"] for r in rows)
+            else []
+        ),
+        Column(key="region", title="region", spare=True),
+        *degree_columns(quotes),
+        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3, spare=True),
+        Column(key="goodput", title="goodput", dimension=Dimension.RATIO, digits=3, spare=True),
+    )
+    table = Report(verb="plan", inputs={}, rows=tuple(rows), columns=columns)
+    heading = style.strong("time against money: what nothing else beats in both")
+    return f"{heading}\n{draw_rows(table, style)}"
+
+
+def _played(confirmed: Sequence[Confirmed], style: Style) -> str:
+    rows = []
+    for one in confirmed:
+        closed, played = one.closed.step.step, one.played.step.step
+        if closed is None or played is None:
+            continue
+        difference = played.step_time_s / closed.step_time_s - 1
+        rows.append(
+            (
+                cluster_text(one.closed),
+                layout_text(one.closed.step.setting),
+                _mode(one.closed),
+                significant(closed.step_time_s),
+                significant(played.step_time_s),
+                f"{100 * difference:+.2f} %",
+                days_text(one.played.elapsed_s.value) if one.played.elapsed_s else "-",
+                money_text(one.played.cost_usd.value) if one.played.cost_usd else "-",
+            )
+        )
+    best = min(confirmed, key=lambda one: one.played.cost_usd.value if one.played.cost_usd else 0.0)
+    same = "the order stays" if best is confirmed[0] else "played, another is cheapest"
+    table = TextTable(
+        headings=(
+            *("on", "layout", "mode", "closed form (s)", "played (s)", "difference"),
+            *("days, played", "cost, played"),
+        ),
+        rows=tuple(rows),
+        right=(False, False, False, True, True, True, True, True),
+    )
+    heading = style.strong(f"the best, played in the emulator: {same}")
+    return f"{heading}\n{draw(table, style)}"
+
+
+def _mode(quote: Quote) -> str:
+    setting = quote.step.setting
+    return (
+        f"{setting.schedule}, micro {setting.micro_batch}, ZeRO {setting.zero}, {setting.recompute}"
+    )
+
+
+def _section(title: str, lines: Iterable[str], style: Style) -> str:
+    told = [wrap(line, style.width, "") for line in dict.fromkeys(lines)]
+    return "\n".join([style.strong(title), *told]) if told else ""
+
+
+def _warnings(quote: Quote) -> list[str]:
+    return [f"warning: {warning}" for answer in quote.steps for warning in answer.warnings]
+
+
+def _sensitivity(answer: PlanAnswer, style: Style) -> str:
+    plan = answer.best
+    rows = []
+    for change in answer.changes:
+        same, best = change.same, change.best
+        stays = best is not None and plan is not None and plan.is_of(best)
+        rows.append(
+            (
+                f"{_MOVED[change.moved]} x {significant(change.factor, 3)}",
+                days_text(same.elapsed_s) if same else "-",
+                money_text(same.cost_usd) if same and same.cost_usd is not None else "-",
+                "yes" if change.kept else "no",
+                "stays" if stays else _candidate_text(best),
+            )
+        )
+    table = TextTable(
+        headings=("if", "days", "cost", "keeps limits", "best plan then"),
+        rows=tuple(rows),
+        right=(False, True, True, False, False),
+    )
+    return f"{style.strong('what would change it')}\n{draw(table, style)}"
+
+
+def _candidate_text(candidate: Candidate | None) -> str:
+    if candidate is None:
+        return "none"
+    cost = "no price" if candidate.cost_usd is None else money_text(candidate.cost_usd)
+    days = days_text(candidate.elapsed_s)
+    return f"{candidate.nodes:,} x {candidate.instance}, {candidate.option}: {days} days, {cost}"
+
+
+def _break_even(rows: Sequence[BreakEven], style: Style) -> str:
+    cells = tuple(
+        (
+            f"{one.nodes:,} x {one.instance}",
+            f"{100 * one.mfu:.1f} %",
+            "out of reach" if one.break_even_mfu is None else f"{100 * one.break_even_mfu:.1f} %",
+            f"{one.against} ({money_text(one.against_usd)})",
+        )
+        for one in rows
+    )
+    table = TextTable(
+        headings=("plan", "MFU", "even at", "with"), rows=cells, right=(False, True, True, False)
+    )
+    heading = style.strong("break-even: the MFU from which a plan beats another at these prices")
+    return f"{heading}\n{draw(table, style)}"
+
+
+def _quotas(answer: PlanAnswer, style: Style) -> str:
+    lines = []
+    for option, quota in answer.quotas.items():
+        if quota is None:
+            lines.append(f"{option}: has limits of its own on machines, and no vCPU quota is known")
+        else:
+            lines.append(f"{option}: {quota.vcpus:,} vCPU of {quota.name!r} ({quota.code})")
+    return _section("quotas to request", lines, style)
+
+
+def _looked(answer: PlanAnswer) -> list[str]:
+    lines = []
+    for one in answer.looked:
+        rejected = ", ".join(f"{name} {count:,}" for name, count in one.rejected_by_reason.items())
+        lines.append(
+            f"{one.instance}: {one.considered:,} layouts, {one.legal:,} legal, {one.feasible:,} "
+            f"fit" + (f"; rejected: {rejected}" if rejected else "")
+        )
+    ways = answer.ways
+    broken = ", ".join(f"{limit} {count:,}" for limit, count in ways.rejected.items())
+    lines.append(
+        f"{ways.looked:,} way{'s' * (ways.looked != 1)} to buy, {ways.kept:,} of them as asked"
+        + (f"; rejected: {broken}" if broken else "")
+    )
+    if not answer.complete:
+        unseen = f"; not looked at: {', '.join(answer.unseen)}" if answer.unseen else ""
+        lines.append(f"interrupted: the best of what was looked at{unseen}")
+    return lines

@@ -1,0 +1,87 @@
+"""What is answered to a plan: the purchase, what it was chosen from, what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trnbench.plan.objective import Objective
+from trnbench.plan.quotas import QuotaRequest
+from trnbench.plan.sensitivity import Change
+from trnbench.report.compare_answer import Looked
+from trnbench.report.quote import Quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a plan has to keep and what decides; `assumed_deadline`: nobody gave one."""
+
+    objective: Objective
+    deadline_s: float | None
+    budget_usd: float | None
+    assumed_deadline: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How many ways to buy were looked at, and how many each limit rejected."""
+
+    looked: int
+    kept: int
+    rejected: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """At which MFU an instance type's best plan costs as much as another plan.
+
+    `mfu` is what is predicted; None stands for a speed that no machine of the type comes near.
+    """
+
+    instance: str
+    nodes: int
+    mfu: float
+    break_even_mfu: float | None
+    against: str
+    against_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """A configuration in closed form, and as the schedule emulator plays it."""
+
+    closed: Quote
+    played: Quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAnswer:
+    """A plan. `best` is None where nothing keeps what was asked; `nearest` is what comes nearest.
+
+    `binding` says in words what stands in the way of it, and `left_out` why an instance type has
+    no part in the choice. `front` has the ways that no other beats in both time and money, fastest
+    first. `quotas`: what to request for the best, by purchase option. `command` gives the same
+    answer again.
+    """
+
+    model: str
+    asked: Asked
+    best: Quote | None
+    nearest: Quote | None
+    binding: tuple[str, ...]
+    front: tuple[Quote, ...]
+    left_out: Mapping[str, str]
+    changes: tuple[Change, ...]
+    break_even: tuple[BreakEven, ...]
+    quotas: Mapping[str, QuotaRequest | None]
+    confirmed: tuple[Confirmed, ...]
+    looked: tuple[Looked, ...]
+    ways: Ways
+    assumed: tuple[str, ...]
+    command: str
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was looked at."""
+        return not self.unseen and all(one.complete for one in self.looked)

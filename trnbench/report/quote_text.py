@@ -1,0 +1,175 @@
+"""Quotes in words: days, money, layouts and purchases as people write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from trnbench.plan.billing import Bill, added
+from trnbench.report.quote import DAY_S, Quote, Span
+from trnbench.report.report import Column
+from trnbench.report.train_answer import Setting
+from trnbench.units import Dimension, Scale, scale_for, show, significant
+
+DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
+ALWAYS = ("tp", "pp", "dp")
+DIGITS = 3
+EXACT = 7
+
+
+def days_text(seconds: float) -> str:
+    """Return a time in days."""
+    return _number(seconds / DAY_S, DIGITS)
+
+
+def _number(number: float, digits: int) -> str:
+    return significant(number, digits) if math.isfinite(number) else "unbounded"
+
+
+def in_days(seconds: float) -> str:
+    """Return a time in days, with the word."""
+    number = days_text(seconds)
+    return f"{number} day{'s' * (number != '1')}"
+
+
+def money_text(usd: float) -> str:
+    """Return a sum as people write it: USD 1.54M."""
+    scale = scale_for(usd, Dimension.USD)
+    suffix = scale.unit.removesuffix("USD").strip()
+    return f"USD {significant(usd / scale.factor, DIGITS)}{suffix}"
+
+
+def span_text(span: Span | None, scale: Scale | None = None, *, digits: int = DIGITS) -> str:
+    """Return a figure with the ends of its interval: 27.4 (24.9-31.0)."""
+    if span is None:
+        return "-"
+    factor = scale.factor if scale else 1.0
+    if span.low == span.high:
+        return _number(span.value / factor, digits)
+    value, low, high = (
+        _number(number / factor, digits) for number in (span.value, span.low, span.high)
+    )
+    return f"{value} ({low}-{high})"
+
+
+def layout_text(setting: Setting) -> str:
+    """Return the degrees that matter: TP 16 x PP 4 x DP 64."""
+    plain = setting.plain
+    shown = [
+        f"{name.upper()} {plain[name]}"
+        for name in DEGREES
+        if name in ALWAYS or (plain[name] or 1) != 1
+    ]
+    return " x ".join(shown)
+
+
+def cluster_text(quote: Quote) -> str:
+    """Return the machines of a quote: 64 x trn2.48xlarge."""
+    return f"{quote.nodes:,} x {quote.instance}"
+
+
+def purchase_text(bill: Bill) -> str:
+    """Return how it is bought: as one 28-day Capacity Block."""
+    if bill.option == "capacity-block":
+        days = added(bill.blocks_days)
+        several = len(bill.blocks_days) > 1 or len(bill.block_sizes) > 1
+        block = f"Capacity Blocks of {days} days" if several else f"one {days}-day Capacity Block"
+        sizes = f", {added(bill.block_sizes)} machines" if len(bill.block_sizes) > 1 else ""
+        return f"as {block}{sizes}"
+    return {
+        "on-demand": "on demand",
+        "spot": "on spot machines",
+        "reserved": "as reserved instances",
+        "savings-plan": "on a savings plan",
+        "quote": "at your own price",
+    }.get(bill.option, bill.option)
+
+
+def chain_text(quote: Quote) -> list[str]:
+    """Return what the time and the cost are made of, a line each."""
+    lines = []
+    wall, bill, elapsed = quote.wall, quote.bill, quote.elapsed_s
+    if elapsed is not None and not math.isfinite(elapsed.value):
+        lines.append("no end within 1,000 years")
+    elif wall is not None and elapsed is not None:
+        parts = {
+            "training": wall.work_s,
+            "start": wall.start_s,
+            "checkpoints": wall.checkpoint_s,
+            "work lost": wall.lost_s,
+            "restarts": wall.restart_s,
+            "between purchases": elapsed.value - wall.total_s,
+        }
+        # What is left of two sums is no gap.
+        told = [f"{name} {_time(s)}" for name, s in parts.items() if s > elapsed.value * 1e-12]
+        lines.append(f"{days_text(elapsed.value)} days: {', '.join(told)}")
+        size = show(wall.checkpoint_bytes, Dimension.BYTES)
+        lines.append(
+            f"{significant(wall.failures, DIGITS)} failures expected; a checkpoint of {size} every "
+            f"{_time(wall.checkpoint_interval_s)}"
+        )
+    if bill is not None:
+        lines += _bill_lines(bill)
+    return lines
+
+
+def _bill_lines(bill: Bill) -> list[str]:
+    machines = bill.cost_usd - bill.storage_usd
+    lines = [
+        f"{bill.machines:,} machine{'s' * (bill.machines > 1)} x "
+        f"{significant(bill.billed_hours, EXACT)} h x "
+        f"{significant(bill.usd_per_hour, EXACT)} USD/h = {significant(machines, EXACT)} USD"
+    ]
+    if bill.discount:
+        lines.append(
+            f"{significant(bill.list_usd_per_hour, EXACT)} USD/h less {100 * bill.discount:.3g} %"
+        )
+    if bill.storage_usd:
+        lines.append(
+            f"checkpoints kept: {significant(bill.storage_usd)} USD, "
+            f"{significant(bill.cost_usd, EXACT)} USD in all"
+        )
+    if bill.source is not None:
+        lines.append(
+            f"rate: {bill.option} in {bill.region}, of {bill.price_to}: {bill.source.title}"
+        )
+    return lines
+
+
+def _time(seconds: float) -> str:
+    if seconds >= DAY_S:
+        return f"{significant(seconds / DAY_S)} d"
+    return show(seconds, Dimension.SECONDS, digits=DIGITS)
+
+
+def tokens_text(quote: Quote) -> str:
+    """Return how long the run is."""
+    if quote.tokens is None:
+        return f"{show(quote.samples, Dimension.COUNT)} samples"
+    return f"{show(quote.tokens, Dimension.COUNT)} tokens"
+
+
+def degree_columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
+    """Return a column for each degree that some quote's layout has."""
+    shown = [
+        name
+        for name in DEGREES
+        if name in ALWAYS or any((quote.step.setting.plain[name] or 1) != 1 for quote in quotes)
+    ]
+    return tuple(Column(key=name, title=name, spare=True) for name in shown)
+
+
+def sentence(quote: Quote) -> str:
+    """Return a quote in one line: days, machines, layout, money, purchase."""
+    elapsed, cost, bill = quote.elapsed_s, quote.cost_usd, quote.bill
+    where = f"{cluster_text(quote)}, {layout_text(quote.step.setting)}"
+    if elapsed is None:
+        return where
+    days = Span(value=elapsed.value / DAY_S, low=elapsed.low / DAY_S, high=elapsed.high / DAY_S)
+    told = f"{span_text(days)} days on {where}"
+    if cost is None or bill is None:
+        return f"{told}, no price"
+    scale = scale_for(cost.value, Dimension.USD)
+    ends = f"{_number(cost.low / scale.factor, DIGITS)}-"
+    ends += _number(cost.high / scale.factor, DIGITS)
+    return f"{told}, {money_text(cost.value)} ({ends}) {purchase_text(bill)}"

@@ -1,0 +1,390 @@
+"""The application: the views, what they share, and the keys that work in all of them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
+from textual.screen import Screen
+from textual.widget import Widget
+
+from trnbench import app as use_cases
+from trnbench.catalog.search import Catalog
+from trnbench.errors import TrnbenchError, UnknownNameError
+from trnbench.tui.cluster import Cluster
+from trnbench.tui.help import GROUPS, HelpScreen, bindings_by_group
+from trnbench.tui.plain_colours import Styled
+from trnbench.tui.settings import (
+    Config,
+    State,
+    config_path,
+    read_config,
+    read_state,
+    state_path,
+    write_state,
+)
+from trnbench.tui.view import SMALLEST, View
+
+if TYPE_CHECKING:
+    from trnbench.scenario import Scenario
+    from trnbench.tui.views.compare import CompareView
+
+VIEWS: Mapping[str, tuple[str, str]] = {
+    "compare": ("Compare", "CompareView"),
+    "layouts": ("Layouts", "LayoutsView"),
+    "matrix": ("Matrix", "MatrixView"),
+    "collective": ("Collective", "CollectiveView"),
+    "schedule": ("Schedule", "ScheduleView"),
+    "evidence": ("Evidence", "EvidenceView"),
+    "run": ("Run", "RunView"),
+}
+"""Name -> label and class, in the module `trnbench.tui.views.NAME`."""
+DEFAULT_THEME = "textual-dark"
+FORMATS = {"csv": "CSV", "json": "JSON", "markdown": "Markdown"}
+
+
+def _view(name: str) -> Callable[[], Screen[None]]:
+    """Return what makes a view when it is first wanted: start-up pays for one view only."""
+
+    def made() -> Screen[None]:
+        module = import_module(f"trnbench.tui.views.{name}")
+        return cast("Screen[None]", getattr(module, VIEWS[name][1])())
+
+    return made
+
+
+class TrnbenchApp(App[None]):
+    """The terminal UI over one catalogue."""
+
+    TITLE = "trnbench"
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = {
+        name: _view(name) for name in VIEWS
+    }
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-tiny-wide"),
+        (SMALLEST[0], "-narrow"),
+        (110, "-normal"),
+        (160, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-tiny-high"),
+        (SMALLEST[1], "-short"),
+        (32, "-medium"),
+        (50, "-tall"),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(str(number), f"view('{name}')", label, show=False, id=f"app.{name}")
+            for number, (name, (label, _)) in enumerate(VIEWS.items(), start=1)
+        ),
+        Binding("right_square_bracket", "turn(1)", "Next view", show=False, id="app.next"),
+        Binding("left_square_bracket", "turn(-1)", "Previous view", show=False, id="app.previous"),
+        Binding("question_mark", "help", "Help", id="app.help", tooltip="Every key"),
+        Binding(
+            "ctrl+p", "command_palette", "Commands", show=False, priority=True, id="app.commands"
+        ),
+        Binding(
+            "a", "jump", "Jump", show=False, id="app.jump", tooltip="Jump to a place by letter"
+        ),
+        Binding("t", "next_theme", "Theme", show=False, id="app.theme", tooltip="The next theme"),
+        Binding("q", "leave", "Quit", id="app.quit"),
+        Binding("ctrl+q", "leave", "Quit", show=False, priority=True, id="app.quit_always"),
+    ]
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        view: str | None = None,
+        folder: Path | None = None,
+        today: datetime.date | None = None,
+    ) -> None:
+        super().__init__()
+        self.catalog = catalog
+        self.today = today or datetime.date.today()
+        self.cluster = Cluster()
+        self.failure: Exception | None = None
+        self._styled = Styled()
+        self.folder = folder or Path.cwd()
+        self._state = read_state(state_path())
+        self._config, self._complaint = self._configured()
+        wanted = view or self._state.view
+        self._first = wanted if wanted in VIEWS else "compare"
+
+    @property
+    def view_names(self) -> tuple[tuple[str, str], ...]:
+        """The views: name and label."""
+        return tuple((name, label) for name, (label, _) in VIEWS.items())
+
+    @property
+    def specs_facts(self) -> tuple[str, ...]:
+        """Where specs come from."""
+        origins = dict.fromkeys(folder.origin for folder in self.catalog.folders)
+        count = len(self.catalog.entries("instances"))
+        return (f"specs {' + '.join(origins)}, {count} instances",)
+
+    @property
+    def view(self) -> View | None:
+        """The view below whatever lies over it."""
+        return next((one for one in reversed(self.screen_stack) if isinstance(one, View)), None)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what changes lines before they are written."""
+        filters = super().get_line_filters()
+        return [self._styled, *filters] if self.no_color else filters
+
+    def texts_of(self, view: str) -> Mapping[str, str]:
+        """Return the texts that the last session left in a view."""
+        return self._state.texts.get(view, {})
+
+    def on_mount(self) -> None:
+        """Open the first view."""
+        for name in (self._config.theme, self._state.theme, DEFAULT_THEME):
+            if name in self.available_themes:
+                self.theme = name
+                break
+        self.set_keymap(dict(self._config.keys))
+        self.switch_mode(self._first)
+        if self._complaint:
+            self.notify(self._complaint, severity="warning", timeout=15)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Yield what the palette offers, the verbs grouped."""
+        for name, (label, _) in VIEWS.items():
+            yield SystemCommand(f"view: {label}", f"Go to {label}", _call(self.action_view, name))
+        for output_format, label in FORMATS.items():
+            yield SystemCommand(
+                f"export: {label} of visible rows",
+                "Write the rows, sorted and filtered as shown, to a file",
+                _call(self._export, output_format),
+            )
+        yield SystemCommand("export: SVG of the screen", "Write a picture", self.export_svg)
+        yield SystemCommand(
+            "copy: command for this view",
+            "The trnbench command that reproduces what is shown",
+            _call(self._on_view, "action_copy_command"),
+        )
+        yield SystemCommand("copy: visible rows as CSV", "Rows to the clipboard", self.copy_rows)
+        yield SystemCommand("scenario: save", "Save the scenario as TOML", self.action_save)
+        yield SystemCommand("scenario: load", "Load a scenario from TOML", self.action_load)
+        yield SystemCommand(
+            "compute: cancel", "Stop what is being computed", _call(self._on_view, "action_cancel")
+        )
+        for theme in self.available_themes:
+            yield SystemCommand(f"theme: {theme}", "Change colours", _call(self._set_theme, theme))
+        yield SystemCommand("help: every key", "Keys and their ids", self.action_help)
+        yield SystemCommand("help: jump", "Letters on every place", self.action_jump)
+        yield SystemCommand("app: quit", "Leave trnbench", self.action_leave)
+
+    # Keys
+
+    def action_view(self, name: str) -> None:
+        """Go to a view."""
+        if isinstance(self.screen, View) and self.current_mode != name:
+            self.switch_mode(name)
+
+    def action_turn(self, by: int) -> None:
+        """Go to the next or the previous view."""
+        names = list(VIEWS)
+        self.action_view(names[(names.index(self.current_mode) + by) % len(names)])
+
+    def action_help(self) -> None:
+        """Show every key."""
+        self.push_screen(
+            HelpScreen(
+                bindings_by_group(self._all_bindings()),
+                dict(self._config.keys),
+                str(config_path()),
+            )
+        )
+
+    def action_jump(self) -> None:
+        """Show letters on the places that take the keyboard."""
+        from trnbench.tui.jump import JumpScreen
+
+        view = self.view
+        if view is None:
+            return
+
+        def go(target: Widget | None) -> None:
+            if target is not None:
+                target.focus()
+
+        self.push_screen(JumpScreen(view.focus_chain), go)
+
+    def action_next_theme(self) -> None:
+        """Take the next theme."""
+        names = list(self.available_themes)
+        self._set_theme(names[(names.index(self.theme) + 1) % len(names)])
+
+    def action_leave(self) -> None:
+        """Leave; where something is running, ask first."""
+        from trnbench.tui.confirm import Confirm
+
+        running = [view for view in self._views() if view.unfinished]
+        if not running:
+            self._keep_state()
+            self.exit()
+            return
+
+        def decided(yes: bool | None) -> None:
+            if yes:
+                self._keep_state()
+                self.exit()
+
+        self.push_screen(Confirm(f"{running[0].unfinished}. Quit all the same?"), decided)
+
+    def action_save(self) -> None:
+        """Save the scenario of the Compare view."""
+        from trnbench.tui.scenario_files import save
+
+        self.switch_mode("compare")
+        self.call_after_refresh(self._with_compare, lambda view: save(self, view.scenario))
+
+    def action_load(self) -> None:
+        """Load a scenario into the Compare view."""
+        from trnbench.tui.scenario_files import load
+
+        load(self)
+
+    # What views share
+
+    def take_scenario(self, scenario: Scenario) -> None:
+        """Put a scenario into the Compare view, and go there."""
+        self.switch_mode("compare")
+        self.call_after_refresh(self._with_compare, lambda view: view.take(scenario))
+
+    def choose_cluster(self, cluster: Cluster) -> None:
+        """Make a cluster the one that Layouts and Schedule look at, and go to Layouts."""
+        self.cluster = cluster
+        self.action_view("layouts")
+
+    def _with_compare(self, do: Callable[[CompareView], None]) -> None:
+        from trnbench.tui.views.compare import CompareView
+
+        for view in self._views():
+            if isinstance(view, CompareView):
+                do(view)
+
+    # Taking away
+
+    def export_rows(self, view: View, output_format: str) -> None:
+        """Write the visible rows of a view to a file, and say where."""
+        from trnbench.tui.export import ENDINGS, rows_as
+
+        report = view.report
+        if report is None:
+            self.notify("there are no rows to export", severity="warning")
+            return
+        self._write(view.NAME, ENDINGS[output_format], rows_as(report, output_format))
+
+    def export_svg(self) -> None:
+        """Write a picture of the screen, and say where."""
+        name = self.view.NAME if self.view is not None else "screen"
+        self._write(name, "svg", self.export_screenshot().encode())
+
+    def copy_rows(self) -> None:
+        """Copy the visible rows as CSV."""
+        from trnbench.tui.export import rows_as
+
+        report = None if self.view is None else self.view.report
+        if report is None:
+            self.notify("there are no rows to copy", severity="warning")
+        else:
+            self.copy_text(rows_as(report, "csv").decode(), f"{len(report.rows)} rows")
+
+    def copy_text(self, text: str, what: str) -> None:
+        """Copy a text, and show it: not every terminal takes what is copied."""
+        self.copy_to_clipboard(text)
+        shown = text if len(text) < 400 else f"{text[:400]} ..."
+        self.notify(shown, title=f"{what} copied", timeout=8, markup=False)
+
+    def _write(self, stem: str, ending: str, data: bytes) -> None:
+        from trnbench.tui.export import free_path, write
+
+        path = free_path(self.folder, stem, ending, datetime.datetime.now())
+        try:
+            write(path, data)
+        except TrnbenchError as error:
+            self.notify(error.message, severity="error", markup=False)
+        else:
+            self.notify(str(path), title="written", markup=False)
+
+    def _export(self, output_format: str) -> None:
+        if self.view is not None:
+            self.export_rows(self.view, output_format)
+
+    def _on_view(self, action: str) -> None:
+        if self.view is not None:
+            getattr(self.view, action)()
+
+    def _set_theme(self, name: str) -> None:
+        self.theme = name
+        self.notify(name, title="theme", timeout=2)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Leave the screen before a bug is told: as one line, like those of every command."""
+        if self.is_headless:
+            super()._handle_exception(error)
+            return
+        self.failure = self.failure or error
+        self.exit()
+
+    # State
+
+    def _configured(self) -> tuple[Config, str]:
+        path = config_path()
+        try:
+            return read_config(path, lambda: [one.id for one in _known() if one.id]), ""
+        except TrnbenchError as error:
+            return Config(), error.message
+
+    def _all_bindings(self) -> Iterator[Binding]:
+        yield from _known()
+
+    def _views(self) -> list[View]:
+        found = [one for stack in self._screen_stacks.values() for one in stack]
+        return [one for one in found if isinstance(one, View)]
+
+    def _keep_state(self) -> None:
+        texts = {name: dict(kept) for name, kept in self._state.texts.items()}
+        texts |= {view.NAME: view.texts() for view in self._views()}
+        view = self.view
+        write_state(
+            state_path(),
+            State(
+                view="" if view is None else view.NAME,
+                theme=self.theme,
+                texts={name: kept for name, kept in texts.items() if kept},
+            ),
+        )
+
+
+def _known() -> Iterator[Binding]:
+    """Yield every binding of application, views and widgets."""
+    from trnbench.tui.bindings import every_binding
+
+    yield from every_binding(list(GROUPS))
+
+
+def _call(function: Callable[[str], object], argument: str) -> Callable[[], None]:
+    def called() -> None:
+        function(argument)
+
+    return called
+
+
+def run(spec_dirs: list[Path], view: str | None) -> None:
+    """Run the application until it is left."""
+    if view is not None and view not in VIEWS:
+        raise UnknownNameError("view", view, VIEWS)
+    opened = TrnbenchApp(use_cases.open_catalog(spec_dirs), view=view)
+    opened.run()
+    if opened.failure is not None:
+        raise opened.failure

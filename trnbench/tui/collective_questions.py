@@ -1,0 +1,91 @@
+"""What the Collective view asks; answered in a process of its own, nothing here knows textual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trnbench.report.report import Column, Report, Row
+from trnbench.units import Dimension
+
+if TYPE_CHECKING:
+    from trnbench.app.collective_steps import CollectiveSteps
+    from trnbench.catalog.search import Catalog
+    from trnbench.program.collective import Op
+    from trnbench.tui.work_process import Hooks
+
+AUTO = "auto"
+COLUMNS = (
+    Column(key="on", title="on"),
+    Column(key="asked", title="asked for"),
+    Column(key="size_bytes", title="size", dimension=Dimension.BYTES, own_prefix=True),
+    Column(key="time_s", title="time", dimension=Dimension.SECONDS, own_prefix=True),
+    Column(key="busbw_bytes_per_s", title="busbw", dimension=Dimension.BYTES_PER_S),
+    Column(key="algbw_bytes_per_s", title="algbw", dimension=Dimension.BYTES_PER_S),
+    Column(key="of_bound", title="of bound", dimension=Dimension.RATIO, digits=3),
+    Column(key="algorithm", title="algorithm"),
+    Column(key="evidence", title="evidence"),
+    Column(key="ranks", title="ranks"),
+    Column(key="feasible", title="runs"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveQuestion:
+    """An operation on places, by algorithms, over sizes."""
+
+    op: Op
+    places: tuple[tuple[str, int], ...]
+    algorithms: tuple[str, ...]
+    min_size: float
+    max_size: float
+    factor: float
+
+
+def collective_rows(catalog: Catalog, question: CollectiveQuestion, hooks: Hooks) -> Report:
+    """Return the sweep in closed form, for each place and algorithm."""
+    from trnbench.app import collective as use_case
+    from trnbench.report.collective import collective_report
+
+    base = use_case.CollectiveRequest(
+        ops=(question.op,),
+        places=tuple(use_case.Place(instance=name, nodes=nodes) for name, nodes in question.places),
+        sizes_bytes=use_case.sizes_between(question.min_size, question.max_size, question.factor),
+    )
+    rows: list[Row] = []
+    for number, algorithm in enumerate(question.algorithms):
+        hooks.progress(number, len(question.algorithms), algorithm)
+        request = replace(base, algorithm=None if algorithm == AUTO else algorithm)
+        answers = use_case.run(catalog, request, progress=hooks.progress)
+        for row in collective_report(answers, {}).rows:
+            on = f"{row['instance']}:{row['nodes']}"
+            rows.append({"on": on, "asked": algorithm, **row})
+    # Algorithms of one place stand together; all else is in the order in which it was asked.
+    order = list(dict.fromkeys(str(row["on"]) for row in rows))
+    rows.sort(key=lambda row: order.index(str(row["on"])))
+    return Report(
+        verb="collective", inputs=use_case.inputs_of(base), rows=tuple(rows), columns=COLUMNS
+    )
+
+
+def collective_rounds(
+    catalog: Catalog,
+    op: Op,
+    instance: str,
+    nodes: int,
+    size_bytes: float,
+    algorithm: str,
+    hooks: Hooks,
+) -> CollectiveSteps:
+    """Return what links carry, round by round."""
+    from trnbench.app.collective import Place
+    from trnbench.app.collective_steps import collective_steps
+
+    hooks.progress(0, 1, "placing messages on links")
+    return collective_steps(
+        catalog,
+        op,
+        Place(instance=instance, nodes=nodes),
+        size_bytes,
+        algorithm=None if algorithm == AUTO else algorithm,
+    )

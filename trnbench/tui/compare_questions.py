@@ -1,0 +1,210 @@
+"""What the Compare view asks; answered in a process of its own, so nothing here knows textual."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trnbench.report.report import Column, Report, Row
+from trnbench.scenario import Scenario
+from trnbench.units import Dimension
+
+if TYPE_CHECKING:
+    from trnbench.app.compare import CompareRequest
+    from trnbench.app.markets import Explored
+    from trnbench.app.searching import Watch
+    from trnbench.catalog.search import Catalog
+    from trnbench.tui.work_process import Hooks
+
+DAY_S = 86400.0
+
+COLUMNS = (
+    Column(key="instance", title="instance"),
+    Column(key="nodes", title="nodes"),
+    Column(key="days", title="days", digits=3),
+    Column(key="cost_usd", title="cost", dimension=Dimension.USD, digits=3),
+    Column(key="tokens_per_s", title="tokens/s", dimension=Dimension.COUNT, digits=3),
+    Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
+    Column(key="usd_per_million_tokens", title="USD/M tok", digits=3),
+    Column(key="step_time_s", title="step", dimension=Dimension.SECONDS, digits=3, own_prefix=True),
+    Column(key="bottleneck", title="bottleneck"),
+    Column(key="tp", title="tp"),
+    Column(key="pp", title="pp"),
+    Column(key="dp", title="dp"),
+    Column(key="micro_batch", title="mb"),
+    Column(key="memory_bytes", title="memory", dimension=Dimension.BYTES, digits=3),
+    Column(key="memory_available_bytes", title="of", dimension=Dimension.BYTES, digits=3),
+    Column(key="usd_per_hour", title="USD/h", digits=5),
+    Column(key="purchase", title="purchase"),
+    Column(key="region", title="region"),
+    Column(key="price_date", title="price of"),
+    Column(key="low_days", title="days, low", digits=3),
+    Column(key="high_days", title="days, high", digits=3),
+    Column(key="low_cost_usd", title="cost, low", dimension=Dimension.USD, digits=3),
+    Column(key="high_cost_usd", title="cost, high", dimension=Dimension.USD, digits=3),
+    Column(key="evidence", title="evidence"),
+    Column(key="feasible", title="fits"),
+)
+"""The most important first: what does not fit stands to the right."""
+
+SPEC_COLUMNS = (
+    Column(key="instance", title="instance"),
+    Column(key="chips", title="chips"),
+    Column(key="chip", title="chip"),
+    Column(key="memory_bytes", title="memory", dimension=Dimension.BYTES),
+    Column(key="peak_flop_per_s", title="peak bf16", dimension=Dimension.FLOP_PER_S),
+    Column(key="usd_per_hour", title="USD/h", digits=5),
+    Column(key="purchase", title="purchase"),
+    Column(key="region", title="region"),
+    Column(key="price_date", title="price of"),
+)
+FIRST_SHOWN = ("on-demand", "capacity-block")
+"""Options whose cheapest listed rate is shown before anything is computed, in this order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A cluster, bought in one way: how long the run takes, what it costs, how fast it is."""
+
+    instance: str
+    nodes: int
+    days: float
+    cost_usd: float | None
+    tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareFound:
+    """The rows as `trnbench compare` has them, and every cluster that was looked at.
+
+    `one_size`: only clusters of the size asked for were looked at.
+    """
+
+    report: Report
+    points: tuple[Point, ...]
+    one_size: bool
+
+
+def compare_request(scenario: Scenario) -> CompareRequest:
+    """Return what the use case takes."""
+    from trnbench.app.compare import CompareRequest
+    from trnbench.app.run_request import Part, RunRequest
+    from trnbench.report.train_answer import Setting
+
+    return CompareRequest(
+        run=RunRequest(
+            model=scenario.model,
+            parts=(Part(tokens=scenario.tokens),),
+            instances=scenario.instances,
+            price_date=scenario.price_date or datetime.date.today(),
+            setting=Setting(
+                sequence=scenario.sequence,
+                global_batch=scenario.global_batch,
+                precision=scenario.precision,
+            ),
+            nodes=() if scenario.nodes is None else (scenario.nodes,),
+            purchase=scenario.purchase,
+            region=scenario.region,
+            discount=scenario.discount,
+            prices=scenario.prices,
+            assumed_prices=scenario.assumed_prices,
+        ),
+        deadline_s=scenario.deadline_s,
+    )
+
+
+def _watch(hooks: Hooks) -> Watch:
+    """Return how a search tells where it is, and hears that it is not wanted any more."""
+    from trnbench.app.searching import Watch
+
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return Watch(progress=hooks.note, cancel=hooks.ended, workers=workers)
+
+
+def compare_rows(catalog: Catalog, scenario: Scenario, hooks: Hooks) -> CompareFound:
+    """Return the comparison, and the clusters that were looked at for it."""
+    from trnbench.app.compare import compare_run, inputs_of
+    from trnbench.app.markets import explore_all
+    from trnbench.report.compare import compare_report
+
+    request = compare_request(scenario)
+    explored = explore_all(catalog, request.run, watch=_watch(hooks))
+    answer = compare_run(catalog, request, explored=explored)
+    report = compare_report(answer, inputs_of(request))
+    return CompareFound(
+        report=replace(report, columns=COLUMNS, people=None),
+        points=tuple(point for one in explored for point in _points(one)),
+        one_size=request.by_nodes,
+    )
+
+
+def compare_points(catalog: Catalog, scenario: Scenario, hooks: Hooks) -> tuple[Point, ...]:
+    """Return clusters of every size of every instance type."""
+    from trnbench.app.markets import explore_all
+
+    run = replace(compare_request(scenario).run, nodes=())
+    explored = explore_all(catalog, run, watch=_watch(hooks))
+    return tuple(point for one in explored for point in _points(one))
+
+
+def _points(explored: Explored) -> Iterator[Point]:
+    """Yield the clusters of one instance type, each bought in its cheapest way."""
+    from trnbench.plan.market import candidates
+
+    if explored.market is None:
+        return
+    ways: dict[int, list[tuple[float, float | None]]] = {}
+    for way in candidates(explored.market):
+        ways.setdefault(way.nodes, []).append((way.elapsed_s, way.cost_usd))
+    for nodes, bought in ways.items():
+        elapsed_s, cost_usd = min(
+            bought, key=lambda way: float("inf") if way[1] is None else way[1]
+        )
+        best = explored.searches[0].by_nodes[nodes].best
+        yield Point(
+            instance=explored.name,
+            nodes=nodes,
+            days=elapsed_s / DAY_S,
+            cost_usd=cost_usd,
+            tokens_per_s=best.tokens_per_s if best else 0.0,
+        )
+
+
+def spec_report(catalog: Catalog, instances: Sequence[str]) -> Report:
+    """Return what is known of instances before anything is computed: chips, memory, prices."""
+    return Report(
+        verb="spec-list",
+        inputs={"instances": list(instances)},
+        rows=tuple(_spec_row(catalog, name) for name in instances),
+        columns=SPEC_COLUMNS,
+    )
+
+
+def _spec_row(catalog: Catalog, name: str) -> Row:
+    from trnbench import app
+    from trnbench.report.sheet import newest_prices
+
+    platform = app.platform_named(catalog, name)
+    chips, chip = platform.instance.chips, platform.chip
+    listed = app.prices_named(catalog, name)
+    prices = () if listed is None else newest_prices(listed)
+    sold = [one for one in prices if one.usd_per_hour is not None and one.option in FIRST_SHOWN]
+    price = min(
+        sold,
+        key=lambda one: (FIRST_SHOWN.index(one.option), one.usd_per_hour or 0.0),
+        default=None,
+    )
+    return {
+        "instance": platform.instance.name,
+        "chips": chips,
+        "chip": chip.name,
+        "memory_bytes": chips * chip.memory.capacity_per_chip_bytes,
+        "peak_flop_per_s": chips * chip.peak_flop_per_s("bf16"),
+        "usd_per_hour": price.usd_per_hour if price else None,
+        "purchase": price.option if price else None,
+        "region": price.region if price else None,
+        "price_date": price.date_to.isoformat() if price else None,
+    }

@@ -1,0 +1,102 @@
+"""The list of every key, made from the bindings themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+GROUPS = {
+    "app": "Everywhere",
+    "view": "In every view",
+    "compare": "Compare",
+    "layouts": "Layouts",
+    "matrix": "Matrix",
+    "collective": "Collective",
+    "schedule": "Schedule",
+    "evidence": "Evidence",
+    "run": "Run",
+    "table": "In tables",
+    "field": "In fields",
+    "chart": "In charts",
+}
+
+
+def bindings_by_group(bindings: Iterator[Binding]) -> dict[str, dict[str, Binding]]:
+    """Return bindings by the group that their id begins with; those without an id are not ours."""
+    found: dict[str, dict[str, Binding]] = {group: {} for group in GROUPS}
+    for binding in bindings:
+        group = (binding.id or "").partition(".")[0]
+        if binding.id and group in found:
+            found[group].setdefault(binding.id, binding)
+    return {group: each for group, each in found.items() if each}
+
+
+class HelpScreen(ModalScreen[None]):
+    """Every key, what it does, and the id by which it can be given to another key."""
+
+    DEFAULT_CSS = """
+    HelpScreen { align: center middle; }
+    HelpScreen > Vertical {
+        width: 90%; max-width: 100; height: 90%; border: round $primary; background: $surface;
+    }
+    HelpScreen Static { height: auto; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss", "Close", show=False)
+    ]
+
+    def __init__(
+        self, groups: dict[str, dict[str, Binding]], keys: dict[str, str], config: str
+    ) -> None:
+        super().__init__()
+        self._groups = groups
+        self._keys = keys
+        self._config = config
+
+    @property
+    def text(self) -> Text:
+        """The list."""
+        text = Text()
+        for group, bindings in self._groups.items():
+            text.append(f"{GROUPS[group]}\n", style="bold")
+            for name, binding in bindings.items():
+                what = binding.tooltip or binding.description
+                key = self._keys.get(name) or binding.key
+                text.append(f"  {shown(key):<18}{what:<42}")
+                text.append(f"{name}\n", style="dim")
+            text.append("\n")
+        text.append("Mouse\n", style="bold")
+        text.append("  click a heading to sort, a row to mark it, twice to choose it;\n")
+        text.append("  drag and wheel pan and zoom charts; click a view's name to go there\n\n")
+        text.append(f"Other keys: [keys] in {self._config}, id = key; ids stand to the right.")
+        return text
+
+    def compose(self) -> ComposeResult:
+        """Yield the list."""
+        with Vertical() as frame:
+            frame.border_title = "keys (Esc closes)"
+            with VerticalScroll():
+                yield Static(self.text, markup=False)
+
+
+def shown(keys: str) -> str:
+    """Return keys as people write them."""
+    names = {
+        "slash": "/",
+        "question_mark": "?",
+        "left_square_bracket": "[",
+        "right_square_bracket": "]",
+        "full_stop": ".",
+        "comma": ",",
+        "plus": "+",
+        "minus": "-",
+        "equals_sign": "=",
+    }
+    return " ".join(names.get(key, key) for key in keys.split(","))

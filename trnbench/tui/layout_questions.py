@@ -1,0 +1,219 @@
+"""What Layouts and Schedule ask; answered in a process of its own, nothing here knows textual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+from trnbench.report.report import Column, Report, Row
+from trnbench.tui.cluster import DEGREES, MODES
+from trnbench.units import Dimension
+
+if TYPE_CHECKING:
+    from trnbench.app.train_request import TrainRequest
+    from trnbench.catalog.search import Catalog
+    from trnbench.report.train_answer import Setting, TrainAnswer
+    from trnbench.tui.work_process import Hooks
+
+MOST = 2_000
+"""Layouts that are ranked; the counts are of all."""
+
+COLUMNS = (
+    Column(key="rank", title="rank"),
+    *(Column(key=name, title=name) for name in ("tp", "pp", "dp", "cp", "ep", "vpp")),
+    Column(key="micro_batch", title="mb"),
+    Column(key="zero", title="zero"),
+    Column(key="recompute", title="recompute"),
+    Column(key="schedule", title="schedule"),
+    Column(key="step_time_s", title="step (s)", digits=4),
+    Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
+    Column(key="memory_bytes", title="memory", dimension=Dimension.BYTES, digits=3),
+    Column(key="tokens_per_s", title="tokens/s", dimension=Dimension.COUNT, digits=3),
+    Column(key="sequence_parallel", title="seq. par."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A model on so many instances."""
+
+    model: str
+    instance: str
+    nodes: int
+    global_batch: int
+    sequence: int
+    precision: str
+
+    def inputs(self) -> dict[str, object]:
+        """Return the job as plain data."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """The best layouts, and how many came how far; reasons where none fits."""
+
+    report: Report
+    legal: int
+    feasible: int
+    complete: bool
+    reasons: tuple[str, ...]
+    elapsed_s: float
+    rejected: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One layout in full: the row as `trnbench train` has it."""
+
+    row: Row
+    by_hand: bool
+
+
+def ranked_layouts(catalog: Catalog, job: Job, hooks: Hooks) -> Ranked:
+    """Return every layout of a cluster, the fastest first; what was seen if it is cancelled."""
+    from trnbench import app
+
+    found = app.search_layouts(
+        catalog=catalog,
+        model=job.model,
+        instance=job.instance,
+        nodes=job.nodes,
+        global_batch=job.global_batch,
+        sequence=job.sequence,
+        precision=job.precision,
+        top=MOST,
+        progress=hooks.note,
+        cancel=hooks.ended,
+    )
+    rows: list[Row] = [
+        {
+            "rank": rank,
+            **cast("Row", job.inputs()),
+            **{name: int(getattr(one.layout, name)) for name in DEGREES},
+            **{name: getattr(one.layout, name) for name in MODES},
+            "sequence_parallel": bool(one.layout.sequence_parallel),
+            "step_time_s": one.step_time_s,
+            "tokens_per_s": one.tokens_per_s,
+            "mfu": one.mfu,
+            "memory_bytes": one.memory_bytes,
+            "memory_capacity_bytes": one.memory_capacity_bytes,
+        }
+        for rank, one in enumerate(found.ranked, start=1)
+    ]
+    return Ranked(
+        report=Report(verb="train", inputs=job.inputs(), rows=tuple(rows), columns=COLUMNS),
+        legal=found.legal,
+        feasible=found.feasible,
+        complete=found.complete,
+        reasons=found.reasons,
+        elapsed_s=found.elapsed_s,
+        rejected=dict(found.rejected_by_reason),
+    )
+
+
+def layout_detail(
+    catalog: Catalog, job: Job, layout: tuple[tuple[str, object], ...], by_hand: bool, hooks: Hooks
+) -> Detail:
+    """Return what one layout takes and holds, or why it is not legal."""
+    from trnbench.app.train import run
+    from trnbench.report.train_answer import row_of
+
+    (answer,) = run(catalog, _request(job, layout), progress=hooks.progress)
+    return Detail(row=row_of(answer), by_hand=by_hand)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The part of a step that is drawn: from `start` to `end`, as shares of it."""
+
+    start: float = 0.0
+    end: float = 1.0
+
+    def zoomed(self, factor: float) -> Window:
+        """Return a window around the same middle, `factor` times as wide."""
+        middle, half = (self.start + self.end) / 2, (self.end - self.start) * factor / 2
+        half = min(max(half, 0.001), 0.5)
+        middle = min(max(middle, half), 1 - half)
+        return Window(start=middle - half, end=middle + half)
+
+    def moved(self, share: float) -> Window:
+        """Return a window that lies further on, by a share of its own width."""
+        width = self.end - self.start
+        start = min(max(self.start + share * width, 0.0), 1 - width)
+        return Window(start=start, end=start + width)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the step is in it."""
+        return self.end - self.start > 0.999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A chart of a played schedule, with escape codes, and the row of the step."""
+
+    chart: str
+    row: Row
+    step_time_s: float
+
+
+def schedule_chart(
+    catalog: Catalog,
+    job: Job,
+    layout: tuple[tuple[str, object], ...],
+    window: Window,
+    style: tuple[int, int, bool, bool],
+    hooks: Hooks,
+) -> Drawn:
+    """Return the chart of a window; `style`: columns, rows, colour, lanes of communication."""
+    from trnbench.report.gantt import gantt
+    from trnbench.report.text_table import Style
+    from trnbench.report.train_answer import row_of
+
+    hooks.note(0, 2, "playing the step")
+    answer = _played(catalog, _request(job, layout))
+    hooks.progress(1, 2, "drawing")
+    row = row_of(answer)
+    timeline = answer.timeline
+    if timeline is None:
+        return Drawn(chart="", row=row, step_time_s=0.0)
+    columns, rows, colour, lanes = style
+    step_s = float(timeline.played.step_s)
+    ends = None if window.whole else (window.start * step_s, window.end * step_s)
+    drawn = gantt(
+        timeline, Style(width=columns, colour=colour), lanes=lanes, rows=rows, window=ends
+    )
+    return Drawn(chart=drawn, row=row, step_time_s=step_s)
+
+
+@lru_cache(maxsize=4)
+def _played(catalog: Catalog, request: TrainRequest) -> TrainAnswer:
+    """Return a played step; scrolling through it plays it once."""
+    from trnbench.app.train import run
+
+    (answer,) = run(catalog, replace(request, engines=("emulate",), timeline=True))
+    return answer
+
+
+def _request(job: Job, layout: tuple[tuple[str, object], ...]) -> TrainRequest:
+    from trnbench.app.train_request import TrainCase, TrainRequest
+
+    case = TrainCase(
+        model=job.model, instance=job.instance, nodes=job.nodes, setting=_setting(job, layout)
+    )
+    return TrainRequest(cases=(case,))
+
+
+def _setting(job: Job, layout: tuple[tuple[str, object], ...]) -> Setting:
+    from trnbench.report.train_answer import Setting
+
+    known = {name: value for name, value in layout if value is not None}
+    return Setting(
+        global_batch=job.global_batch,
+        sequence=job.sequence,
+        precision=job.precision,
+        **known,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,104 @@
+"""What the user configured, and what the last session left: two TOML files outside the project.
+
+user config folder / tui.toml     theme = "..."   [keys] "table.sort" = "o"     written by people
+user state folder / tui.toml      view, theme, texts of forms                   written by us
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trnbench.catalog.toml_file import read_toml
+from trnbench.errors import DataFileError, Fault, TrnbenchError, did_you_mean
+from trnbench.workload.toml_text import toml_text
+
+FILE = "tui.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The user's theme, if one is wanted, and keys by the id of what they do."""
+
+    theme: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What the last session left: the view, the theme, and the texts of each view's fields."""
+
+    view: str = ""
+    theme: str = ""
+    texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def config_path() -> Path:
+    """Return where the user's configuration may be."""
+    from platformdirs import user_config_path
+
+    return user_config_path("trnbench") / FILE
+
+
+def state_path() -> Path:
+    """Return where the state of the last session is kept."""
+    from platformdirs import user_state_path
+
+    return user_state_path("trnbench") / FILE
+
+
+def read_config(path: Path, ids: Callable[[], Collection[str]]) -> Config:
+    """Return the configuration; keys that are not known and `ids` that nothing has are faults."""
+    if not path.is_file():
+        return Config()
+    known = ids()
+    table = read_toml(path)
+    faults = [
+        Fault(path=key, message=f"unknown key{did_you_mean(key, ('theme', 'keys'))}")
+        for key in table
+        if key not in ("theme", "keys")
+    ]
+    theme, keys = table.get("theme"), table.get("keys", {})
+    if theme is not None and not isinstance(theme, str):
+        faults.append(Fault(path="theme", message="expected the name of a theme"))
+    if not isinstance(keys, dict):
+        faults.append(Fault(path="keys", message="expected a table of ids and keys"))
+        keys = {}
+    for name, value in keys.items():
+        if name not in known:
+            message = f"unknown id{did_you_mean(name, known)}; help (?) lists them"
+            faults.append(Fault(path=f"keys.{name}", message=message))
+        elif not isinstance(value, str):
+            faults.append(Fault(path=f"keys.{name}", message="expected a key such as 'f5'"))
+    if faults:
+        raise DataFileError(str(path), faults, hint=f"also {'; '.join(map(str, faults[1:]))}")
+    return Config(theme=theme if isinstance(theme, str) else None, keys=keys)
+
+
+def read_state(path: Path) -> State:
+    """Return what the last session left; a file that cannot be used is as good as none."""
+    try:
+        table = read_toml(path) if path.is_file() else {}
+    except TrnbenchError:
+        return State()
+    view, theme = table.pop("view", ""), table.pop("theme", "")
+    return State(
+        view=view if isinstance(view, str) else "",
+        theme=theme if isinstance(theme, str) else "",
+        texts={
+            name: {key: text for key, text in section.items() if isinstance(text, str)}
+            for name, section in table.items()
+            if isinstance(section, dict)
+        },
+    )
+
+
+def write_state(path: Path, state: State) -> None:
+    """Keep the state for the next session; a disk that refuses it is no reason to complain."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        plain = {"view": state.view, "theme": state.theme}
+        path.write_text(toml_text({**plain, **state.texts}), encoding="utf-8")
+    except OSError:
+        return

@@ -1,0 +1,285 @@
+"""Collectives: bus bandwidth over size, and what each link carries, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widget import Widget
+
+from trnbench.errors import UnknownNameError
+from trnbench.program.collective import OPS, op_named
+from trnbench.report.report import Report, Row
+from trnbench.tui import parsing
+from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
+from trnbench.tui.collective_questions import (
+    AUTO,
+    CollectiveQuestion,
+    collective_rounds,
+    collective_rows,
+)
+from trnbench.tui.theme_styles import theme_style
+from trnbench.tui.torus import draw_planes
+from trnbench.tui.view import View, footing
+from trnbench.tui.widgets.chart import Chart
+from trnbench.tui.widgets.field import Field, FieldSpec, Form
+from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.tui.widgets.table_model import Source
+from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.units import Dimension, show
+
+if TYPE_CHECKING:
+    from trnbench.app.collective_steps import CollectiveStep, CollectiveSteps
+
+DELTAS = frozenset({"time_s", "busbw_bytes_per_s", "algbw_bytes_per_s"})
+LINKS = "links"
+
+
+class CollectiveView(View):
+    """A sweep, its chart, and the rounds of the row under the cursor."""
+
+    NAME: ClassVar[str] = "collective"
+    LABEL: ClassVar[str] = "Collective"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "turn", "Chart", id="collective.chart", tooltip="The next picture"),
+        Binding("n", "round(1)", "Next round", id="collective.next"),
+        Binding(
+            "p",
+            "round(-1)",
+            "Previous",
+            show=False,
+            id="collective.previous",
+            tooltip="Round before",
+        ),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._report: Report | None = None
+        self._steps: CollectiveSteps | None = None
+        self._round = 0
+
+    def body(self) -> Iterable[Widget]:
+        """Return form, table and pictures."""
+        catalog = self.trnbench.catalog
+        size = parsing.quantity("size", Dimension.BYTES, "1MiB")
+        specs = [
+            FieldSpec(key="op", label="operation", text="all-reduce", parse=op_named, choices=OPS),
+            FieldSpec(
+                key="places",
+                label="on",
+                text="trn1.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge",
+                parse=parsing.several(
+                    parsing.place(parsing.one_of("instance", catalog.names("instances")))
+                ),
+                choices=tuple(entry.name for entry in catalog.entries("instances")),
+            ),
+            FieldSpec(
+                key="algorithms",
+                label="algorithms",
+                text=AUTO,
+                parse=parsing.several(_algorithm),
+                choices=(AUTO, "auto, ring", "ring, kangaring", "halving"),
+            ),
+            FieldSpec(key="min_size", label="from", text="1KiB", parse=size),
+            FieldSpec(key="max_size", label="to", text="1GiB", parse=size),
+            FieldSpec(
+                key="factor",
+                label="factor",
+                text="4",
+                parse=parsing.whole("factor", least=2, most=1024),
+                choices=("2", "4", "16"),
+            ),
+        ]
+        yield Horizontal(
+            Vertical(Form(specs, id="collective-form"), classes="side"),
+            Vertical(
+                TablePane(id="collective-table"),
+                PictureSwitch(
+                    [
+                        ("busbw/size", Chart(id="collective-chart")),
+                        (LINKS, TextPanel(id="collective-links")),
+                    ],
+                    id="collective-pictures",
+                ),
+                classes="main",
+            ),
+        )
+
+    def begin(self) -> None:
+        """Ask for the first sweep."""
+        self._ask()
+
+    def command(self) -> str:
+        """Return the command line of the sweep, by the first algorithm."""
+        texts = self.query_one(Form).texts
+        first = texts["algorithms"].replace(",", " ").split()[0]
+        parts = [
+            f"trnbench collective {texts['op']}",
+            f"--on {','.join(texts['places'].replace(',', ' ').split())}",
+            f"--min-size {texts['min_size'].replace(' ', '')}",
+            f"--max-size {texts['max_size'].replace(' ', '')} --factor {texts['factor']}",
+            "" if first == AUTO else f"--algorithm {first}",
+        ]
+        return " ".join(filter(None, parts))
+
+    def facts(self) -> tuple[str, ...]:
+        """Return what the numbers rest on."""
+        rows = () if self._report is None else self._report.rows
+        return ("modelled", *footing(rows), "GB/s are 1e9 bytes/s")
+
+    def stale(self, topic: str) -> None:
+        """Mark the sweep before."""
+        if topic == "collective":
+            self.query_one(ResultTable).stale = True
+
+    def answered(self, topic: str, value: object) -> None:
+        """Show the sweep, or its rounds."""
+        if isinstance(value, Report):
+            self._report = value
+            keys = tuple(f"{row['on']} {row['asked']} {row['size_bytes']}" for row in value.rows)
+            self.query_one(ResultTable).show(Source(report=value, keys=keys, deltas=DELTAS))
+            self.state_facts()
+            self._draw_chart()
+            return
+        from trnbench.app.collective_steps import CollectiveSteps
+
+        assert isinstance(value, CollectiveSteps)
+        self._steps = value
+        self._round = min(self._round, len(value.steps))
+        self._draw_links()
+
+    def action_turn(self) -> None:
+        """Show the next picture."""
+        self.query_one(PictureSwitch).turn()
+
+    def action_round(self, by: int) -> None:
+        """Show another round; before the first stands the whole."""
+        self.query_one(PictureSwitch).turn_to(LINKS)
+        if self._steps is not None:
+            self._round = (self._round + by) % (len(self._steps.steps) + 1)
+            self._draw_links()
+
+    @on(Field.Changed)
+    def _changed(self) -> None:
+        self._round = 0
+        self._ask()
+
+    @on(ResultTable.Highlighted)
+    @on(PictureSwitch.Turned)
+    def _follow(self) -> None:
+        if self._report is None:
+            return
+        self._draw_chart()
+        row = self.query_one(ResultTable).row
+        if row is not None and self.query_one(PictureSwitch).shown == LINKS:
+            self._ask_rounds(row)
+
+    def _ask(self) -> None:
+        form = self.query_one(Form)
+        value = {key: form.value(key) for key in form.fields}
+        question = CollectiveQuestion(**value)  # type: ignore[arg-type]
+        self.ask("collective", partial(collective_rows, self.trnbench.catalog, question))
+
+    def _ask_rounds(self, row: Row) -> None:
+        size = float(str(row["size_bytes"]))
+        nodes = int(str(row["nodes"]))
+        self.ask(
+            "rounds",
+            partial(
+                collective_rounds,
+                self.trnbench.catalog,
+                op_named(str(row["op"])),
+                str(row["instance"]),
+                nodes,
+                size,
+                str(row["asked"]),
+            ),
+        )
+
+    def _draw_chart(self) -> None:
+        assert self._report is not None
+        here = self.query_one(ResultTable).row
+        kinds = dict.fromkeys((str(r["on"]), str(r["asked"])) for r in self._report.rows)
+        series = []
+        for on_, asked in kinds:
+            points = tuple(
+                (float(str(row["size_bytes"])), float(str(row["busbw_bytes_per_s"])))
+                for row in self._report.rows
+                if (row["on"], row["asked"]) == (on_, asked) and row["busbw_bytes_per_s"]
+            )
+            label = on_ if asked == AUTO else f"{on_} {asked}"
+            strong = here is not None and (here["on"], here["asked"]) == (on_, asked)
+            series.append(Series(label=label, points=points, joined=True, strong=strong))
+        refused = [f"{r['on']} {r['asked']}" for r in self._report.rows if not r["feasible"]]
+        self.query_one(Chart).show(
+            ChartData(
+                title="bus bandwidth over size",
+                series=tuple(one for one in series if one.points),
+                x=Axis(title="size", text=in_unit(Dimension.BYTES), log=True, binary=True),
+                y=Axis(title="busbw", text=in_unit(Dimension.BYTES_PER_S), log=True),
+                missing=f"cannot run: {', '.join(dict.fromkeys(refused))}" if refused else "",
+            )
+        )
+
+    def _draw_links(self) -> None:
+        found = self._steps
+        panel = self.query_one(TextPanel)
+        if found is None:
+            return
+        if found.reasons or found.whole is None:
+            panel.show(f"{found.op} on {found.instance}: no: {'; '.join(found.reasons)}")
+            return
+        step = found.whole if self._round == 0 else found.steps[self._round - 1]
+        text = Text()
+        text.append(
+            f"{found.op} of {show(found.size_bytes, Dimension.BYTES)} on {found.nodes} x "
+            f"{found.instance}, {found.algorithm}\n",
+            style="bold",
+        )
+        text.append(_step_text(step, self._round, len(found.steps)) + "\n\n")
+        if step.planes:
+            styles = (
+                theme_style(self.app, "foreground"),
+                theme_style(self.app, "warning"),
+                theme_style(self.app, "error", bold=True),
+            )
+            text.append_text(draw_planes(step.planes, panel.size.width - 2, styles))
+        text.append(
+            "busiest links                     level          load   carries\n", style="bold"
+        )
+        for link in step.busiest:
+            carries = show(link.size_bytes, Dimension.BYTES, digits=3)
+            text.append(
+                f"{link.name:<32}  {link.level:<12} {100 * link.load:>5.0f} %  {carries:>9}\n"
+            )
+        panel.show(text)
+
+
+def _step_text(step: CollectiveStep, number: int, count: int) -> str:
+    longest = show(step.longest_s, Dimension.SECONDS, digits=3)
+    loads = f"loads in % of the busiest link ({longest}); n, p: rounds"
+    if number == 0:
+        return f"all {step.times:,} rounds, {step.messages:,} messages\n{loads}"
+    alike = f", one of {step.times:,} alike" if step.times > 1 else ""
+    return (
+        f"round {number} of {count} kinds{alike}, phase {step.phase + 1}: "
+        f"{step.messages:,} messages\n{loads}"
+    )
+
+
+def _algorithm(text: str) -> str:
+    if text == AUTO:
+        return text
+    from trnbench.spec.collective_efficiency import ALGORITHM_NAMES
+
+    if text.partition("(")[0] not in ALGORITHM_NAMES:
+        raise UnknownNameError("algorithm", text, (AUTO, *ALGORITHM_NAMES))
+    return text

@@ -1,0 +1,218 @@
+"""How wrong the numbers are: measured beside predicted, errors, and claims with verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from trnbench.report.report import Row
+from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
+from trnbench.tui.evidence_questions import (
+    ClaimsFound,
+    Errors,
+    EvidenceFound,
+    claim_rows,
+    evidence_rows,
+)
+from trnbench.tui.view import View
+from trnbench.tui.widgets.chart import Chart
+from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.tui.widgets.table_model import Source
+from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.units import Dimension, show
+
+SETS: tuple[tuple[str, ...], ...] = (
+    ("trainium",),
+    ("gpu",),
+    ("collectives",),
+    ("kernels",),
+    ("trainium", "gpu", "collectives", "kernels"),
+)
+
+
+class EvidenceView(View):
+    """Rows of measurements or of claims, a scatter, and statistics."""
+
+    NAME: ClassVar[str] = "evidence"
+    LABEL: ClassVar[str] = "Evidence"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "turn", "Chart", id="evidence.chart", tooltip="The next picture"),
+        Binding("n", "sets", "Next set", id="evidence.sets", tooltip="Other measurements"),
+        Binding("v", "claims", "Claims", id="evidence.claims", tooltip="Claims, or measurements"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: EvidenceFound | None = None
+        self._sets = 0
+        self._claims = False
+
+    def body(self) -> Iterable[Widget]:
+        """Return table and pictures."""
+        yield Vertical(
+            TablePane(id="evidence-table"),
+            PictureSwitch(
+                [
+                    ("scatter", Chart(id="evidence-scatter")),
+                    ("errors", TextPanel(id="evidence-errors")),
+                    ("row", TextPanel(id="evidence-row", wrap=True)),
+                ],
+                id="evidence-pictures",
+            ),
+            classes="main",
+        )
+
+    def begin(self) -> None:
+        """Compare with measurements."""
+        self._ask()
+
+    def command(self) -> str:
+        """Return the command line of the rows."""
+        if self._claims:
+            return f"trnbench claims --price-date {self.trnbench.today}"
+        return " ".join(["trnbench validate", *(f"--set {name}" for name in SETS[self._sets])])
+
+    def facts(self) -> tuple[str, ...]:
+        """Return what is shown."""
+        if self._claims:
+            return ("claims of vendors", f"prices of {self.trnbench.today}")
+        return ("measured beside modelled", f"sets: {', '.join(SETS[self._sets])}")
+
+    def stale(self, topic: str) -> None:
+        """Mark the rows before."""
+        self.query_one(ResultTable).stale = True
+
+    def answered(self, topic: str, value: object) -> None:
+        """Show measurements or claims, whichever is wanted now."""
+        if isinstance(value, EvidenceFound) and not self._claims:
+            self._found = value
+            keys = tuple(
+                f"{row['set']} {row['id']} {row['size_bytes']} {number}"
+                for number, row in enumerate(value.report.rows)
+            )
+            self._show(value, keys)
+        elif isinstance(value, ClaimsFound) and self._claims:
+            keys = tuple(str(row["claim"]) for row in value.report.rows)
+            self._show(value, keys)
+            self.query_one(PictureSwitch).turn_to("row")
+
+    def action_turn(self) -> None:
+        """Show the next picture."""
+        self.query_one(PictureSwitch).turn()
+
+    def action_sets(self) -> None:
+        """Look at other measurements."""
+        self._claims = False
+        self._sets = (self._sets + 1) % len(SETS)
+        self._ask()
+
+    def action_claims(self) -> None:
+        """Look at claims instead of measurements, or back."""
+        self._claims = not self._claims
+        self._ask()
+
+    @on(PictureSwitch.Turned)
+    @on(ResultTable.Highlighted)
+    def _follow(self) -> None:
+        row = self.query_one(ResultTable).row
+        if row is None:
+            return
+        match self.query_one(PictureSwitch).shown:
+            case "scatter":
+                self.query_one(Chart).show(self._scatter(row))
+            case "errors":
+                errors = () if self._found is None else self._found.errors
+                self.query_one("#evidence-errors", TextPanel).show(_statistics(errors))
+            case _:
+                self.query_one("#evidence-row", TextPanel).show(_told(row))
+
+    def _ask(self) -> None:
+        self.state_facts()
+        catalog = self.trnbench.catalog
+        if self._claims:
+            self.ask("evidence", partial(claim_rows, catalog, self.trnbench.today))
+        else:
+            self.ask("evidence", partial(evidence_rows, catalog, SETS[self._sets]))
+
+    def _show(self, found: EvidenceFound | ClaimsFound, keys: tuple[str, ...]) -> None:
+        self.query_one(ResultTable).show(Source(report=found.report, keys=keys))
+        without = sum(row.get("error") is None for row in found.report.rows)
+        note = "" if self._claims or not without else f"{without} could not be predicted"
+        self.query_one(TablePane).say(note)
+        self.state_facts()
+
+    def _scatter(self, here: Row) -> ChartData:
+        rows = () if self._claims or self._found is None else self._found.report.rows
+        known = [row for row in rows if row["predicted_s"] is not None]
+        points = {
+            label: tuple(_point(row) for row in known if bool(row["fitted"]) is fitted)
+            for label, fitted in (("unseen", False), ("fitted", True))
+        }
+        ends = [value for row in known for value in _point(row)]
+        series = [Series(label=label, points=found) for label, found in points.items()]
+        if ends:
+            least, most = min(ends), max(ends)
+            same = ((least, least), (most, most))
+            series.append(Series(label="no error", points=same, joined=True, marked=False))
+        if here.get("predicted_s") is not None and not self._claims:
+            series.append(Series(label=str(here["id"]), points=(_point(here),), strong=True))
+        return ChartData(
+            title="predicted over measured; above the line: predicted too slow",
+            series=tuple(series),
+            x=Axis(title="measured, s", text=in_unit(Dimension.SECONDS, "s"), log=True),
+            y=Axis(title="predicted, s", text=in_unit(Dimension.SECONDS, "s"), log=True),
+            missing="claims have no scatter; v goes back to measurements" if self._claims else "",
+        )
+
+
+def _point(row: Row) -> tuple[float, float]:
+    return float(str(row["measured_s"])), float(str(row["predicted_s"]))
+
+
+def _statistics(errors: Iterable[Errors]) -> str:
+    lines = [
+        f"{'predicted / measured - 1':<44}{'rows':>6}"
+        + "".join(f"{name:>9}" for name in ("mean", "median", "largest", "bias"))
+    ]
+    for one in errors:
+        shares = (one.mean, one.median, one.largest)
+        cells = "".join(f"{100 * share:>7.1f} %" for share in shares)
+        lines.append(f"{one.name:<44}{one.rows:>6}{cells}{100 * one.bias:>+7.1f} %")
+    return "\n".join(lines)
+
+
+def _told(row: Row) -> str:
+    """Return all that a row says, a line each."""
+    lines = []
+    for key, value in row.items():
+        if value in (None, "", (), [], {}):
+            continue
+        text = _shown(key, value)
+        lines.append(f"{key:<16} {text}")
+    return "\n".join(lines)
+
+
+def _shown(key: str, value: object) -> str:
+    match value:
+        case float() if key.endswith("_s"):
+            return show(value, Dimension.SECONDS)
+        case dict():
+            return ("\n" + " " * 17).join(f"{name}: {_plain(told)}" for name, told in value.items())
+        case list() | tuple():
+            return "; ".join(map(str, value))
+        case _:
+            return str(value)
+
+
+def _plain(told: object) -> str:
+    if isinstance(told, dict):
+        return " ".join(str(told[key]) for key in ("verdict", "says") if told.get(key))
+    return str(told)

@@ -1,0 +1,201 @@
+"""The pipeline of a layout as a Gantt chart: what each stage does when, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Static
+
+from trnbench.report.report import Report
+from trnbench.tui.cluster import Cluster
+from trnbench.tui.compare_pictures import time_bars
+from trnbench.tui.layout_form import command_of, job_fields, job_of, layout_fields, layout_values
+from trnbench.tui.layout_questions import Drawn, Job, Window, schedule_chart
+from trnbench.tui.view import View
+from trnbench.tui.widgets.bars import StackedBars
+from trnbench.tui.widgets.field import Field, Form
+from trnbench.tui.widgets.panels import TextPanel
+from trnbench.units import Dimension, show
+
+CHROME = 4
+"""Lines of the chart's place that are legend and axis."""
+
+
+class ScheduleView(View):
+    """A played step, drawn; zoomed and scrolled by keys."""
+
+    NAME: ClassVar[str] = "schedule"
+    LABEL: ClassVar[str] = "Schedule"
+    DEFAULT_CSS = """
+    ScheduleView #schedule-job, ScheduleView #schedule-hand { height: auto; }
+    ScheduleView .heading { height: 1; padding: 0 1; text-style: bold; }
+    ScheduleView #schedule-title { height: auto; max-height: 3; padding: 0 1; }
+    ScheduleView #schedule-chart { height: 2fr; }
+    ScheduleView #schedule-bars { height: 1fr; min-height: 5; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus,equals_sign", "zoom(0.5)", "Zoom in", id="schedule.in"),
+        Binding("minus", "zoom(2)", "Out", id="schedule.out", tooltip="Zoom out"),
+        Binding("left,h", "scroll(-0.25)", "Earlier", show=False, id="schedule.left"),
+        Binding("right,l", "scroll(0.25)", "Later", show=False, id="schedule.right"),
+        Binding("home,g", "scroll(-1000)", "Start", show=False, id="schedule.start"),
+        Binding("end,G", "scroll(1000)", "End", show=False, id="schedule.end"),
+        Binding("0", "whole", "Whole", id="schedule.whole", tooltip="The whole step"),
+        Binding("n", "lanes", "Lanes", id="schedule.lanes", tooltip="Rows for communication"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cluster: Cluster | None = None
+        self._window = Window()
+        self._lanes_shown = False
+        self._drawn: Drawn | None = None
+
+    def body(self) -> Iterable[Widget]:
+        """Return forms and chart."""
+        self._cluster = self.trnbench.cluster
+        jobs = job_fields(self.trnbench.catalog, dict(self._cluster.job))
+        yield Horizontal(
+            VerticalScroll(
+                Static("cluster", classes="heading"),
+                Form(jobs, id="schedule-job"),
+                Static("layout", classes="heading"),
+                Form(layout_fields(), id="schedule-hand"),
+                classes="side",
+                can_focus=False,
+            ),
+            Vertical(
+                Static("", id="schedule-title", markup=False),
+                TextPanel(id="schedule-chart"),
+                StackedBars(id="schedule-bars"),
+                classes="main",
+            ),
+        )
+
+    def begin(self) -> None:
+        """Draw the cluster that is looked at."""
+        self._take()
+
+    def on_screen_resume(self) -> None:
+        """Take the cluster that was chosen elsewhere."""
+        if self._cluster is not None and self.trnbench.cluster is not self._cluster:
+            self._take()
+
+    def on_resize(self) -> None:
+        """Draw as wide as there is room."""
+        if self._drawn is not None:
+            self.call_after_refresh(self._ask)
+
+    def command(self) -> str:
+        """Return the command line that draws the schedule."""
+        return f"{command_of(self._job, self._layout)} --engine emulate --plot"
+
+    def facts(self) -> tuple[str, ...]:
+        """Return what the chart rests on."""
+        return ("modelled (played slot by slot)", "blank = waiting (bubble)")
+
+    def texts(self) -> dict[str, str]:
+        """Return nothing: the cluster is chosen in Layouts."""
+        return {}
+
+    @property
+    def report(self) -> Report | None:
+        """The row of the step that is drawn."""
+        if self._drawn is None:
+            return None
+        return Report(verb="train", inputs={}, rows=(self._drawn.row,), columns=())
+
+    @property
+    def _job_form(self) -> Form:
+        return self.query_one("#schedule-job", Form)
+
+    @property
+    def _hand(self) -> Form:
+        return self.query_one("#schedule-hand", Form)
+
+    @property
+    def _job(self) -> Job:
+        return job_of(self._job_form)
+
+    @property
+    def _layout(self) -> tuple[tuple[str, object], ...]:
+        return layout_values(self._hand)
+
+    def answered(self, topic: str, value: object) -> None:
+        """Show the chart."""
+        assert isinstance(value, Drawn)
+        self._drawn = value
+        row = value.row
+        title = self.query_one("#schedule-title", Static)
+        reasons = row.get("reasons") or ()
+        if not value.chart:
+            assert isinstance(reasons, tuple)
+            title.update(f"NO: {'; '.join(map(str, reasons))}")
+            self.query_one(TextPanel).show("nothing to draw: this layout cannot run")
+            return
+        start, end = (share * value.step_time_s for share in (self._window.start, self._window.end))
+        # In seconds, as along the axis.
+        part = "" if self._window.whole else f"; drawn: {start:,.4g} to {end:,.4g} s"
+        title.update(
+            f"{row['model']} on {row['nodes']} x {row['instance']}: tp{row['tp']} pp{row['pp']} "
+            f"dp{row['dp']} vpp{row['vpp']} mb{row['micro_batch']} {row['schedule']}, "
+            f"{show(value.step_time_s, Dimension.SECONDS)} a step{part}"
+        )
+        self.query_one(TextPanel).show(value.chart)
+        self.query_one(StackedBars).show(time_bars([row], row))
+
+    def focus_main(self) -> None:
+        """Put the cursor on the chart."""
+        self.query_one(TextPanel).focus()
+
+    def action_zoom(self, factor: float) -> None:
+        """Draw a smaller or a larger part."""
+        self._window = self._window.zoomed(factor)
+        self._ask()
+
+    def action_scroll(self, share: float) -> None:
+        """Draw an earlier or a later part."""
+        self._window = self._window.moved(share)
+        self._ask()
+
+    def action_whole(self) -> None:
+        """Draw the whole step."""
+        self._window = Window()
+        self._ask()
+
+    def action_lanes(self) -> None:
+        """Draw rows for communication, or none."""
+        self._lanes_shown = not self._lanes_shown
+        self._ask()
+
+    @on(Field.Changed)
+    def _changed(self) -> None:
+        self._window = Window()
+        self._ask()
+
+    def _take(self) -> None:
+        self._cluster = self.trnbench.cluster
+        self._job_form.put(dict(self._cluster.job))
+        self._hand.put(dict(self._cluster.layout))
+        for field in self.query(Field):
+            field.look()
+        self._window = Window()
+        self.call_after_refresh(self._ask)
+
+    def _ask(self) -> None:
+        size = self.query_one(TextPanel).size
+        if not size.width:
+            return
+        style = (size.width - 1, max(size.height - CHROME, 4), True, self._lanes_shown)
+        self.ask(
+            "schedule",
+            partial(
+                schedule_chart, self.trnbench.catalog, self._job, self._layout, self._window, style
+            ),
+        )

@@ -1,0 +1,169 @@
+"""Stacked bars below each other: every part has a letter and a name beside its colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase, digits
+
+from rich.style import Style
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from trnbench.tui.theme_styles import theme_style
+
+COLOURS = ("primary", "warning", "success", "error", "accent", "secondary")
+LIMIT = "|"
+TAIL = 12
+"""Columns kept for the total behind a bar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A bar: parts by name, and a `limit` drawn as a stroke where there is one."""
+
+    label: str
+    parts: Mapping[str, float]
+    limit: float | None = None
+    strong: bool = False
+
+    @property
+    def total(self) -> float:
+        """The length of all parts."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarsData:
+    """Bars on one scale; `text` writes a total. `letters`: part -> its letter.
+
+    `shares` gives, in the legend, what each part is of the marked bar.
+    """
+
+    title: str
+    bars: tuple[Bar, ...]
+    text: Callable[[float], str]
+    letters: Mapping[str, str]
+    note: str = ""
+    shares: bool = True
+
+
+def letters_for(names: Sequence[str]) -> dict[str, str]:
+    """Return a letter for each name: the first of its own that is still free."""
+    taken: dict[str, str] = {}
+    for name in names:
+        wanted = [*(c for c in name.upper() if c.isalnum()), *ascii_uppercase, *digits]
+        free = (c for c in wanted if c not in taken.values())
+        taken[name] = next(free)
+    return taken
+
+
+def cells_of(parts: Mapping[str, float], scale: float) -> dict[str, int]:
+    """Return how many cells each part gets: whole ones whose sum is the rounded total's."""
+    cells: dict[str, int] = {}
+    length = 0.0
+    drawn = 0
+    for name, value in parts.items():
+        length += value * scale
+        cells[name] = round(length) - drawn
+        drawn = round(length)
+    return cells
+
+
+def draw_bars(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
+    """Return the bars as lines of text of this width, with a legend that gives shares."""
+    left = max((len(bar.label) for bar in data.bars), default=0) + 2
+    room = max(width - left - TAIL, 10)
+    longest = max((max(bar.total, bar.limit or 0.0) for bar in data.bars), default=0.0)
+    scale = room / longest if longest > 0 else 0.0
+    text = Text()
+    text.append(data.title, style="bold")
+    for bar in data.bars:
+        text.append("\n")
+        head = ">" if bar.strong else " "
+        text.append(f"{head}{bar.label:<{left - 1}}", style="bold" if bar.strong else "")
+        drawn = 0
+        for name, count in cells_of(bar.parts, scale).items():
+            text.append(data.letters[name] * count, style=colours[name])
+            drawn += count
+        limit = round((bar.limit or 0.0) * scale)
+        if bar.limit is not None and limit >= drawn:
+            text.append(" " * (limit - drawn) + LIMIT, style="bold")
+            drawn = limit + 1
+        text.append(f" {data.text(bar.total)}")
+    text.append("\n\n")
+    text.append_text(_legend(data, width, colours))
+    if data.note:
+        text.append(f"\n{data.note}", style="dim")
+    return text
+
+
+def _legend(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
+    """Return letters with names, and the shares of the marked bar, or of the first one."""
+    chosen = next((bar for bar in data.bars if bar.strong), data.bars[0] if data.bars else None)
+    text, column = Text(), 0
+    for name, letter in data.letters.items():
+        if not any(bar.parts.get(name) for bar in data.bars):
+            continue
+        share = chosen.parts.get(name, 0.0) / chosen.total if chosen and chosen.total else 0.0
+        words = name.replace("_", "-")
+        entry = f" {words} {100 * share:.1f}%  " if data.shares else f" {words}  "
+        if column and column + len(entry) + 1 > width:
+            text.append("\n")
+            column = 0
+        text.append(letter, style=colours[name])
+        text.append(entry)
+        column += len(entry) + 1
+    return text
+
+
+class StackedBars(VerticalScroll):
+    """Draws the bars it was last given, as wide as it is."""
+
+    DEFAULT_CSS = """
+    StackedBars { height: 1fr; scrollbar-size-vertical: 1; }
+    StackedBars > Static { height: auto; }
+    """
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._data: BarsData | None = None
+
+    @property
+    def data(self) -> BarsData | None:
+        """What is drawn."""
+        return self._data
+
+    def compose(self) -> ComposeResult:
+        """Yield the place for the drawing."""
+        yield Static("", markup=False)
+
+    def on_mount(self) -> None:
+        """Draw anew in another theme."""
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
+
+    def on_resize(self) -> None:
+        """Draw as wide as there is room."""
+        self._draw()
+
+    def show(self, data: BarsData) -> None:
+        """Draw other bars."""
+        self._data = data
+        self._draw()
+
+    def _draw(self) -> None:
+        data = self._data
+        if data is None or not self.size.width:
+            return
+        drawn = (
+            draw_bars(data, self.size.width - 1, self._colours(data)) if data.bars else data.note
+        )
+        self.query_one(Static).update(drawn)
+
+    def _colours(self, data: BarsData) -> dict[str, Style]:
+        return {
+            name: theme_style(self.app, COLOURS[number % len(COLOURS)], reverse=number % 2 == 1)
+            for number, name in enumerate(data.letters)
+        }

@@ -1,0 +1,40 @@
+"""A line of text that takes keys in the order they were pressed, however quickly they come."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.binding import NoBinding
+from textual.widgets import Input
+
+TURNS = {"tab": 1, "shift+tab": -1}
+"""Keys that lead to the next or the previous place."""
+
+
+class LineInput(Input):
+    """An input whose editing keys act at once.
+
+    Textual takes letters where they arrive, but hands other keys up to the application and back:
+    where a slow line delivers several keys together, a letter would overtake the backspace or the
+    tab before it.
+    """
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Take a letter, an editing key or a turn; what is for another place goes there."""
+        focused = self.screen.focused
+        if isinstance(focused, LineInput) and focused is not self:
+            event.prevent_default().stop()
+            focused.post_message(events.Key(event.key, event.character))
+        elif event.key in TURNS:
+            event.prevent_default().stop()
+            turn = self.screen.focus_next if TURNS[event.key] > 0 else self.screen.focus_previous
+            turn()
+        elif not event.is_printable and (action := self._action_of(event.key)):
+            event.prevent_default().stop()
+            await self.run_action(action)
+
+    def _action_of(self, key: str) -> str | None:
+        """Return the action that a key is bound to in this widget."""
+        try:
+            return self._bindings.get_bindings_for_key(key)[0].action
+        except NoBinding:
+            return None

@@ -1,0 +1,63 @@
+"""Small panels: scrolling text, what went wrong, and what a view is waiting for."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+
+class TextPanel(VerticalScroll):
+    """A text that may be larger than its place, plain or with the escape codes of a drawing.
+
+    `wrap` breaks long lines; drawings keep theirs.
+    """
+
+    DEFAULT_CSS = """
+    TextPanel { height: 1fr; overflow-x: auto; scrollbar-size-vertical: 1; }
+    TextPanel > Static { width: auto; min-width: 100%; height: auto; }
+    TextPanel.-wrapped > Static { width: 100%; }
+    """
+
+    def __init__(self, *, id: str, wrap: bool = False) -> None:
+        super().__init__(id=id, classes="-wrapped" if wrap else None)
+        self.text = ""
+
+    def compose(self) -> ComposeResult:
+        """Yield the place for the text."""
+        yield Static("", markup=False)
+
+    def show(self, text: str | Text) -> None:
+        """Show another text."""
+        drawn = Text.from_ansi(text) if isinstance(text, str) else text
+        self.text = drawn.plain
+        self.query_one(Static).update(drawn)
+
+
+class ErrorPanel(Static):
+    """What went wrong, and what can be done; hidden while nothing is wrong."""
+
+    DEFAULT_CSS = """
+    ErrorPanel {
+        display: none; height: auto; max-height: 8; padding: 0 1;
+        border: round $error; color: $foreground;
+    }
+    ErrorPanel.-shown { display: block; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
+        self.text = ""
+
+    def say(self, title: str, detail: str = "") -> None:
+        """Show what went wrong."""
+        self.text = f"{title}\n{detail}".strip()
+        self.border_title = "error"
+        self.update(self.text)
+        self.add_class("-shown")
+
+    def clear(self) -> None:
+        """Hide the panel."""
+        self.text = ""
+        self.remove_class("-shown")

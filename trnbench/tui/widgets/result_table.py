@@ -1,0 +1,351 @@
+"""The table of results: draws only the lines that are in view, so that thousands cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from trnbench.report.report import Report, Row
+from trnbench.tui.widgets.table_model import (
+    EMPTY,
+    Arranged,
+    Line,
+    Source,
+    TableState,
+    arrange,
+    visible,
+)
+
+GUTTER = 2
+GAP = 2
+HEADER = 1
+CUT = "..."
+
+
+class ResultTable(ScrollView, can_focus=True):
+    """Rows with a cursor: sort, filter, pin, baseline. The first column never scrolls away."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "result-table--header",
+        "result-table--column",
+        "result-table--cursor",
+        "result-table--pinned",
+        "result-table--no",
+        "result-table--stale",
+    }
+    DEFAULT_CSS = """
+    ResultTable {
+        height: 1fr; min-height: 4; background: $surface; color: $foreground;
+        scrollbar-size-vertical: 1; overflow-x: hidden;
+        &:focus > .result-table--cursor { background: $primary; color: $text; text-style: bold; }
+    }
+    .result-table--header { background: $panel; color: $foreground; text-style: bold; }
+    .result-table--column { background: $panel; color: $accent; text-style: bold underline; }
+    .result-table--cursor { background: $boost; text-style: bold; }
+    .result-table--pinned { color: $accent; }
+    .result-table--no { text-style: dim; }
+    .result-table--stale { text-style: dim italic; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, id="table.up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="table.down"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page_up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page_down"),
+        Binding("home,g", "move(-1_000_000)", "First row", show=False, id="table.first"),
+        Binding("end,G", "move(1_000_000)", "Last row", show=False, id="table.last"),
+        Binding("left,h", "column(-1)", "Column left", show=False, id="table.left"),
+        Binding("right,l", "column(1)", "Column right", show=False, id="table.right"),
+        Binding("s", "sort", "Sort", id="table.sort", tooltip="Sort by the marked column"),
+        Binding("space", "pin", "Pin", id="table.pin", tooltip="Keep the row on top"),
+        Binding(
+            "b", "baseline", "Baseline", id="table.baseline", tooltip="Compare others with this row"
+        ),
+        # Priority: what is typed right after it has to find the filter line open.
+        Binding(
+            "slash",
+            "filter",
+            "Filter",
+            id="table.filter",
+            tooltip="Show matching rows only",
+            priority=True,
+        ),
+        Binding("enter", "choose", "Choose", show=False, id="table.choose"),
+    ]
+
+    stale: reactive[bool] = reactive(False)
+
+    @dataclass
+    class Highlighted(Message):
+        """The cursor is on another row, or the row under it has changed."""
+
+        table: ResultTable
+        key: str | None
+        row: Row | None
+
+        @property
+        def control(self) -> ResultTable:
+            """The table."""
+            return self.table
+
+    @dataclass
+    class Chosen(Message):
+        """Enter, or a click on the row under the cursor."""
+
+        table: ResultTable
+        key: str
+        row: Row
+
+        @property
+        def control(self) -> ResultTable:
+            """The table."""
+            return self.table
+
+    @dataclass
+    class Arranged(Message):
+        """The lines are others: after a sort, a filter or new rows."""
+
+        table: ResultTable
+
+        @property
+        def control(self) -> ResultTable:
+            """The table."""
+            return self.table
+
+    def __init__(self, *, id: str, open_filter: Callable[[], None]) -> None:
+        super().__init__(id=id)
+        self._open_filter = open_filter
+        self.source: Source = EMPTY
+        self.state = TableState()
+        self.shown: Arranged = arrange(self.source, self.state)
+        self.cursor = 0
+        self.column = 0
+        self._first_column = 1
+
+    @property
+    def key(self) -> str | None:
+        """The key of the row under the cursor."""
+        lines = self.shown.lines
+        return lines[self.cursor].key if self.cursor < len(lines) else None
+
+    @property
+    def row(self) -> Row | None:
+        """The row under the cursor."""
+        return None if self.key is None else self.source.rows[self.key]
+
+    @property
+    def report(self) -> Report:
+        """The rows that are shown, in their order."""
+        return visible(self.source, self.shown)
+
+    @property
+    def hidden_columns(self) -> tuple[str, ...]:
+        """Headings of the columns that are out of view to the right."""
+        return tuple(self.shown.headings[i] for i in self._columns_beyond())
+
+    def show(self, source: Source) -> None:
+        """Show other rows; the cursor stays on its key."""
+        self.source = source
+        self.stale = False
+        self._arrange()
+
+    def choose_state(self, state: TableState) -> None:
+        """Show the same rows in another way."""
+        self.state = state
+        self._arrange()
+
+    def filter_by(self, words: str) -> None:
+        """Show the rows that match."""
+        self.choose_state(replace(self.state, words=words))
+
+    def move_to(self, key: str) -> None:
+        """Put the cursor on a row, if it is shown."""
+        keys = [line.key for line in self.shown.lines]
+        if key in keys:
+            self._go(keys.index(key))
+
+    def _arrange(self) -> None:
+        before = self.key
+        self.shown = arrange(self.source, self.state)
+        keys = [line.key for line in self.shown.lines]
+        self.cursor = keys.index(before) if before in keys else min(self.cursor, len(keys) - 1)
+        self.cursor = max(self.cursor, 0)
+        self.column = min(self.column, max(len(self.shown.columns) - 1, 0))
+        self.virtual_size = Size(self.size.width, len(keys) + HEADER)
+        self._keep_in_view()
+        self.refresh()
+        self.post_message(self.Arranged(self))
+        self.post_message(self.Highlighted(self, self.key, self.row))
+
+    def on_resize(self) -> None:
+        """Keep cursor and column in view."""
+        self.virtual_size = Size(self.size.width, len(self.shown.lines) + HEADER)
+        self._keep_in_view()
+        self.refresh()
+        self.post_message(self.Arranged(self))
+
+    def watch_stale(self) -> None:
+        """Draw anew."""
+        self.refresh()
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor by so many rows."""
+        self._go(self.cursor + rows)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by so many pages."""
+        self._go(self.cursor + pages * max(self.size.height - HEADER - 1, 1))
+
+    def action_column(self, columns: int) -> None:
+        """Mark another column."""
+        last = max(len(self.shown.columns) - 1, 0)
+        self.column = min(max(self.column + columns, 0), last)
+        self._keep_in_view()
+        self.refresh()
+        self.post_message(self.Arranged(self))
+
+    def action_sort(self) -> None:
+        """Sort by the marked column."""
+        if self.shown.columns:
+            self.choose_state(self.state.sorted_by(self.shown.columns[self.column]))
+
+    def action_pin(self) -> None:
+        """Pin the row under the cursor to the top, or no longer."""
+        if self.key is not None:
+            self.choose_state(self.state.with_pin(self.key))
+
+    def action_baseline(self) -> None:
+        """Compare the others with the row under the cursor, or with none."""
+        if self.key is not None:
+            self.choose_state(self.state.with_baseline(self.key))
+
+    def action_filter(self) -> None:
+        """Ask for words to filter by."""
+        self._open_filter()
+
+    def action_choose(self) -> None:
+        """Tell that the row under the cursor is chosen."""
+        if self.key is not None and self.row is not None:
+            self.post_message(self.Chosen(self, self.key, self.row))
+
+    def on_click(self, event: events.Click) -> None:
+        """Sort by a heading, move to a row, choose the row under the cursor."""
+        if event.y < HEADER:
+            column = self._column_at(event.x)
+            if column is not None:
+                self.column = column
+                self.action_sort()
+            return
+        row = event.y - HEADER + self.scroll_offset.y
+        if row == self.cursor and event.chain > 1:
+            self.action_choose()
+        elif row < len(self.shown.lines):
+            self._go(row)
+
+    def _go(self, row: int) -> None:
+        last = len(self.shown.lines) - 1
+        self.cursor = min(max(row, 0), max(last, 0))
+        self._keep_in_view()
+        self.refresh()
+        self.post_message(self.Highlighted(self, self.key, self.row))
+
+    def _keep_in_view(self) -> None:
+        room = max(self.size.height - HEADER, 1)
+        top = int(self.scroll_offset.y)
+        if self.cursor < top:
+            self.scroll_to(y=self.cursor, animate=False, immediate=True)
+        elif self.cursor >= top + room:
+            self.scroll_to(y=self.cursor - room + 1, animate=False, immediate=True)
+        if self.column < self._first_column:
+            self._first_column = max(self.column, 1)
+        while self.column > self._first_column and self.column in self._columns_beyond():
+            self._first_column += 1
+        # Use the room to the right before hiding anything to the left.
+        while self._first_column > 1 and not self._beyond_from(self._first_column - 1):
+            self._first_column -= 1
+
+    def _beyond_from(self, first: int) -> list[int]:
+        widths = self.shown.widths
+        if not widths:
+            return []
+        x, beyond = GUTTER + widths[0], []
+        for i in range(first, len(widths)):
+            x += GAP + widths[i]
+            if x > self.size.width - 1:
+                beyond.append(i)
+        return beyond
+
+    def _columns_beyond(self) -> list[int]:
+        return self._beyond_from(self._first_column)
+
+    def _in_view(self) -> list[int]:
+        count = len(self.shown.widths)
+        beyond = set(self._columns_beyond())
+        rest = [i for i in range(self._first_column, count) if i not in beyond]
+        return [0, *rest] if count else []
+
+    def _column_at(self, x: int) -> int | None:
+        at = GUTTER
+        for i in self._in_view():
+            at += self.shown.widths[i] + GAP
+            if x < at:
+                return i
+        return None
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line of the screen."""
+        width = self.size.width
+        if y < HEADER:
+            return self._header(width)
+        number = y - HEADER + int(self.scroll_offset.y)
+        if number >= len(self.shown.lines):
+            return Strip.blank(width, self.rich_style)
+        return self._line(number, self.shown.lines[number], width)
+
+    def _header(self, width: int) -> Strip:
+        plain = self.get_component_rich_style("result-table--header")
+        marked = self.get_component_rich_style("result-table--column")
+        segments = [Segment(" " * GUTTER, plain)]
+        for i in self._in_view():
+            text = self._padded(self.shown.headings[i], i)
+            segments.append(Segment(text, marked if i == self.column else plain))
+            segments.append(Segment(" " * GAP, plain))
+        return Strip(segments).adjust_cell_length(width, plain)
+
+    def _line(self, number: int, line: Line, width: int) -> Strip:
+        style = self.rich_style
+        if line.pinned or line.baseline:
+            style += self._over("result-table--pinned")
+        if line.no:
+            style += self._over("result-table--no")
+        if self.stale:
+            style += self._over("result-table--stale")
+        if number == self.cursor:
+            style += self.get_component_rich_style("result-table--cursor")
+        mark = "=" if line.baseline else "*" if line.pinned else " "
+        head = ">" if number == self.cursor else " "
+        cells = [self._padded(line.cells[i], i) + " " * GAP for i in self._in_view()]
+        return Strip([Segment(f"{head}{mark}{''.join(cells)}", style)]).adjust_cell_length(
+            width, style
+        )
+
+    def _over(self, component: str) -> Style:
+        """Return a component's style without its background, to lie over a row's."""
+        style = self.get_component_rich_style(component, partial=True)
+        return Style(color=style.color, bold=style.bold, dim=style.dim, italic=style.italic)
+
+    def _padded(self, text: str, column: int) -> str:
+        width = self.shown.widths[column]
+        if len(text) > width:
+            text = text[: width - len(CUT)] + CUT
+        return text.rjust(width) if self.shown.right[column] else text.ljust(width)

@@ -1,0 +1,223 @@
+"""What a result table shows of a report's rows: which, in which order, and beside which baseline.
+
+Pure: the state in, the lines out. Rows are sorted by their values, never by their text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trnbench.errors import UnitError
+from trnbench.report.report import Cell, Report, Row, as_table
+from trnbench.units import Dimension, parse
+
+WIDEST = 56
+"""A longer text is cut in its column; the row in full stands elsewhere."""
+MOST_ROWS = 2_000
+"""More are not shown; the count says how many there are."""
+UP, DOWN = "\u2191", "\u2193"
+
+_COMPARED = re.compile(r"(?P<key>\w+)(?P<sign><=|>=|<|>|=)(?P<value>\S+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What the user chose: sort column (a row key) and direction, words to filter by, pins."""
+
+    sort: str | None = None
+    descending: bool = False
+    words: str = ""
+    pinned: frozenset[str] = frozenset()
+    baseline: str | None = None
+
+    def sorted_by(self, column: str) -> TableState:
+        """Return the state after sorting by a column: up, then down, then as it came."""
+        if self.sort != column:
+            return replace(self, sort=column, descending=False)
+        if not self.descending:
+            return replace(self, descending=True)
+        return replace(self, sort=None, descending=False)
+
+    def with_pin(self, key: str) -> TableState:
+        """Return the state with a row pinned to the top, or no longer."""
+        return replace(self, pinned=self.pinned ^ {key})
+
+    def with_baseline(self, key: str) -> TableState:
+        """Return the state with a row as what others are compared with, or with none."""
+        return replace(self, baseline=None if self.baseline == key else key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A report's rows with a key each; `deltas`: columns that are compared with a baseline."""
+
+    report: Report
+    keys: tuple[str, ...]
+    deltas: frozenset[str] = frozenset()
+
+    @property
+    def rows(self) -> Mapping[str, Row]:
+        """The rows by key."""
+        return dict(zip(self.keys, self.report.rows, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One row as shown."""
+
+    key: str
+    cells: tuple[str, ...]
+    pinned: bool
+    baseline: bool
+    no: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arranged:
+    """The lines of a table in order, with headings and widths; `matched` rows passed the filter."""
+
+    headings: tuple[str, ...]
+    columns: tuple[str, ...]
+    right: tuple[bool, ...]
+    widths: tuple[int, ...]
+    lines: tuple[Line, ...]
+    matched: int
+    total: int
+    reason: str = ""
+
+    @property
+    def count(self) -> str:
+        """How many rows are shown, in words."""
+        shown = len(self.lines)
+        if shown == self.total:
+            return f"{shown:,} row{'' if shown == 1 else 's'}"
+        if shown < self.matched:
+            return f"{shown:,} of {self.matched:,} rows (most that are shown)"
+        return f"{shown:,} of {self.total:,} rows"
+
+
+def arrange(source: Source, state: TableState) -> Arranged:
+    """Return the lines to show."""
+    report = source.report
+    table = as_table(report)
+    cells = dict(zip(source.keys, table.rows, strict=True))
+    rows = source.rows
+    reason = ""
+    try:
+        kept = [key for key in source.keys if _matches(rows[key], cells[key], state.words)]
+    except UnitError as error:
+        kept, reason = list(source.keys), error.message
+    if state.sort is not None:
+        kept = _in_order(kept, rows, state.sort, descending=state.descending)
+    kept.sort(key=lambda key: key not in state.pinned)
+    matched, kept = len(kept), kept[:MOST_ROWS]
+    base = rows.get(state.baseline) if state.baseline else None
+    lines = tuple(
+        Line(
+            key=key,
+            cells=tuple(
+                text + _delta(column.key, rows[key], base, source.deltas)
+                for column, text in zip(report.columns, cells[key], strict=True)
+            ),
+            pinned=key in state.pinned,
+            baseline=key == state.baseline,
+            no=rows[key].get("feasible") is False,
+        )
+        for key in kept
+    )
+    headings = tuple(
+        heading + _arrow(column.key, state)
+        for column, heading in zip(report.columns, table.headings, strict=True)
+    )
+    widths = tuple(
+        min(max(len(heading), *(len(line.cells[i]) for line in lines), 1), WIDEST)
+        for i, heading in enumerate(headings)
+    )
+    return Arranged(
+        headings=headings,
+        columns=tuple(column.key for column in report.columns),
+        right=table.right,
+        widths=widths,
+        lines=lines,
+        matched=matched,
+        total=len(source.keys),
+        reason=reason,
+    )
+
+
+def visible(source: Source, arranged: Arranged) -> Report:
+    """Return the report of the rows that are shown, in their order."""
+    rows = source.rows
+    return replace(
+        source.report, rows=tuple(rows[line.key] for line in arranged.lines), people=None
+    )
+
+
+def _arrow(column: str, state: TableState) -> str:
+    if column != state.sort:
+        return ""
+    return f" {DOWN if state.descending else UP}"
+
+
+def _in_order(
+    keys: Sequence[str], rows: Mapping[str, Row], column: str, *, descending: bool
+) -> list[str]:
+    """Return the keys sorted by a column; rows without a value stand last either way."""
+    known = [key for key in keys if rows[key].get(column) is not None]
+    unknown = [key for key in keys if rows[key].get(column) is None]
+    numbers = all(_is_number(rows[key].get(column)) for key in known)
+
+    def value(key: str) -> float | str:
+        cell = rows[key].get(column)
+        return float(cell) if numbers and isinstance(cell, int | float) else str(cell)
+
+    return [*sorted(known, key=value, reverse=descending), *unknown]
+
+
+def _is_number(cell: Cell) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _delta(column: str, row: Row, base: Row | None, deltas: frozenset[str]) -> str:
+    """Return by how much a value differs from the baseline's."""
+    if base is None or column not in deltas:
+        return ""
+    value, reference = row.get(column), base.get(column)
+    if not isinstance(value, int | float) or not isinstance(reference, int | float):
+        return ""
+    if row is base or not reference:
+        return ""
+    ratio = value / reference
+    return f" x{ratio:.2f}" if ratio >= 2 or ratio <= 0.5 else f" {100 * (ratio - 1):+.1f}%"
+
+
+def _matches(row: Row, cells: Sequence[str], words: str) -> bool:
+    """Tell whether every word is in some cell, or holds as a comparison such as mfu>0.4."""
+    for word in words.split():
+        compared = _COMPARED.fullmatch(word)
+        if compared is not None and compared["key"] in row:
+            if not _holds(row[compared["key"]], compared["sign"], compared["value"]):
+                return False
+        elif not any(word.casefold() in cell.casefold() for cell in cells):
+            return False
+    return True
+
+
+def _holds(cell: Cell, sign: str, text: str) -> bool:
+    if isinstance(cell, bool):
+        return sign == "=" and text.casefold() in (("yes", "true") if cell else ("no", "false"))
+    if not isinstance(cell, int | float):
+        return sign == "=" and str(cell).casefold() == text.casefold()
+    wanted = parse(text, Dimension.RATIO if text.endswith("%") else Dimension.COUNT)
+    return {
+        "<": cell < wanted,
+        ">": cell > wanted,
+        "<=": cell <= wanted,
+        ">=": cell >= wanted,
+        "=": cell == wanted,
+    }[sign]
+
+
+EMPTY = Source(report=Report(verb="", inputs={}, rows=(), columns=()), keys=())

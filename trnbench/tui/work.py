@@ -1,0 +1,207 @@
+"""Questions answered in a process of their own, so that no key ever waits for one.
+
+A lane is one such process and the thread that listens to it. The newest question of a lane
+replaces the one before; one that is not dropped in time is ended with its process, and the next
+question gets a new one. What comes of a question carries its number: stale answers are not told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import IO, TypeAlias
+
+from trnbench.tui.work_process import Ask, Cancel, Outcome, Progress, Question
+
+GRACE_S = 0.4
+"""A question that is to end has so long to end by itself."""
+LAST_WORDS = 4_000
+"""Characters that are kept of what a dying process said."""
+
+
+# Not `python -m`: what the module sends would then be of a module named __main__.
+_COMMAND = "from trnbench.tui.work_process import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The process died: its exit code, and the last it said."""
+
+    code: int
+    said: str
+
+
+News: TypeAlias = Progress | Outcome | Crash
+Tell: TypeAlias = Callable[[str, int, News], None]
+"""(lane, number of the question, what is new); called from a thread."""
+
+
+class Lane:
+    """One process that answers the newest question; `tell` hears of it from a thread.
+
+    `modules` are imported by the process before it listens.
+    """
+
+    def __init__(self, name: str, tell: Tell, *, modules: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self._tell = tell
+        self._modules = modules
+        self._lock = threading.Lock()
+        self._generation = 0
+        self._pending: Ask | None = None
+        self._answered = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._starting = False
+        self._replacing = False
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether the newest question is still open."""
+        return self._generation > self._answered
+
+    @property
+    def generation(self) -> int:
+        """The number of the newest question; what carries another is stale."""
+        return self._generation
+
+    @property
+    def process_id(self) -> int | None:
+        """The process, if one is alive."""
+        return None if self._process is None else self._process.pid
+
+    def warm(self) -> None:
+        """Start the process before anything is asked."""
+        with self._lock:
+            if self._connection is None and not self._starting:
+                self._start()
+
+    def ask(self, question: Question) -> int:
+        """Ask, in place of what is being answered, and return the question's number."""
+        with self._lock:
+            was_busy = self.busy
+            self._generation += 1
+            self._pending = Ask(self._generation, question)
+            if self._connection is not None:
+                self._send(self._pending)
+                if was_busy:
+                    self._end_soon(self._generation - 1)
+            elif not self._starting:
+                self._start()
+            return self._generation
+
+    def cancel(self) -> None:
+        """Drop the question that is being answered; within half a second it is gone."""
+        with self._lock:
+            if not self.busy:
+                return
+            self._pending = None
+            if self._connection is not None:
+                self._send(Cancel(self._generation))
+                self._end_soon(self._generation)
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._closed = True
+            self._pending = None
+            if self._process is not None:
+                _kill(self._process)
+
+    def _start(self) -> None:
+        self._starting = True
+        name = f"trnbench-{self.name}"
+        threading.Thread(target=self._live, name=name, daemon=True).start()
+
+    def _send(self, message: Ask | Cancel) -> None:
+        assert self._connection is not None
+        try:
+            self._connection.send(message)
+        except OSError:
+            # The listening thread finds the process dead and says so.
+            return
+
+    def _end_soon(self, generation: int) -> None:
+        timer = threading.Timer(GRACE_S, self._end, (generation, self._process))
+        timer.daemon = True
+        timer.start()
+
+    def _end(self, generation: int, process: subprocess.Popen[bytes] | None) -> None:
+        with self._lock:
+            if self._answered < generation and process is not None and process is self._process:
+                self._replacing = True
+                _kill(process)
+
+    def _live(self) -> None:
+        """Start a process and listen to it until it ends."""
+        here, there = Pipe()
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _COMMAND, str(there.fileno()), *self._modules],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                pass_fds=(there.fileno(),),
+                # A group of its own: what it forks ends with it, and Ctrl-C is not its business.
+                start_new_session=True,
+            )
+            there.close()
+            with self._lock:
+                self._process, self._connection, self._starting = process, here, False
+                if self._closed:
+                    _kill(process)
+                elif self._pending is not None:
+                    self._send(self._pending)
+            self._listen(here)
+            code = process.wait()
+            self._ended(code, said)
+        here.close()
+
+    def _listen(self, connection: Connection) -> None:
+        while True:
+            try:
+                generation, news = connection.recv()
+            except (EOFError, OSError):
+                return
+            with self._lock:
+                if not isinstance(news, Progress):
+                    self._answered = max(self._answered, generation)
+                fresh = generation == self._generation
+            if fresh:
+                self._tell(self.name, generation, news)
+
+    def _ended(self, code: int, said: IO[bytes]) -> None:
+        from trnbench.tui.work_process import Cancelled
+
+        with self._lock:
+            self._process = self._connection = None
+            if self._closed:
+                return
+            generation, was_busy = self._generation, self.busy
+            replacing, self._replacing = self._replacing, False
+            if replacing and self._pending is not None and was_busy:
+                self._start()
+                return
+            self._answered = generation
+        if replacing:
+            self._tell(self.name, generation, Cancelled())
+        elif was_busy or code:
+            said.seek(0)
+            text = said.read().decode(errors="replace")[-LAST_WORDS:]
+            self._tell(self.name, generation, Crash(code, text))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

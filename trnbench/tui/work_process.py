@@ -1,0 +1,177 @@
+"""The other side of `tui.work`: a process that answers questions one after the other.
+
+Started by `tui.work` with the number of its descriptor. Never imports textual, writes to no
+terminal. The newest question wins: it ends the one that is being answered at its next step.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection
+from typing import TypeAlias
+
+from trnbench.errors import TrnbenchError
+
+INTERVAL_S = 0.1
+"""Progress is told so often at most."""
+NICENESS = 5
+"""The terminal comes first where processors are few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question, and its number."""
+
+    generation: int
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Drop the question of this number, and all before it."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a question is: `done` of `total` steps, and what comes next."""
+
+    done: int
+    total: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a question."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The question was malformed: why, and what would do."""
+
+    message: str
+    hint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A bug: what was raised, and the traceback."""
+
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The question was dropped on request."""
+
+
+Outcome: TypeAlias = Answer | Refusal | Failure | Cancelled
+Told: TypeAlias = tuple[int, Progress | Outcome]
+
+
+class _Dropped(Exception):
+    """A newer question came in, or this one was cancelled."""
+
+
+class Hooks:
+    """What a question says while it is answered; every call may end it."""
+
+    def __init__(self, tell: Callable[[Progress], None], check: Callable[[], None]) -> None:
+        self._tell = tell
+        self._check = check
+        self._next = 0.0
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Tell how far the question is; ends it if it is not wanted any more."""
+        self._check()
+        self.note(done, total, what)
+
+    def ended(self) -> bool:
+        """Return whether the question is not wanted any more, for those who keep what they have."""
+        try:
+            self._check()
+        except _Dropped:
+            return True
+        return False
+
+    def note(self, done: int, total: int, what: str) -> None:
+        """Tell how far the question is, and go on."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + INTERVAL_S
+            self._tell(Progress(done, total, what))
+
+
+Question: TypeAlias = Callable[[Hooks], object]
+"""A function of the hooks that can be pickled, such as a partial one."""
+
+
+class _Server:
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.waiting: Ask | None = None
+        self.dropped = 0
+
+    def serve(self) -> None:
+        """Answer until the other side is gone."""
+        while True:
+            if self.waiting is None:
+                self.take(self.connection.recv())
+                continue
+            ask, self.waiting = self.waiting, None
+            if ask.generation > self.dropped:
+                self.connection.send((ask.generation, self.answer(ask)))
+            else:
+                self.connection.send((ask.generation, Cancelled()))
+
+    def take(self, message: Ask | Cancel) -> None:
+        match message:
+            case Ask():
+                self.waiting = message
+            case Cancel():
+                self.dropped = message.generation
+
+    def answer(self, ask: Ask) -> Outcome:
+        hooks = Hooks(
+            lambda progress: self.connection.send((ask.generation, progress)),
+            lambda: self.check(ask.generation),
+        )
+        try:
+            return Answer(ask.question(hooks))
+        except _Dropped:
+            return Cancelled()
+        except TrnbenchError as error:
+            return Refusal(error.message, error.hint)
+        except Exception as error:
+            import traceback
+
+            return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def check(self, generation: int) -> None:
+        while self.connection.poll():
+            self.take(self.connection.recv())
+        if self.waiting is not None or self.dropped >= generation:
+            raise _Dropped
+
+
+def main() -> None:
+    """Serve the connection whose descriptor is the first argument; import the modules named."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    connection = Connection(int(sys.argv[1]))
+    for module in sys.argv[2:]:
+        import_module(module)
+    try:
+        _Server(connection).serve()
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
