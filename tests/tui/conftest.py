@@ -30,20 +30,33 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def catalog():
+    """The built-in catalogue, read once."""
+    return open_catalog()
+
+
 @pytest.fixture
-def made(home):
+def made(home, catalog):
     """Makes an application that opens with a view."""
 
-    def make(view="compare", kind=TrnbenchApp):
-        return kind(open_catalog(), view=view, folder=home, today=TODAY)
+    def make(view="compare"):
+        return TrnbenchApp(catalog, view=view, folder=home, today=TODAY)
 
     return make
 
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Views that ask nothing: what they show is told to them."""
+    """Views that ask nothing, so start no process: what they show is told to them."""
     monkeypatch.setattr("trnbench.tui.view.View.ask", lambda self, topic, question: None)
+    monkeypatch.setattr("trnbench.tui.view.View.warm", lambda self, topic, *modules: None)
+
+
+@pytest.fixture
+def unplotted(monkeypatch):
+    """Views without what it takes to plot."""
+    monkeypatch.setattr("trnbench.tui.widgets.chart.Chart.load", lambda self: None)
 
 
 async def until(pilot, wanted):

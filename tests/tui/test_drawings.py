@@ -13,7 +13,7 @@ from trnbench.tui.heat import HeatMap, draw_heat, level_of
 from trnbench.tui.layout_questions import Window
 from trnbench.tui.torus import draw_planes
 from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, draw_bars, letters_for
-from trnbench.tui.widgets.chart import MOST_TICKS, binary_ticks, log_ticks
+from trnbench.tui.widgets.chart import MOST_TICKS, binary_ticks, flowed, log_ticks
 
 PLAIN = (Style(), Style(), Style(), Style(), Style())
 
@@ -49,6 +49,27 @@ def test_bars_stand_on_one_scale_with_limit_total_and_shares():
     assert lines[2] == " bb " + "W" * 11 + " " * 33 + "| 20"
     assert "W weights 75.0%" in lines[4]
     assert "R rest 25.0%" in lines[4]
+
+
+def test_parts_are_named_in_words():
+    data = BarsData(
+        title="step",
+        bars=(Bar(label="a", parts={"element_wise": 2.0}),),
+        text=str,
+        letters=letters_for(("element_wise",)),
+    )
+    drawn = draw_bars(data, 40, {"element_wise": Style()}).plain
+    assert "E element-wise 100.0%" in drawn
+
+
+def test_a_legend_breaks_between_its_entries_only():
+    entries = [(f"{mark} instance.{mark}", Style()) for mark in "ox+*"]
+    # 12 columns each and 2 between: three are 40 wide, a fourth would be 54.
+    assert flowed(entries, 40).plain.splitlines() == [
+        "o instance.o  x instance.x  + instance.+",
+        "* instance.*",
+    ]
+    assert "\n" not in flowed(entries, 54).plain
 
 
 @pytest.mark.parametrize(("share", "level"), [(0.0, 0), (0.25, 1), (0.6, 2), (0.9, 4), (1.0, 4)])

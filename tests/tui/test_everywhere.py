@@ -25,7 +25,8 @@ pytestmark = pytest.mark.asyncio
 
 
 @pytest_asyncio.fixture
-async def opened(made, silent, until, canned):
+async def opened(made, silent, unplotted, until, canned):
+    """The Compare view with rows."""
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.view is not None)
@@ -80,19 +81,18 @@ async def test_letters_lead_to_places(opened):
     assert app.focused is app.view.query_one(Form).fields["tokens"].query_one(Input)
 
 
-@pytest.mark.parametrize(
-    ("output_format", "begins"),
-    [("csv", "instance,nodes,"), ("json", "{"), ("markdown", "| instance | nodes |")],
-)
-async def test_visible_rows_are_written_in_their_order(opened, home, output_format, begins):
+async def test_visible_rows_are_written_in_their_order(opened, home):
     app, pilot = opened
     await pilot.press("right", "right", "s", "s")
-    app.export_rows(app.view, output_format)
-    (path,) = home.glob("trnbench-compare-*")
-    text = path.read_text()
-    assert text.startswith(begins)
-    order = [text.index(row["instance"]) for row in app.view.report.rows]
-    assert order == sorted(order)
+    begins = {"csv": "instance,nodes,", "json": "{", "markdown": "| instance | nodes |"}
+    for output_format, begin in begins.items():
+        app.export_rows(app.view, output_format)
+        (path,) = home.glob("trnbench-compare-*")
+        text = path.read_text()
+        assert text.startswith(begin)
+        order = [text.index(row["instance"]) for row in app.view.report.rows]
+        assert order == sorted(order)
+        path.unlink()
 
 
 async def test_a_picture_of_the_screen(opened, home):
@@ -202,13 +202,17 @@ def app_filtered(app, strip):
     return strip
 
 
-@pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light"])
-async def test_pictures_are_drawn_in_every_kind_of_theme(opened, theme):
-    app, pilot = opened
-    app.theme = theme
-    for _ in range(6):
-        await pilot.press("c")
-    assert app.theme == theme
+async def test_pictures_are_drawn_in_every_kind_of_theme(made, silent, until, canned):
+    app = made()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view is not None)
+        app.view.answered("compare", canned.found())
+        chart = app.view.query_one("#compare-cost")
+        await until(pilot, lambda: bool(chart.query("PlotWidget")))
+        for theme in ("ansi-dark", "ansi-light"):
+            app.theme = theme
+            await pilot.press(*"cccccc")
+            assert app.theme == theme
 
 
 async def test_leaving_a_running_suite_asks_first(made, silent, until, monkeypatch):
@@ -285,3 +289,10 @@ async def test_notes_are_broken_into_lines_and_so_is_the_count(opened, canned):
     assert why.query_one(Static).size.width <= why.size.width
     assert why.query_one(Static).size.height > len(why.text.splitlines())
     assert app.view.query_one(".count").size.height == 2
+
+
+async def test_ctrl_c_says_how_to_leave(opened):
+    app, pilot = opened
+    await pilot.press("ctrl+c")
+    assert any("ctrl+q leaves" in note.message for note in app._notifications)
+    assert not app._exit

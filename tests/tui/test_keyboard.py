@@ -13,6 +13,7 @@ from textual.widgets import Input
 
 from trnbench.tui.app import VIEWS
 from trnbench.tui.settings import config_path, read_state, state_path
+from trnbench.tui.view import View
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Form
@@ -23,20 +24,40 @@ from trnbench.tui.widgets.switch import PictureSwitch
 pytestmark = pytest.mark.asyncio
 
 SMALL = {
-    "model": "llama2-7b",
-    "tokens": "10B",
-    "nodes": "4",
-    "instances": "trn1.32xlarge, p5.48xlarge",
+    "compare": {
+        "model": "llama2-7b",
+        "tokens": "10B",
+        "nodes": "4",
+        "instances": "trn1.32xlarge, p5.48xlarge",
+    },
+    "layouts": {
+        "model": "llama2-7b",
+        "instance": "trn1.32xlarge",
+        "nodes": "2",
+        "global_batch": "64",
+        "sequence": "4096",
+    },
 }
 
 
 @pytest.fixture
 def small(home):
-    """A session before this one left a scenario that is planned at once."""
-    lines = [f'{key} = "{text}"' for key, text in SMALL.items()]
+    """A session before this one left jobs that are planned at once."""
+    lines = []
+    for view, texts in SMALL.items():
+        lines += [f"[{view}]", *(f'{key} = "{text}"' for key, text in texts.items())]
     path = state_path()
     path.parent.mkdir(parents=True)
-    path.write_text("\n".join(["[compare]", *lines]) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def no_charts(monkeypatch):
+    """Clusters of other sizes, which only charts show, are not searched."""
+    ask = View.ask
+    monkeypatch.setattr(
+        View, "ask", lambda view, topic, what: topic == "charts" or ask(view, topic, what)
+    )
 
 
 def table(app):
@@ -51,7 +72,7 @@ def filled(app):
     return lambda: app.view is not None and bool(table(app).source.keys)
 
 
-async def test_comparing_with_real_answers(made, small, until):
+async def test_comparing_with_real_answers(made, small, no_charts, until):
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, planned(app))
@@ -112,7 +133,7 @@ async def test_every_picture_of_the_comparison(made, silent, until, canned):
         assert bars.bars[1].total == pytest.approx(table(app).row["step_time_s"])
 
 
-async def test_sort_filter_pin_and_baseline(made, silent, until, canned):
+async def test_sort_filter_pin_and_baseline(made, silent, unplotted, until, canned):
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, filled(app))
@@ -132,7 +153,7 @@ async def test_sort_filter_pin_and_baseline(made, silent, until, canned):
         assert app.focused is shown
 
 
-async def test_layouts_by_hand_and_their_schedule(made, until):
+async def test_layouts_by_hand_and_their_schedule(made, small, until):
     app = made("layouts")
     async with app.run_test(size=(140, 45)) as pilot:
         await until(pilot, filled(app))
@@ -145,7 +166,7 @@ async def test_layouts_by_hand_and_their_schedule(made, until):
         tp.value = ""
         await pilot.press(*"3", "enter")
         await until(pilot, lambda: "NO:" in str(verdict.content))
-        assert "64 heads" in str(verdict.content)
+        assert "32 heads" in str(verdict.content)
         tp.value = str(table(app).row["tp"])
         await pilot.press("enter", "escape", "d")
         await until(pilot, lambda: app.view.NAME == "schedule")
@@ -215,7 +236,7 @@ async def test_a_suite_runs_and_its_rows_are_exported(made, home, until):
         assert app.view.command() == "trnbench matrix --suite kernels --engine analytic"
 
 
-async def test_every_view_is_reached_by_its_number_and_by_turning(made, silent, until):
+async def test_every_view_is_reached_by_its_number_and_by_turning(made, silent, unplotted, until):
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:
         for number, name in enumerate(VIEWS, start=1):
@@ -227,7 +248,7 @@ async def test_every_view_is_reached_by_its_number_and_by_turning(made, silent, 
         await until(pilot, lambda: app.view.NAME == "run")
 
 
-async def test_leaving_keeps_the_state_for_the_next_start(made, silent, until):
+async def test_leaving_keeps_the_state_for_the_next_start(made, silent, unplotted, until):
     app = made("matrix")
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.view is not None)
@@ -243,7 +264,7 @@ async def test_leaving_keeps_the_state_for_the_next_start(made, silent, until):
         await until(pilot, lambda: again.view.query_one(Form).texts["chips"] == "trainium3")
 
 
-async def test_keys_are_given_to_other_keys_by_id(made, silent, until):
+async def test_keys_are_given_to_other_keys_by_id(made, silent, unplotted, until):
     path = config_path()
     path.parent.mkdir(parents=True)
     path.write_text('[keys]\n"app.help" = "f1"\n', encoding="utf-8")

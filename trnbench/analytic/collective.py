@@ -117,7 +117,8 @@ class ClosedForm:
 def closed_form(profile: Profile, tuning: Tuning) -> ClosedForm:
     """Return what gives the times of a profiled collective with a tuning."""
     phases = np.array([i for i, found in enumerate(profile.phases) if len(found.times)], dtype=int)
-    lines = [_phase_lines(profile, profile.phases[index], tuning) for index in phases]
+    axes = (1,) * max(np.ndim(value) for value in _numbers(tuning))
+    lines = [_phase_lines(profile, profile.phases[index], tuning, axes) for index in phases]
     if len(lines) == 1:
         (every,) = lines
     else:
@@ -153,9 +154,10 @@ def _with_axes(rows: FloatArray, axes: int) -> FloatArray:
     return rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:]) if missing > 0 else rows
 
 
-def _phase_lines(profile: Profile, phase: PhaseProfile, tuning: Tuning) -> _Lines:
-    """Return the lines of the rounds of one phase."""
-    axes = (1,) * max(np.ndim(value) for value in _numbers(tuning))
+def _phase_lines(
+    profile: Profile, phase: PhaseProfile, tuning: Tuning, axes: tuple[int, ...]
+) -> _Lines:
+    """Return the lines of the rounds of one phase; `axes` of length 1 stand for the tuning's."""
 
     def column(values: IntArray | FloatArray | NDArray[np.bool_]) -> FloatArray:
         found = values.astype(np.float64)

@@ -10,7 +10,8 @@ platform's reserve is taken off its capacity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -198,6 +199,7 @@ class _Reader:
             pick(grid.global_batch) / (pick(grid.dp) * pick(grid.micro_batch))
         )
         self._flights = flights
+        self._buffers: dict[Hashable, FloatArray] = {}
         self._held = {
             kind: self._counted_alike(block.residents) for kind, block in program.blocks.items()
         }
@@ -268,9 +270,24 @@ class _Reader:
             if splits_backward(self._schedule):
                 yield "activations", self._growth(kind, count)
         yield from slots.items()
-        messages = [m.size_bytes * (m.count > 0) * BUFFERS_PER_MESSAGE for m in stage.messages]
-        if messages:
-            yield "communication", self._pick(np.asarray(sum(messages[1:], start=messages[0])))
+        if stage.messages:
+            yield "communication", self._messages(stage)
+
+    def _messages(self, stage: StageClass) -> FloatArray:
+        """Return the buffers of a stage's messages; most stages send the same ones."""
+        key = frozenset(
+            Counter(
+                (message.tensor, message.count.shape, message.count.tobytes())
+                for message in stage.messages
+            ).items()
+        )
+        if key not in self._buffers:
+            sizes = (
+                message.size_bytes * (message.count > 0) * BUFFERS_PER_MESSAGE
+                for message in stage.messages
+            )
+            self._buffers[key] = self._pick(np.asarray(sum(sizes, start=np.zeros(()))))
+        return self._buffers[key]
 
     def _growth(self, kind: str, count: FloatArray) -> FloatArray:
         """Return by how much activations grow while a split backward slot passes `count` blocks.

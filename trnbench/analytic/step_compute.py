@@ -8,7 +8,7 @@ many touches of every score; everything else its bytes. Kernels of one rank foll
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
@@ -55,6 +55,13 @@ class BlockSeconds:
             if (not phases or phase in phases) and category in (None, of)
         )
         return np.asarray(sum(wanted, start=np.zeros(())))
+
+    def times(
+        self, factor: float | FloatArray, room: Callable[[FloatArray], FloatArray]
+    ) -> BlockSeconds:
+        """Return as many times these seconds, after `room` was made for the factor's axes."""
+        parts = {key: np.asarray(room(seconds) * factor) for key, seconds in self.parts.items()}
+        return BlockSeconds(kind=self.kind, parts=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

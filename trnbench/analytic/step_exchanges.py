@@ -17,16 +17,20 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from trnbench.analytic.step_blocks import NOTHING, Purpose, purpose_of
-from trnbench.analytic.step_collectives import CollectivePrices, Priced
-from trnbench.mapping.rank_groups import groups_along
+from trnbench.analytic.step_collectives import CollectivePrices, Engines, Priced
+from trnbench.mapping.rank_groups import MEGATRON, NXD_TRN1, AxisOrder, groups_along
 from trnbench.program.legality import BoolArray, Reason
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, Dim, FloatArray, array
-from trnbench.spec.training_stack import TrainingEfficiency
+from trnbench.spec.collective_efficiency import CollectiveStack
+from trnbench.spec.instance import Platform
+from trnbench.spec.training_stack import RankOrder, TrainingEfficiency
 
 Lane: TypeAlias = Literal["links", "network"]
 """Inside nodes, or between them."""
+
+ORDERS: Mapping[RankOrder, AxisOrder] = {"megatron": MEGATRON, "nxd-trn1": NXD_TRN1}
 
 _NO_BYTES = Dim(name="nothing", size=array(0), whole=array(0))
 
@@ -162,6 +166,31 @@ class Exchanges:
         seconds, refused = self.known[key]
         self.refused.extend(refused)
         return seconds
+
+
+def exchanges_of(
+    program: StepProgram,
+    platform: Platform,
+    efficiency: TrainingEfficiency,
+    collectives: CollectiveStack,
+    *,
+    logical_size: int | None = None,
+    wanted: BoolArray | None = None,
+    engines: Engines | None = None,
+) -> Exchanges:
+    """Return the exchanges of a program, to be priced when asked for; as in `step_prices`."""
+    prices = CollectivePrices(
+        platform=platform,
+        stack=collectives,
+        grid=program.grid,
+        order=ORDERS[efficiency.stack.order],
+        logical_size=logical_size,
+        wanted=program.legal if wanted is None else wanted,
+        engines={} if engines is None else engines,
+    )
+    return Exchanges(
+        program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
+    )
 
 
 def _slice(send: Send, ranks: FloatArray) -> Send:

@@ -29,10 +29,10 @@ from trnbench.analytic.step_blocks import (
     Slot,
     block_prices,
 )
-from trnbench.analytic.step_collectives import CollectivePrices, Engines
-from trnbench.analytic.step_compute import BlockSeconds, ComputeTime, compute_time
+from trnbench.analytic.step_collectives import Engines
+from trnbench.analytic.step_compute import ComputeTime, compute_time
 from trnbench.analytic.step_ending import Ending, Window, ending
-from trnbench.analytic.step_exchanges import Exchanges, along
+from trnbench.analytic.step_exchanges import Exchanges, along, exchanges_of
 from trnbench.analytic.step_scatter import slowest_node
 from trnbench.analytic.step_stage_prices import (
     StagePrices,
@@ -49,7 +49,6 @@ from trnbench.analytic.step_stages import (
     stage_slots,
     weighted,
 )
-from trnbench.mapping.rank_groups import MEGATRON, NXD_TRN1, AxisOrder
 from trnbench.program.legality import BoolArray, Reason
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
@@ -57,7 +56,7 @@ from trnbench.program.step import StepProgram
 from trnbench.program.tensor import FloatArray, array
 from trnbench.spec.collective_efficiency import CollectiveStack
 from trnbench.spec.instance import Platform
-from trnbench.spec.training_stack import RankOrder, TrainingEfficiency
+from trnbench.spec.training_stack import TrainingEfficiency
 
 StepCategory = Literal[
     "matrix",
@@ -73,8 +72,6 @@ StepCategory = Literal[
     "fixed",
 ]
 STEP_CATEGORIES: tuple[StepCategory, ...] = get_args(StepCategory)
-
-ORDERS: Mapping[RankOrder, AxisOrder] = {"megatron": MEGATRON, "nxd-trn1": NXD_TRN1}
 
 _DIRECTIONS = 2
 """A micro-batch passes a stage forward and backward."""
@@ -369,10 +366,11 @@ def step_prices(
         compute = compute_time(
             program, platform.chip, efficiency.compute, logical_size=logical_size
         )
+    unsampled = efficiency.samples if efficiency.compute.samples is None else None
     blocks = {
         kind: block_prices(
             block,
-            _factored(compute.blocks[kind], efficiency),
+            compute.blocks[kind].times(stack.whole_factor, lambda values: along(values, unsampled)),
             exchanges.seconds,
             exchanges.crosses,
             split=splits_backward(program.layout.schedule),
@@ -396,42 +394,4 @@ def step_prices(
         closing_s=np.asarray(sum(closing, start=NOTHING)),
         once_s=array(stack.whole_factor * stack.step_s),
         refused=tuple(exchanges.refused),
-    )
-
-
-def exchanges_of(
-    program: StepProgram,
-    platform: Platform,
-    efficiency: TrainingEfficiency,
-    collectives: CollectiveStack,
-    *,
-    logical_size: int | None = None,
-    wanted: BoolArray | None = None,
-    engines: Engines | None = None,
-) -> Exchanges:
-    """Return the exchanges of a program, to be priced when asked for; as in `step_prices`."""
-    prices = CollectivePrices(
-        platform=platform,
-        stack=collectives,
-        grid=program.grid,
-        order=ORDERS[efficiency.stack.order],
-        logical_size=logical_size,
-        wanted=program.legal if wanted is None else wanted,
-        engines={} if engines is None else engines,
-    )
-    return Exchanges(
-        program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
-    )
-
-
-def _factored(computed: BlockSeconds, efficiency: TrainingEfficiency) -> BlockSeconds:
-    """Return the compute of a block with the stack's factor, and room for samples."""
-    sampled = efficiency.compute.samples is not None
-    samples = None if sampled else efficiency.samples
-    return BlockSeconds(
-        kind=computed.kind,
-        parts={
-            key: np.asarray(along(seconds, samples) * efficiency.stack.whole_factor)
-            for key, seconds in computed.parts.items()
-        },
     )

@@ -18,8 +18,8 @@ import numpy as np
 from trnbench.analytic.memory import Flights, memory, needed_bytes
 from trnbench.analytic.step_collectives import Engines
 from trnbench.analytic.step_compute import Products, compute_time
-from trnbench.analytic.step_exchanges import Exchanges
-from trnbench.analytic.step_time import StepPrices, exchanges_of, step_prices
+from trnbench.analytic.step_exchanges import Exchanges, exchanges_of
+from trnbench.analytic.step_time import StepPrices, step_prices
 from trnbench.errors import InputError
 from trnbench.plan.search_answer import Ending, answer
 from trnbench.plan.search_counts import COLLECTIVE, FORMAT, MEMORY, Counts

@@ -79,7 +79,7 @@ def trimmed(space: Space, found: Sequence[Family]) -> tuple[Space, tuple[Family,
     small = Space(question=space.question, axes=axes)
 
     def moved(points: Points) -> Points:
-        index = tuple(place[at] for place, at in zip(places, points.index, strict=True))
+        index = tuple(place.take(at) for place, at in zip(places, points.index, strict=True))
         return Points(shape=small.shape, index=index)
 
     return small, tuple(replace(family, legal=moved(family.legal)) for family in found)
@@ -114,7 +114,8 @@ def _at(family: Family, places: BoolArray) -> Family:
 
 def some(points: Points, mask: BoolArray) -> Points:
     """Return those of the layouts where a mask over them holds."""
-    return Points(shape=points.shape, index=tuple(axis[mask] for axis in points.index))
+    chosen = np.flatnonzero(mask)
+    return Points(shape=points.shape, index=tuple(axis.take(chosen) for axis in points.index))
 
 
 def nearest_refusal(space: Space) -> tuple[str, ...]:
@@ -221,8 +222,9 @@ def _inner_legal(
     count = _of_each(left)
     # The inner places are few: telling one's degrees is looking them up.
     inner = np.indices(left.shape[1:]).reshape(3, -1)
-    ep, vpp, micro_batch = inner[:, np.flatnonzero(left) % max(inner.shape[1], 1)]
-    return (*(np.repeat(axis, count) for axis in outer), ep, chunks[vpp], micro_batch)
+    place = np.flatnonzero(left) % max(inner.shape[1], 1)
+    ep, vpp, micro_batch = (axis.take(place) for axis in (inner[0], chunks[inner[1]], inner[2]))
+    return (*(np.repeat(axis, count) for axis in outer), ep, vpp, micro_batch)
 
 
 def _of_each(mask: BoolArray) -> IntArray:

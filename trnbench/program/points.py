@@ -36,7 +36,7 @@ class Points:
         """Return an array's number for each layout; one number for all stays one."""
         if array.size == 1:
             return array.reshape(())
-        return array.ravel()[self.places(array.shape)]
+        return array.ravel().take(self.places(array.shape))
 
     def places(self, shape: tuple[int, ...]) -> IntArray:
         """Return where in an array of this shape, laid out flat, every layout's number is."""

@@ -240,6 +240,11 @@ class TrnbenchApp(App[None]):
 
         self.push_screen(Confirm(f"{running[0].unfinished}. Quit all the same?"), decided)
 
+    def action_help_quit(self) -> None:
+        """Say how to leave: ctrl+c copies what is marked, and leaves nothing half done."""
+        key = self._config.keys.get("app.quit_always", "ctrl+q")
+        self.notify(f"{key} leaves trnbench", title="still here")
+
     def action_save(self) -> None:
         """Save the scenario of the Compare view."""
         from trnbench.tui.scenario_files import save

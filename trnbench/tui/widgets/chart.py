@@ -172,7 +172,7 @@ class Chart(Vertical):
         ]
         if data.missing:
             entries.append((data.missing, Style(dim=True)))
-        return _flowed(entries, self.size.width)
+        return flowed(entries, self.size.width)
 
     def _style(self, number: int, series: Series) -> str:
         hue = number if series.hue is None else series.hue
@@ -180,7 +180,7 @@ class Chart(Vertical):
         return str(style)
 
 
-def _flowed(entries: Sequence[tuple[str, Style]], width: int) -> Text:
+def flowed(entries: Sequence[tuple[str, Style]], width: int) -> Text:
     """Return entries beside each other, and below where a line is full: none is broken in two."""
     text, column = Text(), 0
     for words, style in entries:
