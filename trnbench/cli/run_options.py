@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 import typer
 
 from trnbench.cli.names import completes
-from trnbench.cli.values import one_of, positive, quantity, whole
+from trnbench.cli.values import one_of, quantity, setting_of, whole
 from trnbench.errors import InputError
 from trnbench.units import Dimension
 
 if TYPE_CHECKING:
     from trnbench.app.run_request import Part, RunRequest
     from trnbench.catalog.search import Catalog
-    from trnbench.report.train_answer import Setting
 
 Command = Callable[..., int | None]
 
@@ -258,7 +257,7 @@ def _request(
         parts=_parts(tokens, samples, phase or []),
         instances=tuple(_split("--on", on)),
         price_date=_date(price_date),
-        setting=_setting(**layout),
+        setting=setting_of(**layout),
         nodes=tuple(whole("--nodes", part) for part in _split("--nodes", nodes)) if nodes else (),
         max_nodes=max_nodes or MAX_NODES,
         headroom=0.0 if headroom is None else quantity("--headroom", headroom, Dimension.RATIO),
@@ -316,37 +315,6 @@ def _phase(text: str) -> Part:
     return Part(
         tokens=quantity("--phase", tokens, Dimension.COUNT),
         sequence=whole("--phase", sequence),
-    )
-
-
-def _setting(
-    *,
-    zero: int | None,
-    recompute: str | None,
-    schedule: str | None,
-    attention: str | None,
-    context_parallel: str | None,
-    capacity_factor: float | None,
-    precision: str | None,
-    **degrees: Any,  # noqa: ANN401
-) -> Setting:
-    from trnbench.program.grid import ContextParallel
-    from trnbench.program.precision import recipe_named
-    from trnbench.report.train_answer import Setting
-    from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
-
-    return Setting(
-        **degrees,
-        zero=cast("ZeroStage | None", zero),
-        recompute=cast("Recompute | None", one_of("recompute", recompute, Recompute)),
-        schedule=cast("Schedule | None", one_of("schedule", schedule, Schedule)),
-        attention=cast("AttentionKernel | None", one_of("attention", attention, AttentionKernel)),
-        context_parallel=cast(
-            "ContextParallel | None",
-            one_of("context-parallel", context_parallel, ContextParallel),
-        ),
-        capacity_factor=positive("--capacity-factor", capacity_factor),
-        precision=None if precision is None else recipe_named(precision).name,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from trnbench.cli.places import places
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.cli.train_numbers import refuse_with_numbers, train_with_numbers
-from trnbench.cli.values import one_of, positive
+from trnbench.cli.values import setting_of
 from trnbench.errors import InputError, UnitError
 from trnbench.units import Dimension, parse
 
@@ -156,11 +156,7 @@ def train(
     """
     from trnbench.app.train import run
     from trnbench.app.train_request import TrainRequest, inputs_of
-    from trnbench.program.grid import ContextParallel
-    from trnbench.program.precision import recipe_named
     from trnbench.report.train import train_report
-    from trnbench.report.train_answer import Setting
-    from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
 
     if plot and out.format is not Format.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
@@ -173,7 +169,7 @@ def train(
     if not functional and (steps is not None or resume is not None):
         option = "--steps" if steps is not None else "--resume"
         raise InputError(f"{option} belongs to a run with real numbers: --engine functional")
-    setting = Setting(
+    setting = setting_of(
         tp=tp,
         pp=pp,
         dp=dp,
@@ -184,16 +180,13 @@ def train(
         global_batch=global_batch,
         sequence=sequence,
         sequence_parallel=sequence_parallel,
-        capacity_factor=positive("--capacity-factor", capacity_factor),
-        zero=cast("ZeroStage | None", zero),
-        recompute=cast("Recompute | None", one_of("recompute", recompute, Recompute)),
-        schedule=cast("Schedule | None", one_of("schedule", schedule, Schedule)),
-        attention=cast("AttentionKernel | None", one_of("attention", attention, AttentionKernel)),
-        context_parallel=cast(
-            "ContextParallel | None",
-            one_of("context-parallel", context_parallel, ContextParallel),
-        ),
-        precision=None if precision is None else recipe_named(precision).name,
+        capacity_factor=capacity_factor,
+        zero=zero,
+        recompute=recompute,
+        schedule=schedule,
+        attention=attention,
+        context_parallel=context_parallel,
+        precision=precision,
     )
     cases = _cases(catalog, model, on, suite, setting, lnc)
     if functional:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from trnbench.errors import InputError, UnitError, UnknownNameError
 from trnbench.units import Dimension, parse
+
+if TYPE_CHECKING:
+    from trnbench.report.train_answer import Setting
 
 
 def one_of(option: str, text: str | None, choices: object) -> str | None:
@@ -46,3 +49,35 @@ def whole(option: str, text: str) -> int:
     if not (digits.isdecimal() and digits.isascii() and len(digits) < 12):
         raise InputError(f"{option}: {text!r} is not a whole number")
     return int(digits)
+
+
+def setting_of(
+    *,
+    zero: int | None,
+    recompute: str | None,
+    schedule: str | None,
+    attention: str | None,
+    context_parallel: str | None,
+    capacity_factor: float | None,
+    precision: str | None,
+    **degrees: Any,  # noqa: ANN401
+) -> Setting:
+    """Return what the options of a layout settle; a name that none has is an input error."""
+    from trnbench.program.grid import ContextParallel
+    from trnbench.program.precision import recipe_named
+    from trnbench.report.train_answer import Setting
+    from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
+
+    return Setting(
+        **degrees,
+        zero=cast("ZeroStage | None", zero),
+        recompute=cast("Recompute | None", one_of("recompute", recompute, Recompute)),
+        schedule=cast("Schedule | None", one_of("schedule", schedule, Schedule)),
+        attention=cast("AttentionKernel | None", one_of("attention", attention, AttentionKernel)),
+        context_parallel=cast(
+            "ContextParallel | None",
+            one_of("context-parallel", context_parallel, ContextParallel),
+        ),
+        capacity_factor=positive("--capacity-factor", capacity_factor),
+        precision=None if precision is None else recipe_named(precision).name,
+    )

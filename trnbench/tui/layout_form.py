@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from textual.containers import VerticalScroll
+from textual.widgets import Static
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
@@ -94,6 +97,18 @@ def job_of(form: Form) -> Job:
         global_batch=value["global_batch"],  # type: ignore[arg-type]
         sequence=value["sequence"],  # type: ignore[arg-type]
         precision=str(value["precision"]),
+    )
+
+
+def side_forms(catalog: Catalog, job: Mapping[str, str], view: str) -> VerticalScroll:
+    """Return the forms beside a view: the job `VIEW-job`, and the layout by hand `VIEW-hand`."""
+    return VerticalScroll(
+        Static("cluster", classes="heading"),
+        Form(job_fields(catalog, dict(job)), id=f"{view}-job"),
+        Static("layout by hand", classes="heading"),
+        Form(layout_fields(), id=f"{view}-hand"),
+        classes="side",
+        can_focus=False,
     )
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
@@ -18,10 +18,9 @@ from trnbench.tui.cluster import Cluster, layout_of
 from trnbench.tui.compare_pictures import memory_bars, time_bars
 from trnbench.tui.layout_form import (
     command_of,
-    job_fields,
     job_of,
-    layout_fields,
     layout_values,
+    side_forms,
 )
 from trnbench.tui.layout_questions import Detail, Ranked, layout_detail, ranked_layouts
 from trnbench.tui.view import View, footing
@@ -77,16 +76,8 @@ class LayoutsView(View):
     def body(self) -> Iterable[Widget]:
         """Return forms, table and pictures."""
         self._cluster = self.trnbench.cluster
-        jobs = job_fields(self.trnbench.catalog, dict(self._cluster.job))
         yield Horizontal(
-            VerticalScroll(
-                Static("cluster", classes="heading"),
-                Form(jobs, id="layouts-job"),
-                Static("layout by hand", classes="heading"),
-                Form(layout_fields(), id="layouts-hand"),
-                classes="side",
-                can_focus=False,
-            ),
+            side_forms(self.trnbench.catalog, self._cluster.job, "layouts"),
             Vertical(
                 TablePane(id="layouts-table"),
                 Static("", id="layouts-verdict", markup=False),

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
 from trnbench.report.report import Report
 from trnbench.tui.cluster import Cluster
 from trnbench.tui.compare_pictures import time_bars
-from trnbench.tui.layout_form import command_of, job_fields, job_of, layout_fields, layout_values
+from trnbench.tui.layout_form import command_of, job_of, layout_values, side_forms
 from trnbench.tui.layout_questions import Drawn, Job, Window, schedule_chart
 from trnbench.tui.view import View
 from trnbench.tui.widgets.bars import StackedBars
@@ -60,16 +60,8 @@ class ScheduleView(View):
     def body(self) -> Iterable[Widget]:
         """Return forms and chart."""
         self._cluster = self.trnbench.cluster
-        jobs = job_fields(self.trnbench.catalog, dict(self._cluster.job))
         yield Horizontal(
-            VerticalScroll(
-                Static("cluster", classes="heading"),
-                Form(jobs, id="schedule-job"),
-                Static("layout", classes="heading"),
-                Form(layout_fields(), id="schedule-hand"),
-                classes="side",
-                can_focus=False,
-            ),
+            side_forms(self.trnbench.catalog, self._cluster.job, "schedule"),
             Vertical(
                 Static("", id="schedule-title", markup=False),
                 TextPanel(id="schedule-chart"),
