@@ -95,10 +95,6 @@ class EvidenceRow:
             raise RowFault(f"{column}: {_short(self.text(column))} is not a whole number")
         return int(number)
 
-    def positive_if_said(self, column: str) -> float | None:
-        """Return a cell's number, or None where it is not given."""
-        return self.positive(column) if self.said(column) else None
-
     def whole_if_said(self, column: str) -> int | None:
         """Return a cell's whole number, or None where it is not given."""
         return self.whole(column) if self.said(column) else None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from trnbench.mapping.rank_groups import platform_answer
 from trnbench.plan.search_question import Question
 from trnbench.plan.space import ALONG, DIMENSIONS, IntArray, Space, Variant
-from trnbench.program.grid import DEGREES, Grid, grid_of
+from trnbench.program.grid import Grid, grid_of
 from trnbench.program.legality import BoolArray, Reason, reasons
 from trnbench.program.points import Points
 from trnbench.workload.layout import Layout, Schedule
@@ -142,21 +142,9 @@ def _least_broken(
     grid = grid_of(layout, question.choices)
     inner = [reason.broken for reason in reasons(question.model, grid)]
     faults = sum(inner, np.zeros(grid.shape, dtype=np.int64))
-    index = np.unravel_index(np.argmin(faults), grid.shape)
-    at = {name: int(np.broadcast_to(getattr(layout, name), grid.shape)[index]) for name in DEGREES}
-    alone = grid_of(
-        attrs.evolve(
-            layout,
-            tp=at["tp"],
-            pp=at["pp"],
-            dp=at["dp"],
-            cp=at["cp"],
-            ep=at["ep"],
-            vpp=at["vpp"],
-            micro_batch=at["micro_batch"],
-        ),
-        question.choices,
-    )
+    index = tuple(int(i) for i in np.unravel_index(np.argmin(faults), grid.shape))
+    at = grid.at(index)
+    alone = grid_of(grid.layout_at(index), question.choices)
     refused = _refused(question, alone, int(space.axes["nodes"][outer[0]]))
     return tuple(reason.words(at) for reason in (*refused, *reasons(question.model, alone)))
 

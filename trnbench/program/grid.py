@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+import attrs
 import numpy as np
 
 from trnbench.program.precision import PrecisionRecipe, recipe_named
@@ -62,6 +63,29 @@ class Grid:
     def ranks_per_stage(self) -> FloatArray:
         """Ranks that hold one pipeline stage."""
         return array(self.tp * self.cp * self.dp)
+
+    def at(self, index: tuple[int, ...]) -> dict[str, int]:
+        """Return degrees and batch sizes of the layout at an index, by name."""
+        return {
+            name: int(np.broadcast_to(values, self.shape)[index])
+            for name, values in self.arrays.items()
+        }
+
+    def layout_at(self, index: tuple[int, ...]) -> Layout:
+        """Return the one layout at an index."""
+        at = self.at(index)
+        return attrs.evolve(
+            self.layout,
+            tp=at["tp"],
+            pp=at["pp"],
+            dp=at["dp"],
+            cp=at["cp"],
+            ep=at["ep"],
+            vpp=at["vpp"],
+            micro_batch=at["micro_batch"],
+            global_batch=at["global_batch"],
+            sequence=at["sequence"],
+        )
 
     def ranks(self, axis: str) -> FloatArray:
         """Return how many ranks a group along an axis has."""

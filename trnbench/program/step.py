@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import attrs
 import numpy as np
 
 from trnbench.program.block import Block
 from trnbench.program.blocks import layers_of, lower_blocks
-from trnbench.program.grid import DEGREES, Choices, Grid, grid_of
+from trnbench.program.grid import Choices, Grid, grid_of
 from trnbench.program.legality import BoolArray, Reason, legal, reasons
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.precision import PrecisionRecipe
@@ -79,7 +78,7 @@ class StepProgram:
 
     def refusals(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Return in words why the layout at an index of the grid is refused; empty if it is not."""
-        at = {name: int(value) for name, value in self._values(index).items()}
+        at = self.grid.at(index)
         return tuple(
             reason.words(at)
             for reason in self.reasons
@@ -88,24 +87,8 @@ class StepProgram:
 
     def at(self, index: tuple[int, ...]) -> StepProgram:
         """Return the scalar program of the layout at an index, without what it does not need."""
-        at = {name: int(value) for name, value in self._values(index).items()}
-        layout = attrs.evolve(
-            self.layout,
-            tp=at["tp"],
-            pp=at["pp"],
-            dp=at["dp"],
-            cp=at["cp"],
-            ep=at["ep"],
-            vpp=at["vpp"],
-            micro_batch=at["micro_batch"],
-            global_batch=at["global_batch"],
-            sequence=at["sequence"],
-        )
+        layout = self.grid.layout_at(index)
         return training_step(self.model, layout, choices=self.grid.choices)
-
-    def _values(self, index: tuple[int, ...]) -> Mapping[str, float]:
-        arrays = self.grid.arrays
-        return {name: np.broadcast_to(arrays[name], self.shape)[index] for name in DEGREES}
 
 
 def training_step(

@@ -111,7 +111,7 @@ def test_a_cell_that_is_no_count_says_why(cell, reason):
 
 def test_a_cell_that_nobody_filled_is_unknown_and_not_wrong():
     assert row(vpp=" ").whole_if_said("vpp") is None
-    assert row().positive_if_said("vpp") is None
+    assert row().whole_if_said("vpp") is None
     assert row(vpp="2").whole_if_said("vpp") == 2
     with pytest.raises(RowFault):
         row(vpp="two").whole_if_said("vpp")

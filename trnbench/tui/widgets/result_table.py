@@ -168,12 +168,6 @@ class ResultTable(ScrollView, can_focus=True):
         """Show the rows that match."""
         self.choose_state(replace(self.state, words=words))
 
-    def move_to(self, key: str) -> None:
-        """Put the cursor on a row, if it is shown."""
-        keys = [line.key for line in self.shown.lines]
-        if key in keys:
-            self._go(keys.index(key))
-
     def _arrange(self) -> None:
         before = self.key
         self.shown = arrange(self.source, self.state)
