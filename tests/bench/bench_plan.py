@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 
 from tests.bench.figure import best_of, show
+from trnbench.answers.compare import CompareAnswer
+from trnbench.answers.plan import PlanAnswer
 from trnbench.app.compare import CompareRequest, compare_run
 from trnbench.app.plan import plan_run
 from trnbench.app.plan_request import PlanRequest
@@ -15,8 +17,6 @@ from trnbench.app.run_request import Part, RunRequest
 from trnbench.app.searching import Watch
 from trnbench.catalog.search import open_catalog
 from trnbench.cli.interrupts import processors
-from trnbench.report.compare_answer import CompareAnswer
-from trnbench.report.plan_answer import PlanAnswer
 
 RUN = RunRequest(
     model="llama3.1-70b",

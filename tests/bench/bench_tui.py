@@ -64,8 +64,9 @@ def large_search(hooks):
 
 async def under_load() -> tuple[float, float, float]:
     """Return the slowest key and the time of a cancel, s, and the layouts that were to be seen."""
+    from trnbench.answers.row import Row
     from trnbench.catalog.search import open_catalog
-    from trnbench.report.report import Column, Report, Row
+    from trnbench.report.report import Column, Report
     from trnbench.tui.app import TrnbenchApp
     from trnbench.tui.widgets.result_table import ResultTable
     from trnbench.tui.widgets.table_model import Source

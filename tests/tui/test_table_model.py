@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.report.report import Column, Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Column, Report
 from trnbench.tui.widgets.table_model import MOST_ROWS, Source, TableState, arrange, visible
 from trnbench.units import Dimension
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from trnbench.answers.train import Setting
 from trnbench.app.train import run as train
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.claims import Case, Finding, listed, of_interval, together
 from trnbench.plan.checkpoint import checkpoint_bytes
-from trnbench.report.train_answer import Setting
 from trnbench.spec.claim import ClaimedRun, Gain, SpeedCheck, threshold
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform

@@ -10,6 +10,8 @@ from functools import lru_cache
 import numpy as np
 
 from trnbench.analytic.collective_sweep import Sweep, sweep
+from trnbench.answers.collective import CollectiveAnswer, LinkLoad, TorusLoad
+from trnbench.answers.trace import TraceSpan
 from trnbench.app.replica_groups import replica_groups
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
@@ -33,8 +35,6 @@ from trnbench.mapping.message_plan.select import (
 from trnbench.mapping.placement import Placement, place
 from trnbench.numerics.formats import format_named
 from trnbench.program.collective import Collective, Op, bus_factor
-from trnbench.report.collective import CollectiveAnswer, LinkLoad, TorusLoad
-from trnbench.report.trace import Span
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.fabric import Torus
 from trnbench.spec.library import load_platform
@@ -392,7 +392,7 @@ def _tori(placed: Placed, played: Played) -> Iterator[TorusLoad]:
         )
 
 
-def _spans(choice: Selected, size_bytes: float) -> tuple[Span, ...]:
+def _spans(choice: Selected, size_bytes: float) -> tuple[TraceSpan, ...]:
     messages = choice.placed.messages
     if messages > MAX_TRACED:
         raise InputError(
@@ -401,7 +401,7 @@ def _spans(choice: Selected, size_bytes: float) -> tuple[Span, ...]:
         )
     played = play(choice.placed, choice.tuning, size_bytes, with_events=True)
     return tuple(
-        Span(
+        TraceSpan(
             process=f"rank {event.source}",
             lane="sends",
             name=f"to rank {event.target}",

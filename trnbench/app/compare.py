@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from trnbench.answers.compare import CompareAnswer, ComparedQuote, Looked, ratio
+from trnbench.answers.quote import Interval, Quote
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote, quote_of_none
 from trnbench.app.run_request import DEADLINE_S, RunRequest
@@ -29,8 +31,6 @@ from trnbench.plan.objective import (
     fastest_first,
     ranked,
 )
-from trnbench.report.compare_answer import CompareAnswer, Compared, Looked, ratio
-from trnbench.report.quote import Quote, Span
 from trnbench.report.quote_text import days_text, in_days
 from trnbench.units import significant
 
@@ -193,14 +193,14 @@ def _at_equal_cost(
     )
 
 
-def _compared(explored: Explored, row: Quote, baseline: Quote | None) -> Compared:
+def _compared(explored: Explored, row: Quote, baseline: Quote | None) -> ComparedQuote:
     if baseline is None:
-        return Compared(quote=row, time=None, cost=None, break_even_mfu=None)
+        return ComparedQuote(quote=row, time=None, cost=None, break_even_mfu=None)
     even = None
     target, step = baseline.cost_usd, row.step.step
     if row is baseline:
-        same = Span(value=1.0, low=1.0, high=1.0)
-        return Compared(
+        same = Interval(value=1.0, low=1.0, high=1.0)
+        return ComparedQuote(
             quote=row,
             time=same if row.elapsed_s else None,
             cost=same if target else None,
@@ -209,7 +209,7 @@ def _compared(explored: Explored, row: Quote, baseline: Quote | None) -> Compare
     if target and explored.market and row.cost_usd and step:
         speed = break_even_speed(explored.market, row.nodes, target.value)
         even = None if speed is None else speed * step.mfu
-    return Compared(
+    return ComparedQuote(
         quote=row,
         time=ratio(row.elapsed_s, baseline.elapsed_s),
         cost=ratio(row.cost_usd, baseline.cost_usd),

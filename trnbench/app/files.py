@@ -9,6 +9,7 @@ from os.path import isdir
 from pathlib import Path
 
 from trnbench import __version__
+from trnbench.answers.sheet import Sheet
 from trnbench.catalog.document import Documented
 from trnbench.catalog.listing import FileCheck
 from trnbench.catalog.search import (
@@ -22,7 +23,6 @@ from trnbench.catalog.search import (
 )
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
-from trnbench.report.sheet import Sheet
 from trnbench.spec import files as spec_files
 from trnbench.spec.chip import Chip
 from trnbench.spec.figures import Compared, chip_figures, compare, figures

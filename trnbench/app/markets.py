@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trnbench.answers.train import Setting
 from trnbench.app.run_request import Part, RunRequest, price_terms
 from trnbench.app.searching import Watch, search_all
 from trnbench.app.train_question import question_of
@@ -20,7 +21,6 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import cluster_limit
 from trnbench.plan.search_result import SearchResult
-from trnbench.report.train_answer import Setting
 from trnbench.spec.reliability import load_reliability
 from trnbench.workload.sizes import MAX_SIZE
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from trnbench.analytic.matrix import MatrixTime, matrix_time
 from trnbench.analytic.matrix_systolic import ArrayTime, Conventions, array_time
+from trnbench.answers.matrix import MatrixAnswer
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.matrix import MatrixRun, run_matrix
@@ -22,7 +23,6 @@ from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.numerics.rounding import Rounding
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
-from trnbench.report.matrix import MatrixAnswer
 from trnbench.spec.chip import Chip
 from trnbench.spec.library import load_chip
 from trnbench.workload.library import load_matrix_suite

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import attrs
 import numpy as np
 
+from trnbench.answers.numerics import NumericsAnswer, RecipeCurves
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.functional.coverage import check_memory, problems
 from trnbench.emulate.functional.data import text_of
@@ -18,7 +19,6 @@ from trnbench.numerics.accumulation import accumulate_demo
 from trnbench.numerics.product_demo import product_demos
 from trnbench.program.precision import recipe_named
 from trnbench.program.step import training_step
-from trnbench.report.numerics import NumericsAnswer, RecipeCurves
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trnbench.answers.plan import PlanAnswer, Ways
+from trnbench.answers.quote import Quote
 from trnbench.app.compare import looked
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.plan_break_even import break_even
@@ -34,8 +36,6 @@ from trnbench.plan.objective import (
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import QuotaRequest, quota_request
 from trnbench.plan.sensitivity import Change, sensitivity
-from trnbench.report.plan_answer import PlanAnswer, Ways
-from trnbench.report.quote import Quote
 from trnbench.report.quote_text import in_days
 from trnbench.spec.instance import PurchaseOption
 from trnbench.units import Dimension, show, significant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trnbench.answers.plan import BreakEven
 from trnbench.app.markets import Explored
 from trnbench.plan.break_even import break_even_speed
 from trnbench.plan.market import candidates
@@ -15,7 +16,6 @@ from trnbench.plan.objective import (
     fastest_first,
     ranked,
 )
-from trnbench.report.plan_answer import BreakEven
 
 
 def break_even(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trnbench.answers.plan import Confirmed
 from trnbench.app.markets import Explored
 from trnbench.app.plan_request import PlanRequest
 from trnbench.app.quotes import quote
@@ -11,7 +12,6 @@ from trnbench.app.searching import Watch
 from trnbench.catalog.search import Catalog
 from trnbench.plan.market import candidates
 from trnbench.plan.objective import Candidate, Limits, Objective, ranked
-from trnbench.report.plan_answer import Confirmed
 
 
 def confirmed(

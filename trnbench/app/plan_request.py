@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trnbench.answers.plan import Asked
+from trnbench.answers.quote import DAY_S
 from trnbench.app.run_request import DEADLINE_S, MAX_NODES, Part, RunRequest
 from trnbench.app.run_request import inputs_of as run_inputs
 from trnbench.errors import InputError
 from trnbench.plan.objective import Limits, Objective
-from trnbench.report.plan_answer import Asked
-from trnbench.report.quote import DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

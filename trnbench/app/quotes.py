@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from trnbench.answers.quote import Interval, Quote, Wall
+from trnbench.answers.train import Searched, Setting, TrainAnswer
 from trnbench.app.markets import Explored, Portion
 from trnbench.app.run_request import RunRequest
 from trnbench.app.train import run
@@ -16,8 +18,6 @@ from trnbench.plan.billing import Bill
 from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
 from trnbench.plan.market import Market
 from trnbench.plan.objective import Candidate
-from trnbench.report.quote import Quote, Span, Wall
-from trnbench.report.train_answer import Searched, Setting, TrainAnswer
 
 
 def quote(
@@ -206,5 +206,5 @@ def _priced(blank: Quote, market: Market, cost: TrainingCost) -> Quote:
     )
 
 
-def _span(value: object, low: object, high: object) -> Span:
-    return Span(value=float(value), low=float(low), high=float(high))  # type: ignore[arg-type]
+def _span(value: object, low: object, high: object) -> Interval:
+    return Interval(value=float(value), low=float(low), high=float(high))  # type: ignore[arg-type]

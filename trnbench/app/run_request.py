@@ -6,11 +6,11 @@ import datetime
 import math
 from dataclasses import dataclass, field, fields
 
+from trnbench.answers.train import Setting
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.failures import Stated
 from trnbench.plan.price_terms import Commitment, PriceTerms, load_price_terms
-from trnbench.report.train_answer import Setting
 from trnbench.workload.sizes import MAX_SIZE
 
 MAX_NODES = 512

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trnbench.answers.quote import Quote
+from trnbench.answers.scaling import Scaling, ScalingAnswer, ScalingCurve
+from trnbench.answers.train import Setting
 from trnbench.app.compare import CompareRequest, row_of_market
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote
@@ -15,9 +18,6 @@ from trnbench.app.searching import Watch
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.objective import Candidate
-from trnbench.report.quote import Quote
-from trnbench.report.scaling import Curve, Scaling, ScalingAnswer
-from trnbench.report.train_answer import Setting
 
 
 def scale_run(
@@ -40,18 +40,18 @@ def scale_run(
 
 def _curve(
     catalog: Catalog, request: CompareRequest, explored: Explored, scaling: Scaling
-) -> Curve:
+) -> ScalingCurve:
     # With numbers of nodes as the footing, the largest cluster says which family it is.
     nodes = request.run.node_counts[-1] if request.by_nodes else None
     start = row_of_market(catalog, request, explored, nodes)
     if start.step.step is None:
-        return Curve(instance=explored.name, nodes=start.nodes, family=None, points=(start,))
+        return ScalingCurve(instance=explored.name, nodes=start.nodes, family=None, points=(start,))
     family = start.step.setting
     points = tuple(
         _point(catalog, request, explored, start, count, scaling)
         for count in request.run.node_counts
     )
-    return Curve(instance=explored.name, nodes=start.nodes, family=family, points=points)
+    return ScalingCurve(instance=explored.name, nodes=start.nodes, family=family, points=points)
 
 
 def _point(

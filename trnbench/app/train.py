@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.train_setting import (
     SEARCHED,
@@ -18,7 +19,6 @@ from trnbench.app.train_setup import TrainSetup, train_setup
 from trnbench.app.train_step import settled_answers
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.report.train_answer import Searched, TrainAnswer
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 

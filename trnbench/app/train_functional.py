@@ -16,6 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.analytic.memory import memory
+from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
+from trnbench.answers.train import Setting, TrainAnswer
 from trnbench.app.train import run as price
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.train_setting import choices_of, layout_of
@@ -30,8 +32,6 @@ from trnbench.errors import InputError
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.program.step import StepProgram, training_step
-from trnbench.report.train_answer import Setting, TrainAnswer
-from trnbench.report.train_functional import FormatFlop, FunctionalRun, StageHeld
 from trnbench.spec.library import load_platform
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from trnbench.answers.train import Setting
 from trnbench.app.train_setting import choices_of
 from trnbench.app.train_setup import TrainSetup
 from trnbench.plan.search_question import Fixed, Question
-from trnbench.report.train_answer import Setting
 
 
 def question_of(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from trnbench.answers.train import Setting
 from trnbench.app.train_setting import setting_of
 from trnbench.catalog.search import Catalog
 from trnbench.program.grid import Choices
-from trnbench.report.train_answer import Setting
 from trnbench.workload.library import load_training_suite
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trnbench.answers.train import Setting
 from trnbench.errors import InputError
 from trnbench.program.grid import DEGREES, Choices
-from trnbench.report.train_answer import Setting
 from trnbench.spec.training_stack import TrainingStack
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model

@@ -12,6 +12,7 @@ from trnbench.analytic.memory import Memory, memory
 from trnbench.analytic.step_collectives import Engines
 from trnbench.analytic.step_time import StepPrices, step_prices
 from trnbench.analytic.step_utilization import utilization
+from trnbench.answers.train import MemoryAnswer, Setting, StepAnswer, TrainAnswer
 from trnbench.app.train_request import TrainRequest
 from trnbench.app.train_setting import choices_of, layout_of
 from trnbench.app.train_setup import TrainSetup
@@ -19,7 +20,6 @@ from trnbench.evidence.sampling import interval, sampled
 from trnbench.mapping.rank_groups import platform_answer
 from trnbench.program.legality import Reason
 from trnbench.program.step import StepProgram, training_step
-from trnbench.report.train_answer import MemoryAnswer, Setting, StepAnswer, TrainAnswer
 from trnbench.spec.training_stack import TrainingEfficiency
 
 SAMPLES = 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from trnbench.answers.evidence import ScoredSet
 from trnbench.catalog.search import Catalog, built_in_folder
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.collectives import compare_collectives
@@ -13,7 +14,6 @@ from trnbench.evidence.kernels import compare_kernels
 from trnbench.evidence.predict import compare_training
 from trnbench.evidence.rows import EvidenceFile, EvidenceSet, read_evidence
 from trnbench.evidence.statistics import summarise
-from trnbench.report.validation import Section
 
 SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
     "trainium": ("trainium_training",),
@@ -38,7 +38,7 @@ def validate_evidence(
     files: Sequence[Path] = (),
     sets: Sequence[str] = (),
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-) -> tuple[Section, ...]:
+) -> tuple[ScoredSet, ...]:
     """Return what the files, or the shipped measurements where none is given, say of the models.
 
     With `sets`, of those only.
@@ -56,7 +56,7 @@ def validate_evidence(
         progress(i, len(chosen), file.name)
         compared.setdefault(_name_of(file), []).extend(_COMPARE[file.set](catalog, file))
     return tuple(
-        Section(
+        ScoredSet(
             name=name,
             files=tuple(file.name for file in chosen if _name_of(file) == name),
             rows=tuple(compared[name]),

@@ -105,10 +105,11 @@ def compare(
 def _scaling(
     out: Output, catalog: Catalog, request: CompareRequest, scaling: str, *, plot: bool
 ) -> int:
+    from trnbench.answers.scaling import Scaling
     from trnbench.app.compare import inputs_of
     from trnbench.app.scaling import scale_run
     from trnbench.app.searching import Watch
-    from trnbench.report.scaling import Scaling, scaling_report
+    from trnbench.report.scaling import scaling_report
 
     how = cast("Scaling", one_of("scaling", scaling, Scaling))
     with Interrupts() as interrupts, Progress(quiet=out.quiet) as progress:

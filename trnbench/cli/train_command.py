@@ -21,12 +21,12 @@ from trnbench.errors import InputError, UnitError
 from trnbench.units import Dimension, parse
 
 if TYPE_CHECKING:
+    from trnbench.answers.train import Setting
     from trnbench.app.train_request import TrainCase
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
     from trnbench.emulate.schedule.disturbance import Straggler
     from trnbench.emulate.schedule.timeline import Timeline
-    from trnbench.report.train_answer import Setting
 
 _STRAGGLER = re.compile(r"(\d{1,6})=(.+)")
 

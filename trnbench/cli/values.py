@@ -9,7 +9,7 @@ from trnbench.errors import InputError, UnitError, UnknownNameError
 from trnbench.units import Dimension, parse
 
 if TYPE_CHECKING:
-    from trnbench.report.train_answer import Setting
+    from trnbench.answers.train import Setting
 
 
 def one_of(option: str, text: str | None, choices: object) -> str | None:
@@ -63,9 +63,9 @@ def setting_of(
     **degrees: Any,  # noqa: ANN401
 ) -> Setting:
     """Return what the options of a layout settle; a name that none has is an input error."""
+    from trnbench.answers.train import Setting
     from trnbench.program.grid import ContextParallel
     from trnbench.program.precision import recipe_named
-    from trnbench.report.train_answer import Setting
     from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
 
     return Setting(

@@ -6,8 +6,10 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.evidence.calibrate import Calibration, Fitted, FittedRow, mean_error
-from trnbench.report.report import Column, Report, Row, draw_rows
+from trnbench.answers.evidence import fitted_row
+from trnbench.answers.row import Row
+from trnbench.evidence.calibrate import Calibration, FittedRow, mean_error
+from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 
 CONVENTIONS = {
@@ -31,7 +33,7 @@ def calibration_report(
     report = Report(
         verb="calibrate",
         inputs=inputs,
-        rows=tuple(_row(one) for owner in owners for one in calibration.of(owner).values()),
+        rows=tuple(fitted_row(one) for owner in owners for one in calibration.of(owner).values()),
         columns=tuple(_columns()),
         summary={
             "conventions": CONVENTIONS,
@@ -49,23 +51,6 @@ def calibration_report(
         },
     )
     return replace(report, people=functools.partial(_draw, report, calibration, tuple(unused)))
-
-
-def _row(one: Fitted) -> Row:
-    prior, (low, high) = one.parameter.prior, one.ends
-    return {
-        "calibration": one.parameter.owner,
-        "number": one.parameter.key,
-        "prior": prior.value,
-        "prior_low": prior.low,
-        "prior_high": prior.high,
-        "value": one.value if one.moved else prior.value,
-        "low": low if one.moved else prior.low,
-        "high": high if one.moved else prior.high,
-        "data_share": one.data_share,
-        "moved": one.moved,
-        "evidence": "derived" if one.told else "prior",
-    }
 
 
 def _columns() -> list[Column]:

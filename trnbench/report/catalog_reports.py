@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+from trnbench.answers.row import Row
 from trnbench.catalog.listing import FileCheck, Listed
-from trnbench.report.report import Column, Report, Row
+from trnbench.report.report import Column, Report
 from trnbench.report.text_table import Style
 
 

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
 
-from trnbench.evidence.claims import VERDICTS, Case, Claimed, Move
-from trnbench.report.report import Column, Report, Row
+from trnbench.answers.evidence import claim_row
+from trnbench.evidence.claims import VERDICTS, Claimed, Move
+from trnbench.report.report import Column, Report
 from trnbench.report.text_table import GAP, Style, TextTable, draw, wrap
 
 CONVENTIONS = {
@@ -30,7 +31,7 @@ def claims_report(claims: Sequence[Claimed], inputs: Mapping[str, object]) -> Re
     return Report(
         verb="claims",
         inputs=inputs,
-        rows=tuple(map(_row, claims)),
+        rows=tuple(map(claim_row, claims)),
         columns=tuple(
             Column(key=key, title=title)
             for key, title in (
@@ -44,52 +45,6 @@ def claims_report(claims: Sequence[Claimed], inputs: Mapping[str, object]) -> Re
         summary={"conventions": CONVENTIONS, "claims": len(claims), "verdicts": counts},
         people=functools.partial(_draw, tuple(claims), counts),
     )
-
-
-def _row(claim: Claimed) -> Row:
-    finding = claim.finding
-    return {
-        "claim": claim.id,
-        "group": claim.group,
-        "text": claim.said[0].text,
-        "aspect": claim.aspect,
-        "sources": [words.source.title for words in claim.said],
-        "source_dates": [str(words.source.date) for words in claim.said],
-        "also_worded": [words.text for words in claim.said[1:]],
-        "check": claim.check,
-        "verdict": finding.verdict,
-        "says": finding.says,
-        "reason": finding.reason,
-        "note": claim.note,
-        "price_dates": [str(move.price_date) for move in finding.moves],
-        "cases": {case.what: _plain(case) for case in finding.cases},
-        "moves": {_when(move): _moved(move) for move in finding.moves},
-    }
-
-
-def _plain(case: Case) -> dict[str, object]:
-    return {
-        "verdict": case.verdict,
-        "says": case.says,
-        "value": case.value,
-        "low": case.low,
-        "high": case.high,
-        "proviso": case.proviso,
-    }
-
-
-def _moved(move: Move) -> dict[str, object]:
-    return {
-        "price_date": str(move.price_date),
-        "region": move.region,
-        "verdict": move.verdict,
-        "best": move.best and move.best.what,
-        "cases": {case.what: _plain(case) for case in move.cases},
-    }
-
-
-def _when(move: Move) -> str:
-    return f"{move.price_date}, {move.region}" if move.region else str(move.price_date)
 
 
 def _draw(claims: Sequence[Claimed], counts: Mapping[str, int], style: Style) -> str:

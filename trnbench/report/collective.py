@@ -4,82 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from trnbench.catalog.provenance import Kind
+from trnbench.answers.collective import CollectiveAnswer
+from trnbench.answers.row import Row
 from trnbench.report.drawing import loaded_torus
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, Row, draw_rows
+from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
-from trnbench.report.trace import Span, trace
+from trnbench.report.trace import trace
 from trnbench.units import Dimension, show, significant, unit_scale
 
 GIGABYTES_PER_S = unit_scale("GB/s", Dimension.BYTES_PER_S)
 BUSIEST = 12
 """Links that the list of the busiest holds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkLoad:
-    """What one link carried: its name, its share of the time at full speed, its bytes."""
-
-    name: str
-    level: str
-    busy: float
-    size_bytes: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorusLoad:
-    """Busy shares of a 2D torus: to the right of and below each chip, the busier direction."""
-
-    level: str
-    shape: tuple[int, int]
-    right: tuple[float, ...]
-    below: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveAnswer:
-    """One collective of one size on one cluster by one engine; figures are None where it is no.
-
-    `size_bytes` counts as nccl-tests does. `bound_s`: what no algorithm can beat on these links.
-    `together_s`: the time while the collectives asked for run beside it. `passed_over`: algorithms
-    that the stack's table puts first and why they could not be used. Bandwidths are None where
-    nothing takes time.
-    """
-
-    op: str
-    instance: str
-    nodes: int
-    ranks: int
-    group_size: int
-    size_bytes: float
-    elements: int
-    number_format: str
-    engine: str
-    stack: str
-    evidence: Kind
-    time_s: float | None = None
-    algbw_bytes_per_s: float | None = None
-    busbw_bytes_per_s: float | None = None
-    bound_s: float | None = None
-    bound_by: str | None = None
-    algorithm: str | None = None
-    tuning: str | None = None
-    passed_over: tuple[str, ...] = ()
-    check: str | None = None
-    together_s: float | None = None
-    reasons: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    links: tuple[LinkLoad, ...] = ()
-    tori: tuple[TorusLoad, ...] = ()
-    spans: tuple[Span, ...] = ()
-
-    @property
-    def feasible(self) -> bool:
-        """Return whether the collective can run."""
-        return not self.reasons
 
 
 def collective_report(
@@ -113,7 +51,7 @@ def collective_report(
     report = Report(
         verb="collective",
         inputs=inputs,
-        rows=tuple(_row(answer, links) for answer in answers),
+        rows=tuple(answer.row(links=links) for answer in answers),
         columns=tuple(columns),
         summary={
             "busbw": "algbw x 2(r-1)/r for all-reduce, x (r-1)/r for all-gather, reduce-scatter "
@@ -128,47 +66,6 @@ def collective_report(
 def collective_trace(answers: Sequence[CollectiveAnswer]) -> bytes:
     """Return the Perfetto trace of what was played."""
     return trace([span for answer in answers for span in answer.spans])
-
-
-def _row(answer: CollectiveAnswer, links: bool) -> Row:
-    bound = answer.bound_s / answer.time_s if answer.bound_s and answer.time_s else None
-    row: dict[str, object] = {
-        "op": answer.op,
-        "instance": answer.instance,
-        "nodes": answer.nodes,
-        "ranks": answer.ranks,
-        "group_size": answer.group_size,
-        "size_bytes": _whole(answer.size_bytes),
-        "elements": answer.elements,
-        "dtype": answer.number_format,
-        "engine": answer.engine,
-        "time_s": answer.time_s,
-        "algbw_bytes_per_s": answer.algbw_bytes_per_s,
-        "busbw_bytes_per_s": answer.busbw_bytes_per_s,
-        "together_s": answer.together_s,
-        "bound_s": answer.bound_s,
-        "of_bound": bound,
-        "bound_by": answer.bound_by,
-        "algorithm": answer.algorithm,
-        "tuning": answer.tuning,
-        "passed_over": answer.passed_over,
-        "check": answer.check,
-        "calibration": answer.stack,
-        "evidence": answer.evidence.word,
-        "feasible": answer.feasible,
-        "reasons": answer.reasons,
-        "warnings": answer.warnings,
-    }
-    if links:
-        row["links"] = [
-            {"link": link.name, "level": link.level, "busy": link.busy, "bytes": link.size_bytes}
-            for link in answer.links
-        ]
-    return row  # type: ignore[return-value]
-
-
-def _whole(size_bytes: float) -> int | float:
-    return int(size_bytes) if size_bytes == int(size_bytes) else size_bytes
 
 
 def _draw(

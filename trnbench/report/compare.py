@@ -6,8 +6,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.report.compare_answer import CompareAnswer, Compared
-from trnbench.report.quote import DAY_S, Quote, price_day, row_of_quote, span_cells
+from trnbench.answers.compare import CompareAnswer
+from trnbench.answers.quote import DAY_S, Quote, price_day
+from trnbench.answers.row import Row
 from trnbench.report.quote_text import (
     cluster_text,
     degree_columns,
@@ -15,7 +16,7 @@ from trnbench.report.quote_text import (
     span_text,
     tokens_text,
 )
-from trnbench.report.report import Cell, Column, Report, Row, draw_rows
+from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style, wrap
 from trnbench.units import Dimension, Scale, scale_for
@@ -38,7 +39,7 @@ def compare_report(
     report = Report(
         verb="compare",
         inputs=inputs,
-        rows=tuple(_row(one) for one in answer.compared),
+        rows=tuple(one.row() for one in answer.compared),
         columns=_columns(answer),
         summary={
             "footing": answer.footing,
@@ -50,21 +51,6 @@ def compare_report(
         },
     )
     return replace(report, people=functools.partial(_draw, answer, plot))
-
-
-def _row(one: Compared) -> Row:
-    row = row_of_quote(one.quote)
-    beside: dict[str, Cell] = {
-        **span_cells("relative_time", one.time),
-        **span_cells("relative_cost", one.cost),
-        "break_even_mfu": one.break_even_mfu,
-    }
-    last = ("calibration", "basis", "evidence", "feasible", "reasons", "warnings", "notes")
-    return {
-        **{name: cell for name, cell in row.items() if name not in last},
-        **beside,
-        **{name: row[name] for name in last},
-    }
 
 
 def _columns(answer: CompareAnswer) -> tuple[Column, ...]:
@@ -126,7 +112,7 @@ def _times(answer: CompareAnswer, style: Style) -> str:
         quote, elapsed, share = one.quote, one.quote.elapsed_s, one.quote.bottleneck
         rows.append(
             {
-                **row_of_quote(quote),
+                **quote.row(),
                 "days": span_text(elapsed.scaled(1 / DAY_S) if elapsed else None),
                 "time": span_text(one.time),
                 "bottleneck": f"{share[0]} {100 * share[1]:.0f} %" if share else "-",
@@ -158,7 +144,7 @@ def _money(answer: CompareAnswer, style: Style) -> str:
         quote = one.quote
         rows.append(
             {
-                **row_of_quote(quote),
+                **quote.row(),
                 "cost": span_text(quote.cost_usd, scale),
                 "each": span_text(quote.usd_per_million_tokens),
                 "ratio": span_text(one.cost),

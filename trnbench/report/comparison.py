@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from trnbench.report.report import Column, Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Column, Report
 from trnbench.report.sheet import figure_text
 from trnbench.report.text_table import Style, TextTable, draw
 from trnbench.spec.figures import Compared

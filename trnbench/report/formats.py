@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 
 from trnbench import __version__
-from trnbench.report.report import Cell, Report, as_table, draw_rows
+from trnbench.answers.row import Cell
+from trnbench.report.report import Report, as_table, draw_rows
 from trnbench.report.text_table import Style, markdown
 
 

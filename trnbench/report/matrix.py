@@ -5,74 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from trnbench.analytic.matrix import roofline
-from trnbench.catalog.provenance import Kind
-from trnbench.emulate.matrix import OUTPUT_ROOM, TraceEvent
-from trnbench.numerics.accuracy import ErrorReport
+from trnbench.answers.matrix import MatrixAnswer
+from trnbench.answers.trace import TraceSpan
+from trnbench.emulate.matrix import OUTPUT_ROOM
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, Row, draw_rows
+from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.text_table import Style
-from trnbench.report.trace import Span, trace
+from trnbench.report.trace import trace
 from trnbench.units import Dimension, show, significant
-from trnbench.workload.suite import Product
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixAnswer:
-    """One product on one chip by one engine; figures are NaN where it cannot run.
-
-    `size_bytes` is what moves at the chip's memory. `evidence` is the weakest kind of chip figure
-    the time rests on.
-    """
-
-    product: Product
-    chip: str
-    number_format: str
-    engine: str
-    kernel: str | None
-    cores: int
-    time_s: float
-    cycles: float
-    flop: float
-    peak_flop_per_s: float
-    size_bytes: float
-    memory_bytes_per_s: float
-    binds: str
-    parts_s: Mapping[str, float]
-    engine_utilization: Mapping[str, float] = field(default_factory=dict)
-    stalls_s: Mapping[str, float] = field(default_factory=dict)
-    evidence: Kind
-    reasons: tuple[str, ...]
-    numbers: ErrorReport | None = None
-    events: tuple[TraceEvent, ...] = ()
-
-    @property
-    def feasible(self) -> bool:
-        """Return whether the product can run."""
-        return not self.reasons
-
-    @property
-    def flop_per_s(self) -> float:
-        """Return operations carried out per second."""
-        return self.flop / self.time_s
-
-    @property
-    def utilization(self) -> float:
-        """Return the achieved part of the tensor units' peak in this format."""
-        return self.flop_per_s / self.peak_flop_per_s
-
-    @property
-    def intensity_flop_per_byte(self) -> float:
-        """Return operations per byte at memory."""
-        return self.flop / self.size_bytes
-
-    @property
-    def roofline_flop_per_s(self) -> float:
-        """Return the most that peak and memory allow at this intensity."""
-        at = self.intensity_flop_per_byte
-        return float(roofline(at, self.peak_flop_per_s, self.memory_bytes_per_s))
 
 
 def matrix_report(
@@ -108,7 +51,7 @@ def matrix_report(
     report = Report(
         verb="matrix",
         inputs=inputs,
-        rows=tuple(_row(answer) for answer in answers),
+        rows=tuple(answer.row() for answer in answers),
         columns=tuple(columns),
         summary={
             "utilization_of": "tensor-unit peak of the format, without the vendor's headline",
@@ -124,7 +67,7 @@ def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:
     """Return the Perfetto trace of what was played, a track an engine."""
     return trace(
         [
-            Span(
+            TraceSpan(
                 process=f"{answer.chip} core 0, {answer.kernel}",
                 lane=event.engine,
                 name=event.name,
@@ -135,64 +78,6 @@ def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:
             for event in answer.events
         ]
     )
-
-
-_FIGURES = (
-    *("time_s", "cycles", "flop", "flop_per_s", "utilization", "bytes"),
-    *("intensity_flop_per_byte", "peak_flop_per_s", "roofline_flop_per_s"),
-    *("memory_bytes_per_s", "binds"),
-    *("parts_s", "engine_utilization", "stalls_s"),
-)
-
-
-def _row(answer: MatrixAnswer) -> Row:
-    product, numbers = answer.product, answer.numbers
-    shape = f"{product.m}x{product.k}x{product.n}"
-    row: dict[str, object] = {
-        "shape": shape if product.batch == 1 else f"{shape} x{product.batch}",
-        "label": product.label,
-        "m": product.m,
-        "k": product.k,
-        "n": product.n,
-        "batch": product.batch,
-        "chip": answer.chip,
-        "dtype": answer.number_format,
-        "engine": answer.engine,
-        "kernel": answer.kernel,
-        "cores": answer.cores,
-        "feasible": answer.feasible,
-        "reasons": answer.reasons,
-        "evidence": answer.evidence.word,
-    }
-    row |= _figures(answer) if answer.feasible else dict.fromkeys(_FIGURES)
-    if numbers is not None:
-        row |= {
-            "max_absolute_error": numbers.max_abs,
-            "max_relative_error": numbers.max_rel,
-            "rms_relative_error": numbers.rms_rel,
-            "bound_use": numbers.bound_use,
-            "check": "ok" if numbers.within_bound else "FAILED",
-        }
-    return row  # type: ignore[return-value]
-
-
-def _figures(answer: MatrixAnswer) -> dict[str, object]:
-    return {
-        "time_s": answer.time_s,
-        "cycles": answer.cycles,
-        "flop": answer.flop,
-        "flop_per_s": answer.flop_per_s,
-        "utilization": answer.utilization,
-        "bytes": answer.size_bytes,
-        "intensity_flop_per_byte": answer.intensity_flop_per_byte,
-        "peak_flop_per_s": answer.peak_flop_per_s,
-        "roofline_flop_per_s": answer.roofline_flop_per_s,
-        "memory_bytes_per_s": answer.memory_bytes_per_s,
-        "binds": answer.binds,
-        "parts_s": dict(answer.parts_s),
-        "engine_utilization": dict(answer.engine_utilization),
-        "stalls_s": dict(answer.stalls_s),
-    }
 
 
 def _notes(answer: MatrixAnswer) -> list[str]:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from trnbench.numerics.accumulation import AccumulateDemo
-from trnbench.numerics.product_demo import ProductDemo
-from trnbench.program.optimizer import MOMENTS
-from trnbench.program.precision import PrecisionRecipe
-from trnbench.program.tensor import element_bytes
+from trnbench.answers.numerics import NumericsAnswer
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, Row, draw_rows
+from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
 from trnbench.units import Dimension, significant
-
-END_SHARE = 10
-"""First and final losses are means over a tenth of a run: single steps see different texts."""
 
 NOTES = {
     "first_loss, final_loss": "means over the first and the last tenth of the steps and over all "
@@ -35,77 +25,12 @@ NOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RecipeCurves:
-    """Losses [seed, step] of a recipe."""
-
-    recipe: PrecisionRecipe
-    losses: NDArray[np.float64]
-
-    @property
-    def first(self) -> NDArray[np.float64]:
-        """The loss of each seed at the start."""
-        return self._mean(slice(None, self._width))
-
-    @property
-    def final(self) -> NDArray[np.float64]:
-        """The loss of each seed at the end."""
-        return self._mean(slice(-self._width, None))
-
-    @property
-    def _width(self) -> int:
-        return max(1, int(self.losses.shape[1]) // END_SHARE)
-
-    def _mean(self, steps: slice) -> NDArray[np.float64]:
-        return np.asarray(self.losses[:, steps].mean(axis=1))
-
-    @property
-    def state_bytes(self) -> float:
-        """Bytes that a weight and all that belongs to it take."""
-        recipe = self.recipe
-        formats = [recipe.weights, recipe.gradients, *MOMENTS * (recipe.moments,)]
-        formats += [recipe.master] if recipe.master else []
-        return sum(element_bytes(name) for name in formats)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NumericsAnswer:
-    """A model in several recipes, the first of which is what the others are held against."""
-
-    model: str
-    task: str
-    tokens_per_step: int
-    learning_rate: float
-    curves: tuple[RecipeCurves, ...]
-    sums: tuple[AccumulateDemo, ...]
-    products: tuple[ProductDemo, ...]
-
-
-def row_of(curves: RecipeCurves, reference: RecipeCurves) -> Row:
-    """Return a recipe as machines read it."""
-    gap = curves.final - reference.final
-    fell, could = (curves.first - curves.final).mean(), (reference.first - reference.final).mean()
-    return {
-        "precision": curves.recipe.name,
-        "title": curves.recipe.title,
-        "first_loss": float(curves.first.mean()),
-        "final_loss": float(curves.final.mean()),
-        "gap": float(gap.mean()),
-        "low_gap": float(gap.min()),
-        "high_gap": float(gap.max()),
-        "learned": float(fell / could) if could > 0 else None,
-        "state_bytes": curves.state_bytes,
-        "losses": [float(loss) for loss in curves.losses.mean(axis=0)],
-    }
-
-
 def numerics_report(answer: NumericsAnswer, inputs: Mapping[str, object]) -> Report:
     """Return the report of a comparison, a row a recipe."""
-    reference = answer.curves[0]
     report = Report(
         verb="numerics",
         inputs=inputs,
-        rows=tuple(row_of(curves, reference) for curves in answer.curves),
+        rows=answer.rows(),
         columns=(
             Column(key="precision", title="precision"),
             Column(key="final_loss", title="final loss", digits=5),

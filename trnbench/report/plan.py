@@ -6,11 +6,12 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from trnbench.answers.plan import BreakEven, Confirmed, PlanAnswer
+from trnbench.answers.quote import DAY_S, Quote
+from trnbench.answers.row import Cell, Row
 from trnbench.plan.billing import added
 from trnbench.plan.objective import Candidate
 from trnbench.plan.sensitivity import Change
-from trnbench.report.plan_answer import BreakEven, Confirmed, PlanAnswer
-from trnbench.report.quote import DAY_S, Quote, row_of_quote
 from trnbench.report.quote_text import (
     chain_text,
     cluster_text,
@@ -23,7 +24,7 @@ from trnbench.report.quote_text import (
     span_text,
     tokens_text,
 )
-from trnbench.report.report import Cell, Column, Report, Row, draw_rows
+from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.units import Dimension, scale_for, significant
@@ -45,9 +46,7 @@ _MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 def plan_report(answer: PlanAnswer, inputs: Mapping[str, object], *, plot: bool = False) -> Report:
     """Return the report of a plan: a row for each purchase worth a thought."""
     quotes = answer.front or tuple(q for q in (answer.nearest,) if q is not None)
-    rows: list[Row] = [
-        {**row_of_quote(quote), "chosen_plan": quote is answer.best} for quote in quotes
-    ]
+    rows: list[Row] = [{**quote.row(), "chosen_plan": quote is answer.best} for quote in quotes]
     report = Report(
         verb="plan",
         inputs=inputs,
@@ -146,7 +145,7 @@ def _candidate_cells(candidate: Candidate | None) -> dict[str, object] | None:
 
 
 def _confirmed_cells(one: Confirmed) -> dict[str, Cell]:
-    closed, played = row_of_quote(one.closed), row_of_quote(one.played)
+    closed, played = one.closed.row(), one.played.row()
     shared = ("instance", "nodes", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "schedule")
     figures = ("step_time_s", "days", "cost_usd")
     return {
@@ -226,7 +225,7 @@ def _front(answer: PlanAnswer, style: Style) -> str:
         elapsed = quote.elapsed_s
         rows.append(
             {
-                **row_of_quote(quote),
+                **quote.row(),
                 "days": span_text(elapsed.scaled(1 / DAY_S) if elapsed else None),
                 "cost": span_text(quote.cost_usd, scale),
                 "blocks": added(quote.bill.blocks_days) if quote.bill else "",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from trnbench.answers.quote import DAY_S, Interval, Quote
+from trnbench.answers.train import Setting
 from trnbench.plan.billing import Bill, added
-from trnbench.report.quote import DAY_S, Quote, Span
 from trnbench.report.report import Column
-from trnbench.report.train_answer import Setting
 from trnbench.units import Dimension, Scale, scale_for, show, significant
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
@@ -39,7 +39,7 @@ def money_text(usd: float) -> str:
     return f"USD {significant(usd / scale.factor, DIGITS)}{suffix}"
 
 
-def span_text(span: Span | None, scale: Scale | None = None, *, digits: int = DIGITS) -> str:
+def span_text(span: Interval | None, scale: Scale | None = None, *, digits: int = DIGITS) -> str:
     """Return a figure with the ends of its interval: 27.4 (24.9-31.0)."""
     if span is None:
         return "-"
@@ -165,7 +165,7 @@ def sentence(quote: Quote) -> str:
     where = f"{cluster_text(quote)}, {layout_text(quote.step.setting)}"
     if elapsed is None:
         return where
-    days = Span(value=elapsed.value / DAY_S, low=elapsed.low / DAY_S, high=elapsed.high / DAY_S)
+    days = Interval(value=elapsed.value / DAY_S, low=elapsed.low / DAY_S, high=elapsed.high / DAY_S)
     told = f"{span_text(days)} days on {where}"
     if cost is None or bill is None:
         return f"{told}, no price"

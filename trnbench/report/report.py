@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from trnbench.answers.row import Cell, Row
 from trnbench.report.text_table import Style, TextTable, draw, shortened, width_of, wrap
 from trnbench.units import Dimension, Scale, scale_for, show, significant
-
-Table = Mapping[str, object]
-Cell = str | float | int | bool | None | Sequence[str] | Sequence[float] | Sequence[Table] | Table
-Row = Mapping[str, Cell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,59 +5,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
+from trnbench.answers.quote import DAY_S, Quote
+from trnbench.answers.scaling import ScalingAnswer, ScalingCurve
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.quote import DAY_S, Quote, row_of_quote
 from trnbench.report.quote_text import layout_text, span_text, tokens_text
-from trnbench.report.report import Column, Report, Row, draw_rows
+from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.text_table import Style, wrap
-from trnbench.report.train_answer import Setting
 from trnbench.units import Dimension, scale_for, show
-
-Scaling = Literal["strong", "weak"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One instance type: a layout family, whose replicas grow with the nodes, on each of them.
-
-    `family` is the layout that the comparison takes, on `nodes`; None where the model never runs.
-    """
-
-    instance: str
-    nodes: int
-    family: Setting | None
-    points: tuple[Quote, ...]
-
-    @property
-    def running(self) -> tuple[Quote, ...]:
-        """The points at which it runs."""
-        return tuple(quote for quote in self.points if quote.step.step is not None)
-
-    def efficiency(self, quote: Quote) -> float | None:
-        """Return the throughput of a node over that of a node of the smallest cluster."""
-        mine = _rate(quote)
-        if mine is None:
-            return None
-        first = self.running[0]
-        return mine / quote.nodes / ((_rate(first) or mine) / first.nodes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingAnswer:
-    """Scaling of a model on some instance types; the batch grows with the nodes if it is weak."""
-
-    model: str
-    scaling: Scaling
-    curves: tuple[Curve, ...]
-    complete: bool
-
-    @property
-    def positive(self) -> bool:
-        """Whether every instance type runs the model on some of its clusters."""
-        return bool(self.curves) and all(curve.running for curve in self.curves)
 
 
 def scaling_report(
@@ -67,7 +23,7 @@ def scaling_report(
     report = Report(
         verb="compare",
         inputs=inputs,
-        rows=tuple(_row(answer, curve, quote) for curve in answer.curves for quote in curve.points),
+        rows=answer.rows(),
         columns=_columns(answer),
         summary={
             "scaling": answer.scaling,
@@ -85,19 +41,6 @@ def scaling_report(
         },
     )
     return replace(report, people=functools.partial(_draw, report, answer, plot))
-
-
-def _rate(quote: Quote) -> float | None:
-    step = quote.step
-    return None if step.step is None else step.per_s(step.step.step_time_s)
-
-
-def _row(answer: ScalingAnswer, curve: Curve, quote: Quote) -> Row:
-    return {
-        **row_of_quote(quote),
-        "scaling": answer.scaling,
-        "efficiency": curve.efficiency(quote),
-    }
 
 
 def _columns(answer: ScalingAnswer) -> tuple[Column, ...]:
@@ -155,15 +98,15 @@ def _draw(report: Report, answer: ScalingAnswer, plot: bool, style: Style) -> st
     return "\n\n".join(block for block in blocks if block)
 
 
-def _plot(curves: Sequence[Curve], style: Style) -> str:
+def _plot(curves: Sequence[ScalingCurve], style: Style) -> str:
     series: list[Series] = []
     for curve in curves:
-        points = [(float(quote.nodes), _rate(quote) or 0.0) for quote in curve.running]
+        points = [(float(quote.nodes), quote.samples_per_s or 0.0) for quote in curve.running]
         series.append(Series(label=curve.instance, points=tuple(points)))
     for curve in curves:
         if len(curve.running) > 1:
             first, last = curve.running[0], curve.running[-1]
-            rate = _rate(first) or 0.0
+            rate = first.samples_per_s or 0.0
             ideal = (float(last.nodes), rate * last.nodes / first.nodes)
             line = ((float(first.nodes), rate), ideal)
             series.append(Series(label=f"{curve.instance}, ideal", points=line, joined=True))

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from trnbench.answers.trace import TraceSpan
 from trnbench.emulate.schedule.timeline import Event, Timeline, Track
-from trnbench.report.trace import Span, trace
+from trnbench.report.trace import trace
 from trnbench.units import Dimension, show
 
 MOST_EVENTS = 200_000
@@ -45,7 +46,7 @@ def schedule_trace(timeline: Timeline, *, most: int = MOST_EVENTS) -> ScheduleTr
     )
 
 
-def _spans(events: Iterable[Event]) -> Iterator[Span]:
+def _spans(events: Iterable[Event]) -> Iterator[TraceSpan]:
     """Yield the events as spans; those of a track never overlap, not even by rounding."""
     until_s: dict[tuple[int, Track], float] = {}
     for event in events:
@@ -55,7 +56,7 @@ def _spans(events: Iterable[Event]) -> Iterator[Span]:
         part = {"micro-batch": event.micro_batch, "chunk": event.chunk}
         arguments = {key: number for key, number in part.items() if number is not None}
         words = (event.name, *(f"{key} {number}" for key, number in arguments.items()))
-        yield Span(
+        yield TraceSpan(
             process=f"stage {event.stage}",
             lane=event.track,
             name=" ".join(words),

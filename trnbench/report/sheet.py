@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 from collections.abc import Iterator, Sequence
 from textwrap import indent
 
 import attrs
 
-from trnbench.catalog.document import Documented
-from trnbench.catalog.provenance import Provenance, join
-from trnbench.catalog.schema import keys_of
-from trnbench.catalog.search import Entry
+from trnbench.answers.row import Row
+from trnbench.answers.sheet import Sheet, SheetLine, lines_of, newest_prices
+from trnbench.catalog.provenance import Provenance
 from trnbench.report.drawing import topology
-from trnbench.report.report import Column, Report, Row
+from trnbench.report.report import Column, Report
 from trnbench.report.text_table import Style, TextTable, draw, wrap
-from trnbench.spec.chip import Chip
 from trnbench.spec.figures import Figure
 from trnbench.spec.instance import Instance
-from trnbench.spec.price import Price, PriceList
+from trnbench.spec.price import PriceList
 from trnbench.units import Dimension, show, significant, unit_scale
 
 TERABYTES = unit_scale("TB", Dimension.BYTES)
@@ -27,40 +24,6 @@ MAX_CELL = 48
 """A longer text stands below its table, not in it."""
 
 _HEAD_KEYS = ("name", "title", "provenance")
-
-
-@attrs.frozen(kw_only=True)
-class Line:
-    """One value of a file: key path, text as written, what it rests on, and in base units.
-
-    `unit` names the base unit as attribute names do (`bytes_per_s`); none for counts.
-    """
-
-    key: str
-    value: str
-    kind: str = ""
-    source: str = ""
-    range: str = ""
-    note: str = ""
-    number: float | None = None
-    unit: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class Sheet:
-    """A named data file in full, with the figures and files that belong to it."""
-
-    entry: Entry
-    record: Documented
-    figures: tuple[Figure, ...] = ()
-    chip: Chip | None = None
-    prices: PriceList | None = None
-    parameters: tuple[tuple[str, int], ...] = ()
-
-
-def lines_of(record: object, provenance: Provenance) -> tuple[Line, ...]:
-    """Return every value of a record in schema order, numbers with their evidence."""
-    return tuple(_lines(record, provenance, ""))
 
 
 def sheet_report(verb: str, sheet: Sheet) -> Report:
@@ -90,7 +53,7 @@ def sheet_report(verb: str, sheet: Sheet) -> Report:
     )
 
 
-def _draw(sheet: Sheet, lines: tuple[Line, ...], style: Style) -> str:
+def _draw(sheet: Sheet, lines: tuple[SheetLine, ...], style: Style) -> str:
     provenance = sheet.record.provenance
     blocks = [_heading(sheet, style)]
     if sheet.figures:
@@ -151,14 +114,6 @@ def _draw_parameters(parameters: Sequence[tuple[str, int]], style: Style) -> str
     return draw(table, style, indent="  ")
 
 
-def newest_prices(prices: PriceList) -> tuple[Price, ...]:
-    """Return the newest row of each purchase option and region."""
-    latest = max(price.date_to for price in prices.price)
-    asked = sorted({(price.option, price.region) for price in prices.price})
-    found = (prices.price_at(region=region, option=option, on=latest) for option, region in asked)
-    return tuple(price for price in found if price is not None)
-
-
 def _price_rows(prices: PriceList) -> Iterator[Row]:
     for price in newest_prices(prices):
         source = prices.source_of(price)
@@ -198,9 +153,9 @@ def draw_prices(prices: PriceList, style: Style) -> str:
     return "\n".join([draw(table, style, indent="  "), *notes])
 
 
-def draw_sections(lines: Sequence[Line], style: Style) -> Iterator[str]:
+def draw_sections(lines: Sequence[SheetLine], style: Style) -> Iterator[str]:
     """Yield one block of text for each top-level table of the file."""
-    sections: dict[str, list[Line]] = {}
+    sections: dict[str, list[SheetLine]] = {}
     for line in lines:
         if line.key not in _HEAD_KEYS:
             top, _, rest = line.key.partition(".")
@@ -221,7 +176,7 @@ def draw_sections(lines: Sequence[Line], style: Style) -> Iterator[str]:
         yield "\n".join([draw(table, style, indent="  "), *map(style.faint, notes)])
 
 
-def _within(line: Line) -> str:
+def _within(line: SheetLine) -> str:
     return line.key.partition(".")[2] or line.key
 
 
@@ -261,49 +216,3 @@ def draw_sources(provenance: Provenance, style: Style) -> str:
         )
         for name, source in provenance.sources.items()
     )
-
-
-def _lines(value: object, provenance: Provenance, path: str, unit: str = "") -> Iterator[Line]:
-    if value is None or isinstance(value, Provenance):
-        return
-    if attrs.has(type(value)):
-        topology = getattr(type(value), "topology", None)
-        if topology is not None:
-            yield Line(key=join(path, "topology"), value=str(topology))
-        for name, key in keys_of(type(value)).items():
-            own_unit = name.removeprefix(key).removeprefix("_")
-            yield from _lines(getattr(value, name), provenance, join(path, key), own_unit)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _lines(item, provenance, join(path, str(key)), unit)
-    elif isinstance(value, tuple) and value and not _is_leaf(value[0]):
-        for i, item in enumerate(value):
-            yield from _lines(item, provenance, f"{path}[{i}]", unit)
-    elif value != ():
-        yield _leaf(value, provenance, path, unit)
-
-
-def _is_leaf(value: object) -> bool:
-    return isinstance(value, str | int | float | datetime.date)
-
-
-def _leaf(value: object, provenance: Provenance, path: str, unit: str) -> Line:
-    items = value if isinstance(value, tuple) else (value,)
-    evidence = provenance.evidence.get(f"{path}[0]" if isinstance(value, tuple) else path)
-    text = ", ".join(_text(item) for item in items)
-    if evidence is None:
-        return Line(key=path, value=text)
-    return Line(
-        key=path,
-        value=text if isinstance(value, tuple) else evidence.text,
-        kind=evidence.kind.word,
-        source=evidence.source,
-        range=evidence.range_text,
-        note=evidence.note or "",
-        number=float(value) if isinstance(value, int | float) else None,
-        unit=unit,
-    )
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

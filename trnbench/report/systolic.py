@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trnbench.analytic.matrix_systolic import ArrayTime, Conventions
-from trnbench.report.report import Column, Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Column, Report
 from trnbench.units import Dimension
 from trnbench.workload.suite import Product
 

@@ -7,26 +7,16 @@ lane (an engine, a queue, a link) is a track of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trnbench.answers.trace import TraceSpan
 
 MICROSECOND_S = 1e-6
 DECIMALS = 6  # a picosecond: below that is the noise of floating point
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Something that took a lane from `start_s` to `end_s`."""
-
-    process: str
-    lane: str
-    name: str
-    start_s: float
-    end_s: float
-    arguments: Mapping[str, object] = field(default_factory=dict)
-
-
-def trace(spans: Sequence[Span]) -> bytes:
+def trace(spans: Sequence[TraceSpan]) -> bytes:
     """Return the trace file of some spans; processes and lanes keep their order of appearance.
 
     Spans that overlap on one lane are moved to further tracks of it, "lane (2)" and so on.
@@ -58,7 +48,7 @@ def trace(spans: Sequence[Span]) -> bytes:
     return (json.dumps(document, separators=(",", ":")) + "\n").encode()
 
 
-def _apart(spans: Sequence[Span]) -> list[Span]:
+def _apart(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
     free: dict[tuple[str, str], list[float]] = {}
     moved = list(spans)
     for i in sorted(range(len(spans)), key=lambda i: spans[i].start_s):

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from trnbench.answers.train import StepAnswer, TrainAnswer
 from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.text_table import Style, wrap
-from trnbench.report.train_answer import StepAnswer, TrainAnswer, row_of
 from trnbench.report.train_tables import memory_table, step_scale, time_table
 from trnbench.units import Dimension, show, significant
 
@@ -53,7 +53,7 @@ def train_report(
     report = Report(
         verb="train",
         inputs=inputs,
-        rows=tuple(row_of(answer) for answer in answers),
+        rows=tuple(answer.row() for answer in answers),
         columns=_columns(answers),
         summary={
             "conventions": CONVENTIONS,
@@ -230,7 +230,7 @@ def _headline(case: Sequence[TrainAnswer], style: Style) -> str:
 
 
 def _figures(answer: TrainAnswer, step: StepAnswer) -> list[str]:
-    row = row_of(answer)
+    row = answer.row()
     scale = step_scale(step.step_time_s)
 
     def seconds(value: float) -> str:

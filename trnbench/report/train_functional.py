@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from trnbench.analytic.memory import CATEGORIES
-from trnbench.emulate.functional.accounting import Line
+from trnbench.answers.functional import FunctionalRun
+from trnbench.answers.row import Row
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, Row
+from trnbench.report.report import Column, Report
 from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
-from trnbench.report.train_answer import TrainAnswer
 from trnbench.units import Dimension, show, significant
 
 FEW_STEPS = 10
 """Rows people see of a longer run; machines get all."""
-AGREEMENT = 0.02
-"""By how much the memory model may miss what was measured."""
 
 NOTES = {
     "loss": "mean cross entropy of a token in nats, before the step's update",
@@ -27,107 +25,6 @@ NOTES = {
     "up the peak of each category, which need not come at one time: it agrees where it lies "
     "between the two, give or take 2 %",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormatFlop:
-    """Operations of all steps over all ranks on operands of a format."""
-
-    number_format: str
-    flop: int
-    program_flop: float
-
-    @property
-    def agrees(self) -> bool:
-        """Whether both figures are the same."""
-        return self.flop == self.program_flop
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageHeld:
-    """What a rank of one class of stages held at most, measured and as the memory model says.
-
-    `peaks_bytes` adds up the peak of each category, as the model does; `peak_bytes` is what was
-    there at one time.
-    """
-
-    role: str
-    by_category: Mapping[str, float]
-    model_by_category: Mapping[str, float]
-    peak_bytes: float
-
-    @property
-    def peaks_bytes(self) -> float:
-        """The peaks of all categories."""
-        return sum(self.by_category.values())
-
-    @property
-    def model_bytes(self) -> float:
-        """What the memory model says."""
-        return sum(self.model_by_category.values())
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the model lies between what was there at one time and the peaks added up."""
-        above = self.peak_bytes <= self.model_bytes * (1 + AGREEMENT)
-        return above and self.peaks_bytes >= self.model_bytes * (1 - AGREEMENT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionalRun:
-    """Some training steps with real numbers; `reasons` tell why there are none.
-
-    `answer` is the modelled step on the instance; `resumed` counts the steps that a checkpoint
-    brought, `measured` those that this run carried out and measured. Without a published price
-    `usd_per_hour` (of all instances) is None.
-    """
-
-    answer: TrainAnswer
-    task: str
-    seed: int
-    losses: tuple[float, ...]
-    tokens_per_step: int
-    resumed: int = 0
-    measured: int = 0
-    usd_per_hour: float | None = None
-    region: str | None = None
-    traffic: tuple[Line, ...] = ()
-    flop: tuple[FormatFlop, ...] = ()
-    stages: tuple[StageHeld, ...] = ()
-    busiest_link: tuple[int, int, float] | None = None
-    notes: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
-    interrupted: bool = False
-
-    @property
-    def agrees(self) -> bool:
-        """Whether all that was measured is what the program and the models say."""
-        parts: tuple[Line | FormatFlop | StageHeld, ...] = (
-            *self.traffic,
-            *self.flop,
-            *self.stages,
-        )
-        return all(part.agrees for part in parts)
-
-    def rows(self) -> tuple[Row, ...]:
-        """Return a row for each step."""
-        step = self.answer.step
-        return tuple(
-            self._row(i + 1, loss, step.step_time_s if step else None)
-            for i, loss in enumerate(self.losses)
-        )
-
-    def _row(self, number: int, loss: float, step_s: float | None) -> Row:
-        time_s = None if step_s is None else number * step_s
-        per_hour = self.usd_per_hour
-        cost = None if time_s is None or per_hour is None else per_hour * time_s / 3600
-        return {
-            "step": number,
-            "loss": loss,
-            "tokens": number * self.tokens_per_step,
-            "modelled_time_s": time_s,
-            "modelled_cost_usd": cost,
-        }
 
 
 def functional_report(

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trnbench.answers.train import MemoryAnswer, StepAnswer, TrainAnswer
 from trnbench.report.text_table import Style, TextTable, draw, width_of, wrap
-from trnbench.report.train_answer import MemoryAnswer, StepAnswer, TrainAnswer
 from trnbench.units import Dimension, Scale, scale_for, show
 
 BAR = "#"

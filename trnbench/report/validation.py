@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
+from trnbench.answers.evidence import ScoredSet, comparison_row
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.statistics import Errors, Summary
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, Row, draw_rows
+from trnbench.report.report import Column, Report, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.units import Dimension, show
 
@@ -27,25 +28,15 @@ CONVENTIONS = {
 PLOT_WIDTH = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """The rows of one set of measurements, and their statistics."""
-
-    name: str
-    files: tuple[str, ...]
-    rows: tuple[Comparison, ...]
-    summary: Summary
-
-
 def validation_report(
-    sections: Sequence[Section], inputs: Mapping[str, object], *, plot: bool = False
+    sections: Sequence[ScoredSet], inputs: Mapping[str, object], *, plot: bool = False
 ) -> Report:
     """Return the report of measurements beside predictions, a row each."""
     rows = [row for section in sections for row in section.rows]
     report = Report(
         verb="validate",
         inputs=inputs,
-        rows=tuple(_row(row) for row in rows),
+        rows=tuple(comparison_row(row) for row in rows),
         columns=_columns(rows),
         summary={
             "conventions": CONVENTIONS,
@@ -58,33 +49,6 @@ def validation_report(
         },
     )
     return replace(report, people=functools.partial(_draw, report, tuple(sections), plot))
-
-
-def _row(row: Comparison) -> Row:
-    return {
-        "id": row.id,
-        "set": row.set,
-        "model": row.model,
-        "system": row.system,
-        "instance": row.platform,
-        "nodes": row.nodes,
-        "ranks": row.ranks,
-        "size_bytes": row.size_bytes,
-        "layout": row.layout,
-        "precision": row.precision,
-        "measured_s": row.measured_s,
-        "predicted_s": row.predicted_s,
-        "low_s": row.low_s,
-        "high_s": row.high_s,
-        "error": row.error,
-        "fitted": row.fitted,
-        "use": row.use,
-        "calibration": row.stack,
-        "evidence": row.basis,
-        "within_stack": row.within_stack,
-        "assumed": list(row.assumed),
-        "reason": row.reason,
-    }
 
 
 def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
@@ -109,14 +73,14 @@ def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
     )
 
 
-def _draw(report: Report, sections: Sequence[Section], plot: bool, style: Style) -> str:
+def _draw(report: Report, sections: Sequence[ScoredSet], plot: bool, style: Style) -> str:
     blocks = []
     for section in sections:
         known = [row for row in section.rows if row.error is not None]
         counted = f"{len(known)} of {len(section.rows)} rows predicted"
         blocks.append(style.strong(f"{section.name}: {counted} ({', '.join(section.files)})"))
         if known:
-            shown = tuple(_row(row) for row in known)
+            shown = tuple(comparison_row(row) for row in known)
             part = replace(report, rows=shown, columns=_columns(known))
             blocks.append(draw_rows(part, style))
         blocks += _unpredicted(section.rows, style)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trnbench.report.report import Row
+from trnbench.answers.row import Row
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch")
 MODES = ("zero", "recompute", "schedule")

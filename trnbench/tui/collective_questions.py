@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trnbench.report.report import Column, Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Column, Report
 from trnbench.units import Dimension
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from trnbench.report.report import Row
+from trnbench.answers.row import Row
 from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit, number
 from trnbench.tui.compare_questions import Point
 from trnbench.tui.widgets.bars import Bar, BarsData, letters_for

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trnbench.report.report import Column, Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Column, Report
 from trnbench.scenario import Scenario
 from trnbench.units import Dimension
 
@@ -90,9 +91,9 @@ class CompareFound:
 
 def compare_request(scenario: Scenario) -> CompareRequest:
     """Return what the use case takes."""
+    from trnbench.answers.train import Setting
     from trnbench.app.compare import CompareRequest
     from trnbench.app.run_request import Part, RunRequest
-    from trnbench.report.train_answer import Setting
 
     return CompareRequest(
         run=RunRequest(
@@ -185,7 +186,7 @@ def spec_report(catalog: Catalog, instances: Sequence[str]) -> Report:
 
 def _spec_row(catalog: Catalog, name: str) -> Row:
     from trnbench import app
-    from trnbench.report.sheet import newest_prices
+    from trnbench.answers.sheet import newest_prices
 
     platform = app.platform_named(catalog, name)
     chips, chip = platform.instance.chips, platform.chip

@@ -7,14 +7,15 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
-from trnbench.report.report import Column, Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Column, Report
 from trnbench.tui.cluster import DEGREES, MODES
 from trnbench.units import Dimension
 
 if TYPE_CHECKING:
+    from trnbench.answers.train import Setting, TrainAnswer
     from trnbench.app.train_request import TrainRequest
     from trnbench.catalog.search import Catalog
-    from trnbench.report.train_answer import Setting, TrainAnswer
     from trnbench.tui.work_process import Hooks
 
 MOST = 2_000
@@ -119,10 +120,9 @@ def layout_detail(
 ) -> Detail:
     """Return what one layout takes and holds, or why it is not legal."""
     from trnbench.app.train import run
-    from trnbench.report.train_answer import row_of
 
     (answer,) = run(catalog, _request(job, layout), progress=hooks.progress)
-    return Detail(row=row_of(answer), by_hand=by_hand)
+    return Detail(row=answer.row(), by_hand=by_hand)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +171,11 @@ def schedule_chart(
     """Return the chart of a window; `style`: columns, rows, colour, lanes of communication."""
     from trnbench.report.gantt import gantt
     from trnbench.report.text_table import Style
-    from trnbench.report.train_answer import row_of
 
     hooks.note(0, 2, "playing the step")
     answer = _played(catalog, _request(job, layout))
     hooks.progress(1, 2, "drawing")
-    row = row_of(answer)
+    row = answer.row()
     timeline = answer.timeline
     if timeline is None:
         return Drawn(chart="", row=row, step_time_s=0.0)
@@ -208,7 +207,7 @@ def _request(job: Job, layout: tuple[tuple[str, object], ...]) -> TrainRequest:
 
 
 def _setting(job: Job, layout: tuple[tuple[str, object], ...]) -> Setting:
-    from trnbench.report.train_answer import Setting
+    from trnbench.answers.train import Setting
 
     known = {name: value for name, value in layout if value is not None}
     return Setting(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trnbench.report.report import Column, Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Column, Report
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -58,8 +59,9 @@ def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: Hooks)
 
 
 def _matrix(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hooks) -> SuiteRun:
+    from trnbench.answers.matrix import MatrixAnswer
     from trnbench.app import matrix as use_case
-    from trnbench.report.matrix import MatrixAnswer, matrix_report
+    from trnbench.report.matrix import matrix_report
 
     request = replace(use_case.suite_request(catalog, name), engines=tuple(engines))
     answers: list[MatrixAnswer] = []
@@ -74,8 +76,9 @@ def _matrix(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hooks) -
 
 
 def _collective(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hooks) -> SuiteRun:
+    from trnbench.answers.collective import CollectiveAnswer
     from trnbench.app import collective as use_case
-    from trnbench.report.collective import CollectiveAnswer, collective_report
+    from trnbench.report.collective import collective_report
 
     request = replace(use_case.suite_requests(catalog, name), engines=tuple(engines))
     pieces = [(where, op) for where in request.places for op in request.ops]
@@ -92,10 +95,10 @@ def _collective(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hook
 
 
 def _training(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hooks) -> SuiteRun:
+    from trnbench.answers.train import TrainAnswer
     from trnbench.app.train import run
     from trnbench.app.train_request import TrainRequest, inputs_of, suite_cases
     from trnbench.report.train import train_report
-    from trnbench.report.train_answer import TrainAnswer
 
     cases = suite_cases(catalog, name)
     request = TrainRequest(cases=cases, suite=name, engines=tuple(engines))

@@ -15,7 +15,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Static
 
-from trnbench.report.report import Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Report
 from trnbench.tui.news import WorkNews
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, Form

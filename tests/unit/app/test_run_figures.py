@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from trnbench.answers.train import Setting
 from trnbench.app.compare import CompareRequest, compare_run
 from trnbench.app.plan import plan_run
 from trnbench.app.plan_request import PlanRequest
@@ -23,8 +24,6 @@ from trnbench.plan.checkpoint import checkpoint_bytes
 from trnbench.plan.cost import Job, Phase, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
-from trnbench.report.quote import row_of_quote
-from trnbench.report.train_answer import Setting, row_of
 from trnbench.spec.library import load_instance, load_platform
 from trnbench.spec.reliability import load_reliability
 from trnbench.workload.library import load_model
@@ -63,13 +62,13 @@ def test_a_row_has_the_figures_of_the_train_verb(compared):
     shared = ("step_time_s", "tokens_per_s", "mfu", "memory_bytes", "tp", "pp", "dp", "micro_batch")
     for one in compared.compared:
         quote = one.quote
-        row = row_of_quote(quote)
+        row = quote.row()
         for setting in (quote.step.setting, RUN.setting):
             case = TrainCase(
                 model=RUN.model, instance=quote.instance, nodes=quote.nodes, setting=setting
             )
             (answer,) = run(CATALOG, TrainRequest(cases=(case,)))
-            trained = row_of(answer)
+            trained = answer.row()
             for key in (*shared, "low_step_time_s", "high_tokens_per_s", "exposed_matrix_s"):
                 assert row[key] == trained[key], key
 
@@ -77,18 +76,18 @@ def test_a_row_has_the_figures_of_the_train_verb(compared):
 def test_a_plan_has_the_figures_of_the_comparison(compared):
     answer: Any = plan_run(CATALOG, PlanRequest(run=RUN, objective="pareto"))
     rows: dict[Any, Any] = {
-        (q.instance, q.nodes): row_of_quote(q) for q in (one.quote for one in compared.compared)
+        (q.instance, q.nodes): q.row() for q in (one.quote for one in compared.compared)
     }
     assert answer.front
     for quote in answer.front:
         # The cheapest way to buy a cluster is the comparison's; others may be on the front, too.
         row = rows[quote.instance, quote.nodes]
-        mine = row_of_quote(quote)
+        mine = quote.row()
         assert mine["step_time_s"] == row["step_time_s"]
         if mine["purchase"] == row["purchase"]:
             assert mine == row
     cheapest = min(row["cost_usd"] for row in rows.values())
-    assert row_of_quote(answer.best)["cost_usd"] == cheapest
+    assert answer.best.row()["cost_usd"] == cheapest
 
 
 def test_money_is_that_of_the_cost_chain(compared):

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 from attrs import evolve
 
+from trnbench.answers.train import Setting
 from trnbench.app import train_functional
 from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.functional.checkpoint import checkpoints
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.report.text_table import PLAIN
-from trnbench.report.train_answer import Setting
 from trnbench.report.train_functional import functional_report
 from trnbench.workload.library import load_model
 

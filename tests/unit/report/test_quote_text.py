@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from trnbench.answers.compare import ratio
+from trnbench.answers.quote import Interval
+from trnbench.answers.train import Setting
 from trnbench.app.compare import CompareRequest, compare_run
 from trnbench.app.run_request import Part, RunRequest
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.billing import Bill
-from trnbench.report.compare_answer import ratio
-from trnbench.report.quote import Span
 from trnbench.report.quote_text import (
     layout_text,
     money_text,
@@ -21,7 +22,6 @@ from trnbench.report.quote_text import (
     span_text,
     tokens_text,
 )
-from trnbench.report.train_answer import Setting
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_money(usd, text):
 
 
 def test_spans():
-    assert span_text(Span(value=27.44, low=24.9, high=31.04)) == "27.4 (24.9-31)"
-    assert span_text(Span(value=3.0, low=3.0, high=3.0)) == "3"
+    assert span_text(Interval(value=27.44, low=24.9, high=31.04)) == "27.4 (24.9-31)"
+    assert span_text(Interval(value=3.0, low=3.0, high=3.0)) == "3"
     assert span_text(None) == "-"
 
 
@@ -79,8 +79,8 @@ def test_purchases():
 
 def test_a_ratio_joins_both_intervals():
     # 10 % either way on both: ln 1.1 x sqrt 2 as a logarithm
-    one = Span(value=2.0, low=2 / 1.1, high=2.2)
-    found: Any = ratio(one, Span(value=4.0, low=4 / 1.1, high=4.4))
+    one = Interval(value=2.0, low=2 / 1.1, high=2.2)
+    found: Any = ratio(one, Interval(value=4.0, low=4 / 1.1, high=4.4))
     assert found.value == 0.5
     assert found.high == pytest.approx(0.5 * 1.1**2**0.5)
     assert found.low == pytest.approx(0.5 / 1.1**2**0.5)

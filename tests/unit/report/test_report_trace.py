@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 
-from trnbench.report.trace import Span, trace
+from trnbench.answers.trace import TraceSpan
+from trnbench.report.trace import trace
 
 
 def test_spans_become_complete_events_on_their_own_tracks():
     spans = [
-        Span(process="chip", lane="tensor", name="multiply", start_s=1e-6, end_s=3e-6),
-        Span(process="chip", lane="dma 0", name="load", start_s=0.0, end_s=2e-6),
-        Span(
+        TraceSpan(process="chip", lane="tensor", name="multiply", start_s=1e-6, end_s=3e-6),
+        TraceSpan(process="chip", lane="dma 0", name="load", start_s=0.0, end_s=2e-6),
+        TraceSpan(
             process="chip",
             lane="tensor",
             name="multiply",
@@ -33,7 +34,7 @@ def test_spans_become_complete_events_on_their_own_tracks():
 
 def test_overlapping_spans_of_a_lane_go_to_tracks_of_their_own():
     spans = [
-        Span(process="chip", lane="dma", name=name, start_s=start, end_s=end)
+        TraceSpan(process="chip", lane="dma", name=name, start_s=start, end_s=end)
         for name, start, end in (("a", 0.0, 3.0), ("b", 1.0, 2.0), ("c", 2.0, 4.0), ("d", 3.0, 5.0))
     ]
     document = json.loads(trace(spans))

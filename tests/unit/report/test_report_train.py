@@ -9,18 +9,11 @@ import pytest
 
 from trnbench.analytic.memory import CATEGORIES
 from trnbench.analytic.step_time import STEP_CATEGORIES
+from trnbench.answers.train import MemoryAnswer, Searched, Setting, StepAnswer, TrainAnswer
 from trnbench.catalog.provenance import Kind
 from trnbench.report.formats import RENDERERS, render
 from trnbench.report.text_table import PLAIN, Style
 from trnbench.report.train import train_report
-from trnbench.report.train_answer import (
-    MemoryAnswer,
-    Searched,
-    Setting,
-    StepAnswer,
-    TrainAnswer,
-    row_of,
-)
 
 GIB = 2.0**30
 SETTING = Setting(
@@ -97,7 +90,7 @@ def people(answers, style=PLAIN, plot=False):
 
 
 def test_rates_and_their_ends_follow_from_the_step_time():
-    row = row_of(ANSWER)
+    row = ANSWER.row()
     assert row["sequences_per_s"] == 256 / 4.0
     assert row["tokens_per_s"] == 256 * 4096 / 4.0
     # The slow end of the time is the low end of every rate.
@@ -109,14 +102,14 @@ def test_rates_and_their_ends_follow_from_the_step_time():
 
 
 def test_a_row_has_every_key_whatever_the_answer():
-    assert set(row_of(ANSWER)) == set(row_of(NO)) == set(row_of(replace(NO, memory=None)))
-    exposed = [key for key in row_of(ANSWER) if key.startswith("exposed_")]
-    assert sum(float(str(row_of(ANSWER)[key])) for key in exposed) == 4.0
+    assert set(ANSWER.row()) == set(NO.row()) == set(replace(NO, memory=None).row())
+    exposed = [key for key in ANSWER.row() if key.startswith("exposed_")]
+    assert sum(float(str(ANSWER.row()[key])) for key in exposed) == 4.0
     assert "exposed_element_wise_s" in exposed
 
 
 def test_a_recommender_has_no_tokens():
-    row = row_of(replace(ANSWER, tokens_per_sample=None))
+    row = replace(ANSWER, tokens_per_sample=None).row()
     assert row["tokens_per_s"] is row["low_tokens_per_s"] is None
     assert row["sequences_per_s"] == 64
     assert "tokens/s" not in people([replace(ANSWER, tokens_per_sample=None)])

@@ -12,9 +12,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
+from trnbench.answers.row import Row
 from trnbench.errors import UnknownNameError
 from trnbench.program.collective import OPS, op_named
-from trnbench.report.report import Report, Row
+from trnbench.report.report import Report
 from trnbench.tui import parsing
 from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
 from trnbench.tui.collective_questions import (

@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
+from trnbench.answers.row import Row
 from trnbench.errors import TrnbenchError
-from trnbench.report.report import Row
 from trnbench.scenario import Scenario
 from trnbench.tui.cluster import cluster_of
 from trnbench.tui.compare_pictures import (

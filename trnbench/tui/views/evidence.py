@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from trnbench.report.report import Row
+from trnbench.answers.row import Row
 from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
 from trnbench.tui.evidence_questions import (
     ClaimsFound,

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.report.report import Row
+from trnbench.answers.row import Row
 from trnbench.tui.cluster import Cluster, layout_of
 from trnbench.tui.compare_pictures import memory_bars, time_bars
 from trnbench.tui.layout_form import (

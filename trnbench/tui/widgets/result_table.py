@@ -16,7 +16,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from trnbench.report.report import Report, Row
+from trnbench.answers.row import Row
+from trnbench.report.report import Report
 from trnbench.tui.widgets.table_model import (
     EMPTY,
     Arranged,

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trnbench.answers.row import Cell, Row
 from trnbench.errors import UnitError
-from trnbench.report.report import Cell, Report, Row, as_table
+from trnbench.report.report import Report, as_table
 from trnbench.units import Dimension, parse
 
 WIDEST = 56

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from trnbench.analytic.memory import CATEGORIES, Category
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory
+from trnbench.answers.row import Cell, Row
 from trnbench.catalog.provenance import Kind
 from trnbench.program.grid import ContextParallel
-from trnbench.report.report import Cell, Row
 from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
 
 if TYPE_CHECKING:
@@ -134,46 +134,45 @@ class TrainAnswer:
         """Return samples (times `each`) a second at a step time."""
         return (self.setting.global_batch or 0) * each / step_time_s
 
-
-def row_of(answer: TrainAnswer) -> Row:
-    """Return the answer as machines read it."""
-    step, memory = answer.step, answer.memory
-    by_category = memory.by_category if memory else {}
-    row: dict[str, Cell] = {
-        "case": answer.label or None,
-        "model": answer.model,
-        "instance": answer.instance,
-        "nodes": answer.nodes,
-        "chips": answer.chips,
-        "chip": answer.chip,
-        "ranks": answer.ranks,
-        "lnc": answer.logical_size,
-        "engine": answer.engine,
-        **answer.setting.plain,
-        **_rates(answer),
-        "memory_bytes": memory.total_bytes if memory else None,
-        "memory_capacity_bytes": memory.capacity_bytes if memory else None,
-        "memory_available_bytes": memory.available_bytes if memory else None,
-        "worst_stage": memory.stage if memory else None,
-        **{
-            f"exposed_{_key(category)}_s": step.exposed_s.get(category) if step else None
-            for category in STEP_CATEGORIES
-        },
-        **{
-            f"hidden_{_key(category)}_s": step.hidden_s.get(category) if step else None
-            for category in COMMUNICATION
-        },
-        **{f"memory_{category}_bytes": by_category.get(category) for category in CATEGORIES},
-        "chosen": answer.chosen,
-        "defaults": answer.assumed,
-        "calibration": answer.calibration,
-        "basis": answer.basis,
-        "evidence": answer.evidence.word,
-        "feasible": answer.feasible,
-        "reasons": answer.reasons,
-        "warnings": answer.warnings,
-    }
-    return row
+    def row(self) -> Row:
+        """Return the step as JSON and CSV hold it: times in seconds, sizes in bytes."""
+        step, memory = self.step, self.memory
+        by_category = memory.by_category if memory else {}
+        row: dict[str, Cell] = {
+            "case": self.label or None,
+            "model": self.model,
+            "instance": self.instance,
+            "nodes": self.nodes,
+            "chips": self.chips,
+            "chip": self.chip,
+            "ranks": self.ranks,
+            "lnc": self.logical_size,
+            "engine": self.engine,
+            **self.setting.plain,
+            **_rates(self),
+            "memory_bytes": memory.total_bytes if memory else None,
+            "memory_capacity_bytes": memory.capacity_bytes if memory else None,
+            "memory_available_bytes": memory.available_bytes if memory else None,
+            "worst_stage": memory.stage if memory else None,
+            **{
+                f"exposed_{_key(category)}_s": step.exposed_s.get(category) if step else None
+                for category in STEP_CATEGORIES
+            },
+            **{
+                f"hidden_{_key(category)}_s": step.hidden_s.get(category) if step else None
+                for category in COMMUNICATION
+            },
+            **{f"memory_{category}_bytes": by_category.get(category) for category in CATEGORIES},
+            "chosen": self.chosen,
+            "defaults": self.assumed,
+            "calibration": self.calibration,
+            "basis": self.basis,
+            "evidence": self.evidence.word,
+            "feasible": self.feasible,
+            "reasons": self.reasons,
+            "warnings": self.warnings,
+        }
+        return row
 
 
 def _rates(answer: TrainAnswer) -> dict[str, Cell]:

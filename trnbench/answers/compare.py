@@ -6,21 +6,37 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trnbench.answers.quote import Interval, Quote, interval_cells
+from trnbench.answers.row import Cell, Row
 from trnbench.plan.search_result import Tally
-from trnbench.report.quote import Quote, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedQuote:
     """A quote beside the baseline: `time` and `cost` are ratios to its own, None without a figure.
 
     `break_even_mfu`: the MFU at which this very cluster would cost as much as the baseline.
     """
 
     quote: Quote
-    time: Span | None
-    cost: Span | None
+    time: Interval | None
+    cost: Interval | None
     break_even_mfu: float | None
+
+    def row(self) -> Row:
+        """Return the quote's row with its ratios to the baseline."""
+        row = self.quote.row()
+        beside: dict[str, Cell] = {
+            **interval_cells("relative_time", self.time),
+            **interval_cells("relative_cost", self.cost),
+            "break_even_mfu": self.break_even_mfu,
+        }
+        last = ("calibration", "basis", "evidence", "feasible", "reasons", "warnings", "notes")
+        return {
+            **{name: cell for name, cell in row.items() if name not in last},
+            **beside,
+            **{name: row[name] for name in last},
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +92,7 @@ class CompareAnswer:
     model: str
     footing: str
     baseline: str
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedQuote, ...]
     looked: tuple[Looked, ...]
     purchase_asked: bool
     unseen: tuple[str, ...] = ()
@@ -94,11 +110,11 @@ class CompareAnswer:
         return bool(quotes) and priced and all(one.feasible for one in quotes)
 
 
-def ratio(one: Span | None, other: Span | None) -> Span | None:
+def ratio(one: Interval | None, other: Interval | None) -> Interval | None:
     """Return one figure over another; their intervals are taken as independent."""
     if one is None or other is None:
         return None
     value = one.value / other.value
     down = math.hypot(math.log(one.value / one.low), math.log(other.high / other.value))
     up = math.hypot(math.log(one.high / one.value), math.log(other.value / other.low))
-    return Span(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+    return Interval(value=value, low=value * math.exp(-down), high=value * math.exp(up))

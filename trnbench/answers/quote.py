@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from trnbench.answers.row import Cell, Row
+from trnbench.answers.train import TrainAnswer
 from trnbench.plan.billing import Bill
 from trnbench.plan.objective import Candidate
-from trnbench.report.report import Cell, Row
-from trnbench.report.train_answer import TrainAnswer, row_of
 
 DAY_S = 86400.0
 HOUR_S = 3600.0
@@ -16,16 +16,16 @@ MILLION = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Interval:
     """A figure with the ends of its 80 % interval."""
 
     value: float
     low: float
     high: float
 
-    def scaled(self, factor: float) -> Span:
+    def scaled(self, factor: float) -> Interval:
         """Return it in another unit."""
-        return Span(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+        return Interval(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,9 @@ class Quote:
     main: int
     tokens: float | None
     samples: float
-    elapsed_s: Span | None = None
+    elapsed_s: Interval | None = None
     wall: Wall | None = None
-    cost_usd: Span | None = None
+    cost_usd: Interval | None = None
     bill: Bill | None = None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -85,11 +85,17 @@ class Quote:
         return not self.reasons
 
     @property
-    def usd_per_million_tokens(self) -> Span | None:
+    def usd_per_million_tokens(self) -> Interval | None:
         """What a million tokens cost, if there is a price and the model has tokens."""
         if self.cost_usd is None or self.tokens is None:
             return None
         return self.cost_usd.scaled(MILLION / self.tokens)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Samples a second of the part that takes longest, while it trains."""
+        step = self.step.step
+        return None if step is None else self.step.per_s(step.step_time_s)
 
     @property
     def bottleneck(self) -> tuple[str, float] | None:
@@ -113,34 +119,42 @@ class Quote:
             candidate.option,
         )
 
+    def row(self) -> dict[str, Cell]:
+        """Return the row of the main step, followed by times and money."""
+        step: Row = self.step.row()
+        bottleneck = self.bottleneck
+        own = (
+            "case",
+            "engine",
+            "reasons",
+            "warnings",
+            "feasible",
+            "calibration",
+            "basis",
+            "evidence",
+        )
+        return {
+            "instance": self.instance,
+            "nodes": self.nodes,
+            **{name: cell for name, cell in step.items() if name not in own},
+            "bottleneck": bottleneck[0] if bottleneck else None,
+            "bottleneck_share": bottleneck[1] if bottleneck else None,
+            "tokens": self.tokens,
+            "samples": self.samples,
+            **_time_cells(self),
+            **_money_cells(self),
+            "phases": [_phase(answer) for answer in self.steps] if len(self.steps) > 1 else [],
+            "calibration": self.step.calibration,
+            "basis": self.step.basis,
+            "evidence": self.step.evidence.word,
+            "feasible": self.feasible,
+            "reasons": self.reasons,
+            "warnings": tuple(dict.fromkeys(w for answer in self.steps for w in answer.warnings)),
+            "notes": self.notes,
+        }
 
-def row_of_quote(quote: Quote) -> dict[str, Cell]:
-    """Return a quote as machines read it: the row of its main step, and time and money behind."""
-    step: Row = row_of(quote.step)
-    bottleneck = quote.bottleneck
-    own = ("case", "engine", "reasons", "warnings", "feasible", "calibration", "basis", "evidence")
-    return {
-        "instance": quote.instance,
-        "nodes": quote.nodes,
-        **{name: cell for name, cell in step.items() if name not in own},
-        "bottleneck": bottleneck[0] if bottleneck else None,
-        "bottleneck_share": bottleneck[1] if bottleneck else None,
-        "tokens": quote.tokens,
-        "samples": quote.samples,
-        **_time_cells(quote),
-        **_money_cells(quote),
-        "phases": [_phase(answer) for answer in quote.steps] if len(quote.steps) > 1 else [],
-        "calibration": quote.step.calibration,
-        "basis": quote.step.basis,
-        "evidence": quote.step.evidence.word,
-        "feasible": quote.feasible,
-        "reasons": quote.reasons,
-        "warnings": tuple(dict.fromkeys(w for answer in quote.steps for w in answer.warnings)),
-        "notes": quote.notes,
-    }
 
-
-def span_cells(name: str, span: Span | None) -> dict[str, Cell]:
+def interval_cells(name: str, span: Interval | None) -> dict[str, Cell]:
     """Return a figure and the ends of its interval, by the names they go by."""
     ends = (None, None, None) if span is None else (span.value, span.low, span.high)
     return dict(zip((name, f"low_{name}", f"high_{name}"), ends, strict=True))
@@ -150,7 +164,7 @@ def _time_cells(quote: Quote) -> dict[str, Cell]:
     days = None if quote.elapsed_s is None else quote.elapsed_s.scaled(1 / DAY_S)
     wall = quote.wall
     return {
-        **span_cells("days", days),
+        **interval_cells("days", days),
         "goodput": wall.goodput if wall else None,
         "wall_s": wall.total_s if wall else None,
         "start_s": wall.start_s if wall else None,
@@ -167,8 +181,8 @@ def _time_cells(quote: Quote) -> dict[str, Cell]:
 def _money_cells(quote: Quote) -> dict[str, Cell]:
     bill = quote.bill
     cells: dict[str, Cell] = {
-        **span_cells("cost_usd", quote.cost_usd),
-        **span_cells("usd_per_million_tokens", quote.usd_per_million_tokens),
+        **interval_cells("cost_usd", quote.cost_usd),
+        **interval_cells("usd_per_million_tokens", quote.usd_per_million_tokens),
     }
     if bill is None:
         return cells | dict.fromkeys(_BILLED)
@@ -197,6 +211,6 @@ def price_day(bill: Bill) -> str | None:
 
 def _phase(answer: TrainAnswer) -> Mapping[str, object]:
     shown = ("sequence", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "zero", "recompute")
-    cells = row_of(answer)
+    cells = answer.row()
     rates = ("step_time_s", "tokens_per_s", "low_tokens_per_s", "high_tokens_per_s", "mfu")
     return {name: cells[name] for name in (*shown, "schedule", *rates)}

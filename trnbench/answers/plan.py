@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trnbench.answers.compare import Looked
+from trnbench.answers.quote import Quote
 from trnbench.plan.objective import Objective
 from trnbench.plan.quotas import QuotaRequest
 from trnbench.plan.sensitivity import Change
-from trnbench.report.compare_answer import Looked
-from trnbench.report.quote import Quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

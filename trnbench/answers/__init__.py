@@ -1,0 +1,1 @@
+"""What the verbs answer: typed records with numbers, and the figures that name them."""

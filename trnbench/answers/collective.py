@@ -1,0 +1,118 @@
+"""A collective of one size on one cluster by one engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnbench.answers.row import Row
+from trnbench.answers.trace import TraceSpan
+from trnbench.catalog.provenance import Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLoad:
+    """What one link carried: its name, its share of the time at full speed, its bytes."""
+
+    name: str
+    level: str
+    busy: float
+    size_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorusLoad:
+    """Busy shares of a 2D torus: to the right of and below each chip, the busier direction."""
+
+    level: str
+    shape: tuple[int, int]
+    right: tuple[float, ...]
+    below: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveAnswer:
+    """One collective of one size on one cluster by one engine; figures are None where it is no.
+
+    `size_bytes` counts as nccl-tests does. `bound_s`: what no algorithm can beat on these links.
+    `together_s`: the time while the collectives asked for run beside it. `passed_over`: algorithms
+    that the stack's table puts first and why they could not be used. Bandwidths are None where
+    nothing takes time.
+    """
+
+    op: str
+    instance: str
+    nodes: int
+    ranks: int
+    group_size: int
+    size_bytes: float
+    elements: int
+    number_format: str
+    engine: str
+    stack: str
+    evidence: Kind
+    time_s: float | None = None
+    algbw_bytes_per_s: float | None = None
+    busbw_bytes_per_s: float | None = None
+    bound_s: float | None = None
+    bound_by: str | None = None
+    algorithm: str | None = None
+    tuning: str | None = None
+    passed_over: tuple[str, ...] = ()
+    check: str | None = None
+    together_s: float | None = None
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    links: tuple[LinkLoad, ...] = ()
+    tori: tuple[TorusLoad, ...] = ()
+    spans: tuple[TraceSpan, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Return whether the collective can run."""
+        return not self.reasons
+
+    def row(self, *, links: bool = False) -> Row:
+        """Return the row, with the load of every link where `links` are wanted."""
+        bound = self.bound_s / self.time_s if self.bound_s and self.time_s else None
+        row: dict[str, object] = {
+            "op": self.op,
+            "instance": self.instance,
+            "nodes": self.nodes,
+            "ranks": self.ranks,
+            "group_size": self.group_size,
+            "size_bytes": _whole(self.size_bytes),
+            "elements": self.elements,
+            "dtype": self.number_format,
+            "engine": self.engine,
+            "time_s": self.time_s,
+            "algbw_bytes_per_s": self.algbw_bytes_per_s,
+            "busbw_bytes_per_s": self.busbw_bytes_per_s,
+            "together_s": self.together_s,
+            "bound_s": self.bound_s,
+            "of_bound": bound,
+            "bound_by": self.bound_by,
+            "algorithm": self.algorithm,
+            "tuning": self.tuning,
+            "passed_over": self.passed_over,
+            "check": self.check,
+            "calibration": self.stack,
+            "evidence": self.evidence.word,
+            "feasible": self.feasible,
+            "reasons": self.reasons,
+            "warnings": self.warnings,
+        }
+        if links:
+            row["links"] = [
+                {
+                    "link": link.name,
+                    "level": link.level,
+                    "busy": link.busy,
+                    "bytes": link.size_bytes,
+                }
+                for link in self.links
+            ]
+        return row  # type: ignore[return-value]
+
+
+def _whole(size_bytes: float) -> int | float:
+    return int(size_bytes) if size_bytes == int(size_bytes) else size_bytes

@@ -1,0 +1,110 @@
+"""A matrix product on one chip by one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trnbench.analytic.matrix import roofline
+from trnbench.answers.row import Row
+from trnbench.catalog.provenance import Kind
+from trnbench.emulate.matrix import TraceEvent
+from trnbench.numerics.accuracy import ErrorReport
+from trnbench.workload.suite import Product
+
+_FIGURES = (
+    *("time_s", "cycles", "flop", "flop_per_s", "utilization", "bytes"),
+    *("intensity_flop_per_byte", "peak_flop_per_s", "roofline_flop_per_s"),
+    *("memory_bytes_per_s", "binds", "parts_s", "engine_utilization", "stalls_s"),
+)
+"""What a product that cannot run has none of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixAnswer:
+    """One product on one chip by one engine; figures are NaN where it cannot run.
+
+    `size_bytes` is what moves at the chip's memory. `evidence` is the weakest kind of chip figure
+    the time rests on.
+    """
+
+    product: Product
+    chip: str
+    number_format: str
+    engine: str
+    kernel: str | None
+    cores: int
+    time_s: float
+    cycles: float
+    flop: float
+    peak_flop_per_s: float
+    size_bytes: float
+    memory_bytes_per_s: float
+    binds: str
+    parts_s: Mapping[str, float]
+    engine_utilization: Mapping[str, float] = field(default_factory=dict)
+    stalls_s: Mapping[str, float] = field(default_factory=dict)
+    evidence: Kind
+    reasons: tuple[str, ...]
+    numbers: ErrorReport | None = None
+    events: tuple[TraceEvent, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Return whether the product can run."""
+        return not self.reasons
+
+    @property
+    def flop_per_s(self) -> float:
+        """Return operations carried out per second."""
+        return self.flop / self.time_s
+
+    @property
+    def utilization(self) -> float:
+        """Return the achieved part of the tensor units' peak in this format."""
+        return self.flop_per_s / self.peak_flop_per_s
+
+    @property
+    def intensity_flop_per_byte(self) -> float:
+        """Return operations per byte at memory."""
+        return self.flop / self.size_bytes
+
+    @property
+    def roofline_flop_per_s(self) -> float:
+        """Return the most that peak and memory allow at this intensity."""
+        at = self.intensity_flop_per_byte
+        return float(roofline(at, self.peak_flop_per_s, self.memory_bytes_per_s))
+
+    def row(self) -> Row:
+        """Return the row: times in seconds, sizes in bytes, rates in FLOP/s."""
+        product, numbers = self.product, self.numbers
+        shape = f"{product.m}x{product.k}x{product.n}"
+        row: dict[str, object] = {
+            "shape": shape if product.batch == 1 else f"{shape} x{product.batch}",
+            "label": product.label,
+            "m": product.m,
+            "k": product.k,
+            "n": product.n,
+            "batch": product.batch,
+            "chip": self.chip,
+            "dtype": self.number_format,
+            "engine": self.engine,
+            "kernel": self.kernel,
+            "cores": self.cores,
+            "feasible": self.feasible,
+            "reasons": self.reasons,
+            "evidence": self.evidence.word,
+        }
+        row |= {name: self._figure(name) if self.feasible else None for name in _FIGURES}
+        if numbers is not None:
+            row |= {
+                "max_absolute_error": numbers.max_abs,
+                "max_relative_error": numbers.max_rel,
+                "rms_relative_error": numbers.rms_rel,
+                "bound_use": numbers.bound_use,
+                "check": "ok" if numbers.within_bound else "FAILED",
+            }
+        return row  # type: ignore[return-value]
+
+    def _figure(self, key: str) -> object:
+        return getattr(self, "size_bytes" if key == "bytes" else key)

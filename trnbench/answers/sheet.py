@@ -1,0 +1,104 @@
+"""A data file in full: its record, and every value with what it rests on."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+import attrs
+
+from trnbench.catalog.document import Documented
+from trnbench.catalog.provenance import Provenance, join
+from trnbench.catalog.schema import keys_of
+from trnbench.catalog.search import Entry
+from trnbench.spec.chip import Chip
+from trnbench.spec.figures import Figure
+from trnbench.spec.price import Price, PriceList
+
+
+@attrs.frozen(kw_only=True)
+class SheetLine:
+    """One value of a file: key path, text as written, what it rests on, and in base units.
+
+    `unit` names the base unit as attribute names do (`bytes_per_s`); none for counts.
+    """
+
+    key: str
+    value: str
+    kind: str = ""
+    source: str = ""
+    range: str = ""
+    note: str = ""
+    number: float | None = None
+    unit: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Sheet:
+    """A named data file in full, with the figures and files that belong to it."""
+
+    entry: Entry
+    record: Documented
+    figures: tuple[Figure, ...] = ()
+    chip: Chip | None = None
+    prices: PriceList | None = None
+    parameters: tuple[tuple[str, int], ...] = ()
+
+
+def lines_of(record: object, provenance: Provenance) -> tuple[SheetLine, ...]:
+    """Return every value of a record in schema order, numbers with their evidence."""
+    return tuple(_lines(record, provenance, ""))
+
+
+def newest_prices(prices: PriceList) -> tuple[Price, ...]:
+    """Return the newest row of each purchase option and region."""
+    latest = max(price.date_to for price in prices.price)
+    asked = sorted({(price.option, price.region) for price in prices.price})
+    found = (prices.price_at(region=region, option=option, on=latest) for option, region in asked)
+    return tuple(price for price in found if price is not None)
+
+
+def _lines(value: object, provenance: Provenance, path: str, unit: str = "") -> Iterator[SheetLine]:
+    if value is None or isinstance(value, Provenance):
+        return
+    if attrs.has(type(value)):
+        topology = getattr(type(value), "topology", None)
+        if topology is not None:
+            yield SheetLine(key=join(path, "topology"), value=str(topology))
+        for name, key in keys_of(type(value)).items():
+            own_unit = name.removeprefix(key).removeprefix("_")
+            yield from _lines(getattr(value, name), provenance, join(path, key), own_unit)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _lines(item, provenance, join(path, str(key)), unit)
+    elif isinstance(value, tuple) and value and not _is_leaf(value[0]):
+        for i, item in enumerate(value):
+            yield from _lines(item, provenance, f"{path}[{i}]", unit)
+    elif value != ():
+        yield _leaf(value, provenance, path, unit)
+
+
+def _is_leaf(value: object) -> bool:
+    return isinstance(value, str | int | float | datetime.date)
+
+
+def _leaf(value: object, provenance: Provenance, path: str, unit: str) -> SheetLine:
+    items = value if isinstance(value, tuple) else (value,)
+    evidence = provenance.evidence.get(f"{path}[0]" if isinstance(value, tuple) else path)
+    text = ", ".join(_text(item) for item in items)
+    if evidence is None:
+        return SheetLine(key=path, value=text)
+    return SheetLine(
+        key=path,
+        value=text if isinstance(value, tuple) else evidence.text,
+        kind=evidence.kind.word,
+        source=evidence.source,
+        range=evidence.range_text,
+        note=evidence.note or "",
+        number=float(value) if isinstance(value, int | float) else None,
+        unit=unit,
+    )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
