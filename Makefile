@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt bench bench-matrix bench-collective bench-train bench-self snapshots calibration wheel clean
+.PHONY: help setup run test test-fast check fmt bench bench-matrix bench-collective bench-train bench-self snapshots calibration wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -23,8 +25,11 @@ run: $(READY) ## the main job: a 70B model on 2T tokens within 60 days, on Train
 	@$(BIN)/trnbench compare llama3.1-70b --tokens 2T --deadline 60d --baseline p5.48xlarge \
 	  --on trn1.32xlarge,trn1n.32xlarge,trn2.48xlarge,trn2-ultraserver,p4d.24xlarge,p5.48xlarge,p5en.48xlarge $(ARGS)
 
-test: $(READY) ## run every test
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(READY) ## run every test but those that take minutes
+	@$(PYTEST) -m "not soak" $(ARGS)
+
+test-fast: $(READY) ## run the tests that are quick: under 90 s on two cores
+	@$(PYTEST) -m "not slow and not soak" $(ARGS)
 
 check: $(READY) ## format, lint, types and import rules, as CI does
 	@$(BIN)/ruff format --check .

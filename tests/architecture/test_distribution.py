@@ -22,6 +22,9 @@ SHIPPED = sorted(
 )
 
 
+pytestmark = pytest.mark.xdist_group("distribution")
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     out = tmp_path_factory.mktemp("dist")

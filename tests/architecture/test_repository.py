@@ -69,7 +69,9 @@ def test_import_rules_hold():
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("target", ["setup", "run", "test", "check", "fmt", "wheel", "clean"])
+@pytest.mark.parametrize(
+    "target", ["setup", "run", "test", "test-fast", "check", "fmt", "wheel", "clean"]
+)
 def test_the_makefile_explains_its_targets(target):
     assert re.search(rf"^{target}:.*## \w", (ROOT / "Makefile").read_text(), re.MULTILINE)
 

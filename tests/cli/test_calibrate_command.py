@@ -140,6 +140,7 @@ def test_rows_that_cannot_be_used_are_listed(run, tmp_path):
     assert unused["words"] == "step_time_s: 'fast' is not a number"
 
 
+@pytest.mark.slow
 def test_only_rows_marked_fit_are_fitted(run):
     answer = run("calibrate", PUBLISHED, "--json").json
     with PUBLISHED.open() as file:

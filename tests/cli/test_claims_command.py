@@ -44,6 +44,7 @@ def test_claims_by_name(run):
     }
 
 
+@pytest.mark.slow
 def test_a_price_date_takes_the_prices_of_that_day(run):
     done = run("claims", "trn2-price-performance", "--price-date", "2026-07-22", "--json")
     assert done.code == 0

@@ -48,7 +48,7 @@ def test_both_engines_agree(run):
     ],
 )
 def test_every_operation_moves_the_right_data(run, op):
-    place = ("--on", "p5.48xlarge:2", "--min-size", "1MiB", "--max-size", "1MiB")
+    place = ("--on", "p5.48xlarge:2", "--min-size", "16KiB", "--max-size", "16KiB")
     assert rows(run, op, *place, "--check")[0]["check"].startswith("ok")
 
 

@@ -31,6 +31,7 @@ def _alike(shown: str, printed: str) -> bool:
     return numbers[0] == pytest.approx(numbers[1], rel=NEAR, abs=NEAR)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "shown"), CAPTURES, ids=[one for one, _ in CAPTURES])
 def test_every_line_shown_is_printed_in_this_order(command, shown, capfdbinary, tmp_path):
     assert main([*shlex.split(command)[1:], "--quiet"]) == 0

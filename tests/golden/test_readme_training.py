@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.golden.test_readme import README, check
 from trnbench.app.validation import validate_evidence
 from trnbench.catalog.search import open_catalog
@@ -20,6 +22,7 @@ HEADINGS = (
 )
 
 
+@pytest.mark.slow
 def test_the_table_of_training_errors_is_current():
     sections = validate_evidence(open_catalog(), sets=tuple(GROUPS))
     rows = [

@@ -202,6 +202,7 @@ def app_filtered(app, strip):
     return strip
 
 
+@pytest.mark.slow
 async def test_pictures_are_drawn_in_every_kind_of_theme(made, silent, until, canned):
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:

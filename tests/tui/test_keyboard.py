@@ -21,7 +21,7 @@ from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 SMALL = {
     "compare": {

@@ -29,6 +29,9 @@ DENSE_STACKS = (
 )
 
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("calibration")]
+
+
 @pytest.fixture(scope="module")
 def found():
     paths = [PUBLISHED / f"{name}_training.csv" for name in ("gpu", "trainium")]

@@ -63,6 +63,9 @@ BY_SPECS = {
 }
 
 
+pytestmark = pytest.mark.xdist_group("claims")
+
+
 @pytest.fixture(scope="module")
 def found():
     return {claim.id: claim for claim in examine_claims(CATALOG)}

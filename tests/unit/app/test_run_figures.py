@@ -175,6 +175,7 @@ def brute_force(request):
     return found
 
 
+@pytest.mark.slow
 def test_the_plan_is_the_best_of_all_configurations_one_by_one():
     every = brute_force(TINY)
     assert len(every) > 50

@@ -97,6 +97,7 @@ def assumed(prices: StepPrices) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_two_hundred_layouts_agree_with_the_closed_form():
     left = dict.fromkeys(SCHEDULES, LAYOUTS // len(SCHEDULES))
     seed = 0

@@ -228,7 +228,7 @@ def test_all_faults_of_a_file_are_told_at_once(write):
         (b"\x7fELF\x00\x01", "is a binary file"),
         (b"a = [" * 5000, "not valid TOML"),
         (b"a = " + b"9" * 5000, "not valid TOML"),
-        (b"#" * (10 << 20), "has 10,485,760 bytes"),
+        pytest.param(b"#" * (10 << 20), "has 10,485,760 bytes", id="large"),
     ],
 )
 def test_a_file_that_is_no_data_file(tmp_path, raw, said):

@@ -194,7 +194,17 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("asked", SMALL.values(), ids=SMALL.keys())
+LARGE = ("experts", "room to be left", "tiny, Trn2")
+"""Those of a few hundred layouts."""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(asked, id=name, marks=[pytest.mark.slow] if name in LARGE else [])
+        for name, asked in SMALL.items()
+    ],
+)
 def test_a_search_finds_what_pricing_layouts_one_by_one_finds(asked):
     nodes = asked.nodes[0]
     counts, wanted = one_by_one(asked, nodes)
