@@ -283,7 +283,7 @@ def test_kept_checkpoints_are_billed(run):
         ((*RUN, *TWO, "--samples", "5"), "one of these"),
         ((*RUN, *TWO, "--failures-per-node-day", "-1"), "not negative"),
         (("llama2-7b", "--phase", "1T", *TWO), "TOKENS@SEQUENCE"),
-        (("llama2-7b", "--phase", "1T@0", *TWO), "a sequence must be from 1"),
+        (("llama2-7b", "--phase", "1T@0", *TWO), "--phase must be from 1"),
         ((*RUN, *TWO, "--price", "p5.48xlarge=3"), "not among --on"),
         ((*RUN, *TWO, "--assume-price", "p5.48xlarge=3x trn1.32xlarge"), "not among --on"),
         ((*RUN, *TWO, "--purchase", "spot,spot"), "named twice"),

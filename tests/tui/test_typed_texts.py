@@ -1,4 +1,4 @@
-"""What people type: fields, scenarios, settings; and what is refused with a reason."""
+"""What sessions leave and users configure: scenarios as command lines, state, settings."""
 
 from __future__ import annotations
 
@@ -6,55 +6,10 @@ import datetime
 
 import pytest
 
-from trnbench.errors import DataFileError, InputError, UnknownNameError
+from trnbench.errors import DataFileError
 from trnbench.scenario import Scenario
-from trnbench.tui import parsing
 from trnbench.tui.scenario_form import command_of, count_text, texts_of
 from trnbench.tui.settings import State, read_config, read_state, write_state
-from trnbench.units import Dimension
-
-
-@pytest.mark.parametrize(
-    ("parse", "text", "value"),
-    [
-        (parsing.whole("nodes"), "1,024", 1024),
-        (parsing.whole("nodes"), "4k", 4000),
-        (parsing.count("tokens"), "2T", 2e12),
-        (parsing.quantity("deadline", Dimension.SECONDS, "60 d"), "2 h", 7200.0),
-        (parsing.share, "18%", 0.18),
-        (parsing.share, "", 0.0),
-        (parsing.date, "2026-11-21", datetime.date(2026, 11, 21)),
-        (parsing.optional(parsing.whole("tp")), "any", None),
-        (parsing.several(parsing.whole("k")), "1, 2 4,1", (1, 2, 4)),
-        (parsing.place(str), "trn1.32xlarge:8", ("trn1.32xlarge", 8)),
-        (parsing.place(str), "trn1.32xlarge", ("trn1.32xlarge", 1)),
-    ],
-)
-def test_texts_become_values(parse, text, value):
-    assert parse(text) == value
-
-
-@pytest.mark.parametrize(
-    ("parse", "text", "said"),
-    [
-        (parsing.whole("nodes"), "0", "from 1"),
-        (parsing.whole("nodes"), "2.5", "whole number"),
-        (parsing.whole("nodes"), "many", "not a number"),
-        (parsing.count("tokens"), "-1", "positive"),
-        (parsing.quantity("deadline", Dimension.SECONDS, "60 d"), "60", "60 d"),
-        (parsing.share, "1.5", "below 100%"),
-        (parsing.date, "tomorrow", "2026-11-21"),
-        (parsing.several(parsing.whole("k")), " , ", "nothing is chosen"),
-    ],
-)
-def test_what_is_refused_says_why(parse, text, said):
-    with pytest.raises(InputError, match=said):
-        parse(text)
-
-
-def test_an_unknown_name_proposes_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"trn2\.48xlarge"):
-        parsing.one_of("instance", ("trn1.32xlarge", "trn2.48xlarge"))("trn2.48xlrge")
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT, write_whole
-from trnbench.cli.places import places
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.errors import DataFileError, InputError
+from trnbench.parsing import place, several
 
 if TYPE_CHECKING:
     from trnbench.app.calibration import Calibrated, LoggedLayout
@@ -111,7 +111,7 @@ def calibrate(
     if model is not None or on is not None:
         if model is None or on is None or global_batch is None or sequence is None:
             raise InputError(_FOR_A_LOG)
-        where = places(on)
+        where = several("--on", place("--on"))(on)
         if len(where) != 1:
             raise InputError("--on: a log is of one cluster")
         log = LoggedLayout(

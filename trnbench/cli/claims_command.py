@@ -10,7 +10,7 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
-from trnbench.errors import InputError
+from trnbench.parsing import date
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -25,8 +25,9 @@ def claims(
         list[str] | None, typer.Argument(metavar="[CLAIM]...", help="Only these claims.")
     ] = None,
     price_date: Annotated[
-        str | None,
+        datetime.date | None,
         typer.Option(
+            parser=date("--price-date"),
             metavar="YYYY-MM-DD",
             help="At the prices of one day; default: of every day on which one changed.",
         ),
@@ -51,17 +52,14 @@ def claims(
         found = examine_claims(
             catalog,
             names=names or (),
-            price_date=None if price_date is None else _day(price_date),
+            price_date=price_date,
             region=region,
             progress=progress,
         )
-    inputs = {"claims": list(names or ()), "price_date": price_date, "region": region}
+    inputs = {
+        "claims": list(names or ()),
+        "price_date": price_date and price_date.isoformat(),
+        "region": region,
+    }
     out.write(claims_report(found, inputs))
     return ExitCode.DONE
-
-
-def _day(text: str) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        raise InputError(f"--price-date: {text!r} is not a date such as 2026-07-22") from None

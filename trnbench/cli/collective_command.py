@@ -13,10 +13,10 @@ from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import Engine
 from trnbench.cli.names import completes
 from trnbench.cli.output import Format, write_whole
-from trnbench.cli.places import places
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.errors import InputError, UnitError
+from trnbench.parsing import count, place, several, size, whole
 from trnbench.units import Dimension, parse
 
 if TYPE_CHECKING:
@@ -56,17 +56,31 @@ def collective(
         ),
     ] = None,
     min_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Smallest size; default: 1KiB.")
+        float | None,
+        typer.Option(
+            parser=size("--min-size"), metavar="SIZE", help="Smallest size; default: 1KiB."
+        ),
     ] = None,
     max_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Largest size; default: 1GiB.")
+        float | None,
+        typer.Option(
+            parser=size("--max-size"), metavar="SIZE", help="Largest size; default: 1GiB."
+        ),
     ] = None,
     factor: Annotated[
-        float | None, typer.Option(help="Each size is so many times the one before; default: 4.")
+        float | None,
+        typer.Option(
+            parser=count("--factor"),
+            metavar="NUMBER",
+            help="Each size is so many times the one before; default: 4.",
+        ),
     ] = None,
     dtype: Annotated[str, typer.Option(metavar="FORMAT", help="Format of elements.")] = "fp32",
     ranks: Annotated[
-        int | None, typer.Option(min=1, help="Use only the first ranks; default: all.")
+        int | None,
+        typer.Option(
+            parser=whole("--ranks"), metavar="N", help="Use only the first ranks; default: all."
+        ),
     ] = None,
     groups: Annotated[
         str | None,
@@ -76,7 +90,10 @@ def collective(
         ),
     ] = None,
     lnc: Annotated[
-        int | None, typer.Option(min=1, help="Logical core size on Trainium2 and 3.")
+        int | None,
+        typer.Option(
+            parser=whole("--lnc"), metavar="N", help="Logical core size on Trainium2 and 3."
+        ),
     ] = None,
     algorithm: Annotated[
         str,
@@ -165,7 +182,7 @@ def _what(
     op: str | None,
     on: str | None,
     suite: str | None,
-    sizes: tuple[str | None, str | None, float | None],
+    sizes: tuple[float | None, float | None, float | None],
 ) -> CollectiveRequest:
     from trnbench.app import collective as use_case
     from trnbench.program.collective import op_named
@@ -181,10 +198,13 @@ def _what(
     smallest, largest, factor = sizes
     return use_case.CollectiveRequest(
         ops=(op_named(op or ""),),
-        places=tuple(use_case.Place(instance=name, nodes=nodes) for name, nodes in places(on)),
+        places=tuple(
+            use_case.Place(instance=name, nodes=nodes)
+            for name, nodes in several("--on", place("--on"))(on)
+        ),
         sizes_bytes=use_case.sizes_between(
-            _size("--min-size", smallest or "1KiB"),
-            _size("--max-size", largest or "1GiB"),
+            2.0**10 if smallest is None else smallest,
+            2.0**30 if largest is None else largest,
             4.0 if factor is None else factor,
         ),
     )
@@ -195,18 +215,8 @@ def _neighbour(text: str) -> Neighbour:
     from trnbench.program.collective import op_named
 
     op, _, rest = text.partition(":")
-    size, _, groups = rest.partition(":")
-    size_bytes = _size("--beside", size)
-    if not size_bytes > 0:
-        raise InputError("--beside: the size must be positive")
-    return Neighbour(op=op_named(op), size_bytes=size_bytes, groups=groups or None)
-
-
-def _size(option: str, text: str) -> float:
-    try:
-        return parse(text, Dimension.BYTES, bare=True)
-    except UnitError as error:
-        raise InputError(f"{option}: {error.message}") from None
+    size_text, _, groups = rest.partition(":")
+    return Neighbour(op=op_named(op), size_bytes=size("--beside")(size_text), groups=groups or None)
 
 
 def _fault(text: str) -> LinkFault:

@@ -13,9 +13,9 @@ from trnbench.cli.output import Format
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.cli.run_options import takes_run
-from trnbench.cli.values import one_of, quantity
+from trnbench.cli.values import literal
 from trnbench.errors import InputError
-from trnbench.units import Dimension
+from trnbench.parsing import duration
 
 if TYPE_CHECKING:
     from trnbench.app.compare import CompareRequest
@@ -31,8 +31,9 @@ def compare(
     catalog: Catalog,
     run: RunRequest,
     deadline: Annotated[
-        str | None,
+        float | None,
         typer.Option(
+            parser=duration("--deadline"),
             metavar="TIME",
             help="Each on the fewest nodes that finish in time; default, without --nodes: 60d.",
         ),
@@ -82,9 +83,7 @@ def compare(
         run = replace(run, nodes=tuple(sorted({*powers, baseline_nodes})))
     request = CompareRequest(
         run=run,
-        deadline_s=None
-        if deadline is None
-        else quantity("--deadline", deadline, Dimension.SECONDS),
+        deadline_s=deadline,
         equal_cost=equal_cost,
         baseline=baseline,
         baseline_nodes=baseline_nodes,
@@ -111,7 +110,7 @@ def _scaling(
     from trnbench.app.searching import Watch
     from trnbench.report.scaling import scaling_report
 
-    how = cast("Scaling", one_of("scaling", scaling, Scaling))
+    how = cast("Scaling", literal("scaling", scaling, Scaling))
     with Interrupts() as interrupts, Progress(quiet=out.quiet) as progress:
         watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
         answer = scale_run(catalog, request, how, watch=watch)

@@ -17,6 +17,7 @@ from trnbench.cli.output import Format, write_whole
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.errors import InputError
+from trnbench.parsing import several, whole
 
 if TYPE_CHECKING:
     from trnbench.analytic.matrix_systolic import Dataflow
@@ -182,7 +183,8 @@ def _what(
 
     if bool(shapes) == (suite is not None):
         raise InputError("give products (such as 4096x8192x8192) or --suite NAME, one of the two")
-    chips, formats = _names("--on", on), _names("--dtype", dtype)
+    chips = several("--on", str)(on) if on is not None else ()
+    formats = several("--dtype", str)(dtype) if dtype is not None else ()
     if suite is not None:
         return use_case.suite_request(catalog, suite, chips=chips, formats=formats)
     if not chips:
@@ -191,18 +193,5 @@ def _what(
     return use_case.MatrixRequest(products=products, chips=chips, formats=formats or ("bf16",))
 
 
-def _names(option: str, text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-    if "" in names:
-        raise InputError(f"{option}: an empty name in {text!r}")
-    return names
-
-
 def _cores(text: str) -> Cores:
-    if text == "all":
-        return "all"
-    if not text.isdecimal() or not int(text[:6]) >= 1 or len(text) > 6:
-        raise InputError(f"--cores: expected a number from 1 or all, found {text!r}")
-    return int(text)
+    return "all" if text == "all" else whole("--cores")(text)

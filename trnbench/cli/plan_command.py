@@ -13,9 +13,9 @@ from trnbench.cli.output import Format
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.cli.run_options import takes_run
-from trnbench.cli.values import money, one_of, quantity
+from trnbench.cli.values import literal
 from trnbench.errors import InputError
-from trnbench.units import Dimension
+from trnbench.parsing import duration, money
 
 if TYPE_CHECKING:
     from trnbench.app.run_request import RunRequest
@@ -30,10 +30,16 @@ def plan(
     catalog: Catalog,
     run: RunRequest,
     deadline: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="30d; for least cost 60d is assumed if none is given."),
+        float | None,
+        typer.Option(
+            parser=duration("--deadline"),
+            metavar="TIME",
+            help="30d; for least cost 60d is assumed if none is given.",
+        ),
     ] = None,
-    budget: Annotated[str | None, typer.Option(metavar="USD", help="5M.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(parser=money("--budget"), metavar="USD", help="5M.")
+    ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
@@ -69,11 +75,9 @@ def plan(
         raise InputError("--plot draws for people; it needs --format table")
     request = PlanRequest(
         run=run,
-        deadline_s=None
-        if deadline is None
-        else quantity("--deadline", deadline, Dimension.SECONDS),
-        budget_usd=None if budget is None else money("--budget", budget),
-        objective=cast("Objective | None", one_of("objective", objective, Objective)),
+        deadline_s=deadline,
+        budget_usd=budget,
+        objective=cast("Objective | None", literal("objective", objective, Objective)),
         confirm=confirm,
         baseline=baseline,
     )

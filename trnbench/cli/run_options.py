@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 import typer
 
 from trnbench.cli.names import completes
-from trnbench.cli.values import one_of, quantity, setting_of, whole
+from trnbench.cli.values import literal, setting_of
 from trnbench.errors import InputError
-from trnbench.units import Dimension
+from trnbench.parsing import count, date, duration, sequence, several, share, whole
 
 if TYPE_CHECKING:
     from trnbench.app.run_request import Part, RunRequest
@@ -39,8 +39,16 @@ MODEL = _option(
     Parameter.empty,
 )
 RUN = (
-    _option("tokens", str | None, typer.Option(metavar="N", help="Tokens to train on: 2T, 300B.")),
-    _option("samples", str | None, typer.Option(metavar="N", help="Or samples: 50K.")),
+    _option(
+        "tokens",
+        float | None,
+        typer.Option(parser=count("--tokens"), metavar="N", help="Tokens to train on: 2T, 300B."),
+    ),
+    _option(
+        "samples",
+        float | None,
+        typer.Option(parser=count("--samples"), metavar="N", help="Or samples: 50K."),
+    ),
     _option(
         "phase",
         list[str] | None,
@@ -62,7 +70,11 @@ RUN = (
     _option(
         "max_nodes",
         int | None,
-        typer.Option(min=1, help="Without --nodes: powers of two up to this; default: 512."),
+        typer.Option(
+            parser=whole("--max-nodes"),
+            metavar="N",
+            help="Without --nodes: powers of two up to this; default: 512.",
+        ),
     ),
 )
 LAYOUT = (
@@ -99,7 +111,11 @@ LAYOUT = (
     _option(
         "capacity_factor",
         float | None,
-        typer.Option(help="Room of an expert, over an even share; default: no token is dropped."),
+        typer.Option(
+            parser=count("--capacity-factor"),
+            metavar="NUMBER",
+            help="Room of an expert, over an even share; default: no token is dropped.",
+        ),
     ),
     _option(
         "precision",
@@ -108,8 +124,12 @@ LAYOUT = (
     ),
     _option(
         "headroom",
-        str | None,
-        typer.Option(metavar="SHARE", help="Of a rank's memory to leave free: 10%."),
+        float | None,
+        typer.Option(
+            parser=share("--headroom"),
+            metavar="SHARE",
+            help="Of a rank's memory to leave free: 10%.",
+        ),
     ),
     _option(
         "stack",
@@ -119,7 +139,13 @@ LAYOUT = (
             autocompletion=completes(("calibration",)),
         ),
     ),
-    _option("lnc", int | None, typer.Option(min=1, help="Logical core size on Trainium2 and 3.")),
+    _option(
+        "lnc",
+        int | None,
+        typer.Option(
+            parser=whole("--lnc"), metavar="N", help="Logical core size on Trainium2 and 3."
+        ),
+    ),
 )
 MONEY = (
     _option(
@@ -136,13 +162,21 @@ MONEY = (
     ),
     _option(
         "price_date",
-        str | None,
-        typer.Option(metavar="YYYY-MM-DD", help="Prices as known on this day; default: today."),
+        datetime.date | None,
+        typer.Option(
+            parser=date("--price-date"),
+            metavar="YYYY-MM-DD",
+            help="Prices as known on this day; default: today.",
+        ),
     ),
     _option(
         "discount",
-        str | None,
-        typer.Option(metavar="SHARE", help="Off published rates, as negotiated: 18%."),
+        float | None,
+        typer.Option(
+            parser=share("--discount"),
+            metavar="SHARE",
+            help="Off published rates, as negotiated: 18%.",
+        ),
     ),
     _option(
         "price",
@@ -154,7 +188,13 @@ MONEY = (
         list[str] | None,
         typer.Option(metavar="'A=4x B'", help="A price as a multiple of another's (repeatable)."),
     ),
-    _option("term_years", int | None, typer.Option(min=1, help="Years of a reservation: 1 or 3.")),
+    _option(
+        "term_years",
+        int | None,
+        typer.Option(
+            parser=whole("--term-years"), metavar="N", help="Years of a reservation: 1 or 3."
+        ),
+    ),
     _option(
         "commitment",
         str,
@@ -179,8 +219,12 @@ MONEY = (
     ),
     _option(
         "checkpoint_interval",
-        str | None,
-        typer.Option(metavar="TIME", help="Between checkpoints: 30 min; default: the best."),
+        float | None,
+        typer.Option(
+            parser=duration("--checkpoint-interval"),
+            metavar="TIME",
+            help="Between checkpoints: 30 min; default: the best.",
+        ),
     ),
 )
 SHARED = (MODEL, *RUN, *LAYOUT, *MONEY)
@@ -221,26 +265,26 @@ def _hints(command: Command, names: Sequence[str]) -> dict[str, Any]:
 def _request(
     *,
     model: str,
-    tokens: str | None,
-    samples: str | None,
+    tokens: float | None,
+    samples: float | None,
     phase: list[str] | None,
     on: str | None,
     nodes: str | None,
     max_nodes: int | None,
-    headroom: str | None,
+    headroom: float | None,
     stack: str | None,
     lnc: int | None,
     purchase: str | None,
     region: str | None,
-    price_date: str | None,
-    discount: str | None,
+    price_date: datetime.date | None,
+    discount: float | None,
     price: list[str] | None,
     assume_price: list[str] | None,
     term_years: int | None,
     commitment: str,
     keep_checkpoints: str | None,
     failures_per_node_day: float | None,
-    checkpoint_interval: str | None,
+    checkpoint_interval: float | None,
     **layout: Any,  # noqa: ANN401
 ) -> RunRequest:
     from trnbench.app.run_request import MAX_NODES, RunRequest
@@ -255,28 +299,24 @@ def _request(
     return RunRequest(
         model=model,
         parts=_parts(tokens, samples, phase or []),
-        instances=tuple(_split("--on", on)),
-        price_date=_date(price_date),
+        instances=several("--on", str)(on),
+        price_date=price_date or datetime.datetime.now(tz=datetime.UTC).date(),
         setting=setting_of(**layout),
-        nodes=tuple(whole("--nodes", part) for part in _split("--nodes", nodes)) if nodes else (),
+        nodes=several("--nodes", whole("--nodes"))(nodes) if nodes else (),
         max_nodes=max_nodes or MAX_NODES,
-        headroom=0.0 if headroom is None else quantity("--headroom", headroom, Dimension.RATIO),
+        headroom=headroom or 0.0,
         stack=stack,
         logical_size=lnc,
-        purchase=tuple(_split("--purchase", purchase)) if purchase else (),
+        purchase=several("--purchase", str)(purchase) if purchase else (),
         region=region,
-        discount=0.0 if discount is None else quantity("--discount", discount, Dimension.RATIO),
+        discount=discount or 0.0,
         prices=tuple(price or ()),
         assumed_prices=tuple(assume_price or ()),
         term_years=term_years,
-        commitment=cast("Commitment", one_of("commitment", commitment, Commitment)),
+        commitment=cast("Commitment", literal("commitment", commitment, Commitment)),
         keep_checkpoints=keep_checkpoints,
         failures_per_node_day=failures_per_node_day,
-        checkpoint_interval_s=(
-            None
-            if checkpoint_interval is None
-            else quantity("--checkpoint-interval", checkpoint_interval, Dimension.SECONDS)
-        ),
+        checkpoint_interval_s=checkpoint_interval,
     )
 
 
@@ -291,7 +331,7 @@ def _refuse_unused_prices(catalog: Catalog, run: RunRequest) -> None:
             raise InputError(f"{option} names {name}, which is not among --on")
 
 
-def _parts(tokens: str | None, samples: str | None, phases: list[str]) -> tuple[Part, ...]:
+def _parts(tokens: float | None, samples: float | None, phases: list[str]) -> tuple[Part, ...]:
     from trnbench.app.run_request import Part
 
     if sum((tokens is not None, samples is not None, bool(phases))) != 1:
@@ -300,35 +340,16 @@ def _parts(tokens: str | None, samples: str | None, phases: list[str]) -> tuple[
             "one of these"
         )
     if tokens is not None:
-        return (Part(tokens=quantity("--tokens", tokens, Dimension.COUNT)),)
+        return (Part(tokens=tokens),)
     if samples is not None:
-        return (Part(samples=quantity("--samples", samples, Dimension.COUNT)),)
+        return (Part(samples=samples),)
     return tuple(_phase(text) for text in phases)
 
 
 def _phase(text: str) -> Part:
     from trnbench.app.run_request import Part
 
-    tokens, found, sequence = text.partition("@")
+    tokens, found, length = text.partition("@")
     if not found:
         raise InputError(f"--phase: {text!r} is not TOKENS@SEQUENCE, e.g. 1.9T@8192")
-    return Part(
-        tokens=quantity("--phase", tokens, Dimension.COUNT),
-        sequence=whole("--phase", sequence),
-    )
-
-
-def _date(text: str | None) -> datetime.date:
-    if text is None:
-        return datetime.datetime.now(tz=datetime.UTC).date()
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        raise InputError(f"--price-date: {text!r} is not a day such as 2026-11-21") from None
-
-
-def _split(option: str, text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(parts):
-        raise InputError(f"{option}: an empty name in {text!r}")
-    return parts
+    return Part(tokens=count("--phase")(tokens), sequence=sequence("--phase")(length))

@@ -12,13 +12,13 @@ from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import TrainEngine
 from trnbench.cli.names import completes
 from trnbench.cli.output import Format, write_whole
-from trnbench.cli.places import places
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.cli.train_numbers import refuse_with_numbers, train_with_numbers
 from trnbench.cli.values import setting_of
-from trnbench.errors import InputError, UnitError
-from trnbench.units import Dimension, parse
+from trnbench.errors import InputError
+from trnbench.parsing import count, place, quantity, several, whole
+from trnbench.units import Dimension
 
 if TYPE_CHECKING:
     from trnbench.answers.train import Setting
@@ -94,7 +94,11 @@ def train(
     ] = None,
     capacity_factor: Annotated[
         float | None,
-        typer.Option(help="Room of an expert, over an even share; default: no token is dropped."),
+        typer.Option(
+            parser=count("--capacity-factor"),
+            metavar="NUMBER",
+            help="Room of an expert, over an even share; default: no token is dropped.",
+        ),
     ] = None,
     precision: Annotated[
         str | None,
@@ -111,14 +115,21 @@ def train(
         ),
     ] = None,
     lnc: Annotated[
-        int | None, typer.Option(min=1, help="Logical core size on Trainium2 and 3.")
+        int | None,
+        typer.Option(
+            parser=whole("--lnc"), metavar="N", help="Logical core size on Trainium2 and 3."
+        ),
     ] = None,
     engine: Annotated[
         TrainEngine, typer.Option(help="Closed form, slot by slot, or with real numbers.")
     ] = TrainEngine.ANALYTIC,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, help="With --engine functional: steps to train; default: 100."),
+        typer.Option(
+            parser=whole("--steps"),
+            metavar="N",
+            help="With --engine functional: steps to train; default: 100.",
+        ),
     ] = None,
     resume: Annotated[
         Path | None,
@@ -246,7 +257,7 @@ def _cases(
         raise InputError("on which instance? e.g. --on trn1.32xlarge:32")
     return tuple(
         TrainCase(model=model or "", instance=name, nodes=nodes, setting=setting)
-        for name, nodes in places(on)
+        for name, nodes in several("--on", place("--on"))(on)
     )
 
 
@@ -256,8 +267,5 @@ def _straggler(text: str) -> Straggler:
     match = _STRAGGLER.fullmatch(text.strip())
     if match is None:
         raise InputError(f"--straggler: cannot read {text!r}; write STAGE=FACTOR, such as 0=1.2")
-    try:
-        factor = parse(match[2], Dimension.RATIO)
-    except UnitError as error:
-        raise InputError(f"--straggler: {error.message}") from None
+    factor = quantity("--straggler", Dimension.RATIO)(match[2])
     return Straggler(stage=int(match[1]), factor=factor)

@@ -11,8 +11,9 @@ from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.output import Format
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
-from trnbench.errors import InputError, UnitError
-from trnbench.units import Dimension, parse
+from trnbench.errors import InputError
+from trnbench.parsing import quantity
+from trnbench.units import Dimension
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -38,9 +39,11 @@ def validate(
         ),
     ] = None,
     fail_above: Annotated[
-        str | None,
+        float | None,
         typer.Option(
-            metavar="SHARE", help="Exit with 1 where a set's mean error is above, such as 15%."
+            parser=quantity("--fail-above", Dimension.RATIO),
+            metavar="SHARE",
+            help="Exit with 1 where a set's mean error is above, such as 15%.",
         ),
     ] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw predicted over measured.")] = False,
@@ -55,28 +58,17 @@ def validate(
 
     if plot and out.format is not Format.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
-    most = None if fail_above is None else _share(fail_above)
     with Progress(quiet=out.quiet) as progress:
         found = validate_evidence(catalog, files=evidence or (), sets=sets or (), progress=progress)
     inputs: dict[str, object] = {
         "evidence": [str(path) for path in evidence or ()],
         "sets": [section.name for section in found],
-        "fail_above": most,
+        "fail_above": fail_above,
     }
     out.write(validation_report(found, inputs, plot=plot))
     errors = [section.summary.errors.get("all") for section in found]
     if not any(errors):
         out.narrate("no row could be predicted")
         return ExitCode.ANSWER_IS_NO
-    failed = [e for e in errors if most is not None and e is not None and e.mape > most]
+    failed = fail_above is not None and any(e and e.mape > fail_above for e in errors)
     return ExitCode.ANSWER_IS_NO if failed else ExitCode.DONE
-
-
-def _share(text: str) -> float:
-    try:
-        share = parse(text, Dimension.RATIO)
-    except UnitError as error:
-        raise InputError(f"--fail-above: {error.message}") from None
-    if not share > 0:
-        raise InputError("--fail-above must be positive")
-    return share

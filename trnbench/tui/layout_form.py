@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from trnbench import parsing
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.tui import parsing
 from trnbench.tui.cluster import DEGREES, MODES
 from trnbench.tui.layout_questions import Job
 from trnbench.tui.widgets.field import FieldSpec, Form
@@ -42,13 +42,16 @@ def job_fields(catalog: Catalog, texts: dict[str, str]) -> list[FieldSpec]:
             choices=instances,
         ),
         *(
-            FieldSpec(
-                key=key, label=label, text=texts[key], parse=parsing.whole(label), choices=choices
-            )
-            for key, label, choices in (
-                ("nodes", "nodes", ("1", "2", "4", "8", "16", "32", "64", "128")),
-                ("global_batch", "global batch", ("256", "512", "1024", "2048", "4096")),
-                ("sequence", "sequence", ("2048", "4096", "8192", "32768")),
+            FieldSpec(key=key, label=label, text=texts[key], parse=parse(label), choices=choices)
+            for key, label, parse, choices in (
+                ("nodes", "nodes", parsing.whole, ("1", "2", "4", "8", "16", "32", "64", "128")),
+                (
+                    "global_batch",
+                    "global batch",
+                    parsing.whole,
+                    ("256", "512", "1024", "2048", "4096"),
+                ),
+                ("sequence", "sequence", parsing.sequence, ("2048", "4096", "8192", "32768")),
             )
         ),
         FieldSpec(

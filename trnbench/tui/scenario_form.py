@@ -6,11 +6,10 @@ import datetime
 import shlex
 from collections.abc import Callable, Mapping
 
+from trnbench import parsing
 from trnbench.catalog.search import Catalog
 from trnbench.scenario import Scenario
-from trnbench.tui import parsing
 from trnbench.tui.widgets.field import FieldSpec, Form
-from trnbench.units import Dimension
 
 PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote")
 FIRST_INSTANCES = (
@@ -24,7 +23,6 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
     models = tuple(entry.name for entry in catalog.entries("models"))
     instances = tuple(entry.name for entry in catalog.entries("instances"))
     regions = ("", "us-east-1", "us-east-2", "us-west-2", "eu-north-1")
-    deadline = parsing.quantity("deadline", Dimension.SECONDS, "60 d")
     return [
         FieldSpec(
             key="model",
@@ -38,7 +36,7 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
             key="sequence",
             label="sequence",
             advice="the model's, at most 8192",
-            parse=parsing.optional(parsing.whole("sequence")),
+            parse=parsing.optional(parsing.sequence("sequence")),
             choices=("", "2048", "4096", "8192", "32768"),
         ),
         FieldSpec(
@@ -66,14 +64,14 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
             key="deadline",
             label="deadline",
             advice="60 d, unless nodes",
-            parse=parsing.optional(deadline),
+            parse=parsing.optional(parsing.duration("deadline")),
             choices=("", "30 d", "60 d", "90 d"),
         ),
         FieldSpec(
             key="purchase",
             label="purchase",
             advice="whatever is committed",
-            parse=parsing.optional(parsing.several(parsing.one_of("purchase option", PURCHASES))),
+            parse=_several("purchase", parsing.one_of("purchase option", PURCHASES)),
             choices=("", *PURCHASES),
         ),
         FieldSpec(
@@ -83,25 +81,32 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
             parse=parsing.optional(_region(catalog)),
             choices=regions,
         ),
-        FieldSpec(key="discount", label="discount", advice="none; e.g. 18%", parse=parsing.share),
+        FieldSpec(
+            key="discount",
+            label="discount",
+            advice="none; e.g. 18%",
+            parse=parsing.share("discount"),
+        ),
         FieldSpec(
             key="price_date",
             label="price date",
             text=today.isoformat(),
-            parse=parsing.date,
+            parse=parsing.date("price date"),
         ),
         FieldSpec(
             key="instances",
             label="instances",
             text=", ".join(FIRST_INSTANCES),
-            parse=parsing.several(parsing.one_of("instance", catalog.names("instances"))),
+            parse=parsing.several(
+                "instances", parsing.one_of("instance", catalog.names("instances"))
+            ),
             choices=(", ".join(FIRST_INSTANCES), *instances),
         ),
         FieldSpec(
             key="prices",
             label="own prices",
             advice="name=USD/h, or name=4xOTHER",
-            parse=parsing.optional(parsing.several(_own_price)),
+            parse=_several("own prices", _own_price),
         ),
     ]
 
@@ -187,6 +192,10 @@ def _days(time_s: float) -> str:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def _several(what: str, one: Callable[[str], str]) -> Callable[[str], tuple[str, ...] | None]:
+    return parsing.optional(parsing.several(what, one))
 
 
 def _precision(text: str) -> str:

@@ -12,11 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
+from trnbench import parsing
 from trnbench.answers.row import Row
 from trnbench.errors import UnknownNameError
 from trnbench.program.collective import OPS, op_named
 from trnbench.report.report import Report
-from trnbench.tui import parsing
 from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
 from trnbench.tui.collective_questions import (
     AUTO,
@@ -70,7 +70,6 @@ class CollectiveView(View):
     def body(self) -> Iterable[Widget]:
         """Return form, table and pictures."""
         catalog = self.trnbench.catalog
-        size = parsing.quantity("size", Dimension.BYTES, "1MiB")
         specs = [
             FieldSpec(key="op", label="operation", text="all-reduce", parse=op_named, choices=OPS),
             FieldSpec(
@@ -78,7 +77,8 @@ class CollectiveView(View):
                 label="on",
                 text="trn1.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge",
                 parse=parsing.several(
-                    parsing.place(parsing.one_of("instance", catalog.names("instances")))
+                    "on",
+                    parsing.place("on", parsing.one_of("instance", catalog.names("instances"))),
                 ),
                 choices=tuple(entry.name for entry in catalog.entries("instances")),
             ),
@@ -86,16 +86,16 @@ class CollectiveView(View):
                 key="algorithms",
                 label="algorithms",
                 text=AUTO,
-                parse=parsing.several(_algorithm),
+                parse=parsing.several("algorithms", _algorithm),
                 choices=(AUTO, "auto, ring", "ring, kangaring", "halving"),
             ),
-            FieldSpec(key="min_size", label="from", text="1KiB", parse=size),
-            FieldSpec(key="max_size", label="to", text="1GiB", parse=size),
+            FieldSpec(key="min_size", label="from", text="1KiB", parse=parsing.size("from")),
+            FieldSpec(key="max_size", label="to", text="1GiB", parse=parsing.size("to")),
             FieldSpec(
                 key="factor",
                 label="factor",
                 text="4",
-                parse=parsing.whole("factor", least=2, most=1024),
+                parse=parsing.count("factor"),
                 choices=("2", "4", "16"),
             ),
         ]

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
-from trnbench.tui import parsing
+from trnbench import parsing
 from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit, number
 from trnbench.tui.heat import HeatMap, draw_heat
 from trnbench.tui.matrix_questions import (
@@ -76,20 +76,20 @@ class MatrixView(View):
                 key="shapes",
                 label="m x k x n",
                 text="4096x8192x8192, 8192x1024x8192, 512x8192x8192",
-                parse=parsing.several(parse_product),
+                parse=parsing.several("m x k x n", parse_product),
             ),
             FieldSpec(
                 key="chips",
                 label="chips",
                 text="trainium1, trainium2",
-                parse=parsing.several(parsing.one_of("chip", chips)),
+                parse=parsing.several("chips", parsing.one_of("chip", chips)),
                 choices=tuple(f"{one}, {other}" for one in chips for other in chips if one < other),
             ),
             FieldSpec(
                 key="formats",
                 label="format",
                 text="bf16",
-                parse=parsing.several(_format_name),
+                parse=parsing.several("format", _format_name),
                 choices=("bf16", "fp8", "fp32", "bf16, fp8"),
             ),
             FieldSpec(

@@ -1,0 +1,207 @@
+"""Texts that people type, on the command line and in forms -> values.
+
+Every parser is made with the name of what it reads and raises InputError with what was found and
+what is expected. Numbers are as in `trnbench.units`, and besides: a sequence of 8k has 8,192
+tokens; a size of 1K has 1,024 bytes, as nccl-tests counts, and without a unit it is in bytes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from trnbench.errors import InputError, UnitError, UnknownNameError
+from trnbench.units import BINARY_PREFIXES, Dimension, parse
+
+T = TypeVar("T")
+
+MOST = 2**31 - 1
+MOST_NODES = 1_000_000
+OPEN = ("", "any", "auto", "best")
+"""Texts that leave a choice open."""
+_BINARY = re.compile(r"(?P<number>.*[\d.])\s*(?P<prefix>[kKmMgGtT])")
+
+
+def whole(what: str, *, least: int = 1, most: int = MOST) -> Callable[[str], int]:
+    """Return a parser of whole numbers such as 4096, 4k or 1,024."""
+
+    def parsed(text: str) -> int:
+        return _within(what, text, _number(what, text, "a whole number", "1,024"), least, most)
+
+    return parsed
+
+
+def sequence(what: str) -> Callable[[str], int]:
+    """Return a parser of tokens of a sample: 4096, or 8k for 8,192."""
+
+    def parsed(text: str) -> int:
+        tokens = _number(what, _binary(text, ""), "a number of tokens", "8192 or 8k", shown=text)
+        return _within(what, text, tokens, 1, MOST)
+
+    return parsed
+
+
+def count(what: str) -> Callable[[str], float]:
+    """Return a parser of numbers above 0 such as 1.25 or 2T."""
+
+    def parsed(text: str) -> float:
+        return _positive(what, text, _number(what, text, "a count", "2T or 500B"))
+
+    return parsed
+
+
+def quantity(what: str, dimension: Dimension) -> Callable[[str], float]:
+    """Return a parser of quantities above 0, in base units."""
+
+    def parsed(text: str) -> float:
+        return _positive(what, text, _parse(what, text, dimension))
+
+    return parsed
+
+
+def duration(what: str) -> Callable[[str], float]:
+    """Return a parser of times such as 30 min, 12h, 60 d or 2w, in seconds."""
+    return quantity(what, Dimension.SECONDS)
+
+
+def size(what: str) -> Callable[[str], float]:
+    """Return a parser of sizes such as 1KiB, 64 MB, 1K or 4096, in bytes."""
+
+    def parsed(text: str) -> float:
+        value = _parse(what, _binary(text, " B"), Dimension.BYTES, bare=True)
+        return _positive(what, text, value)
+
+    return parsed
+
+
+def money(what: str) -> Callable[[str], float]:
+    """Return a parser of sums in USD: 5M, 5M USD or 5,000,000."""
+
+    def parsed(text: str) -> float:
+        bare = not text.strip().casefold().endswith("usd")
+        kind = Dimension.COUNT if bare else Dimension.USD
+        return _positive(what, text, _parse(what, text, kind))
+
+    return parsed
+
+
+def share(what: str) -> Callable[[str], float]:
+    """Return a parser of shares from 0 to below 1, such as 18% or 0.18; no text is 0."""
+
+    def parsed(text: str) -> float:
+        value = _parse(what, text, Dimension.RATIO) if text.strip() else 0.0
+        if not 0 <= value < 1:
+            raise InputError(f"{what} must be from 0 to below 100%, found {text!r}")
+        return value
+
+    return parsed
+
+
+def date(what: str) -> Callable[[str], datetime.date]:
+    """Return a parser of dates such as 2026-11-21."""
+
+    def parsed(text: str) -> datetime.date:
+        try:
+            return datetime.date.fromisoformat(text.strip())
+        except ValueError:
+            raise InputError(f"{what}: {text!r} is not a date; write e.g. 2026-11-21") from None
+
+    return parsed
+
+
+def one_of(what: str, names: Sequence[str]) -> Callable[[str], str]:
+    """Return a parser of one of these names."""
+
+    def parsed(text: str) -> str:
+        if text not in names:
+            raise UnknownNameError(what, text, names)
+        return text
+
+    return parsed
+
+
+def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    """Return a parser of a list with commas or blanks between; nothing stands there twice."""
+
+    def parsed(text: str) -> tuple[T, ...]:
+        parts = text.split(",")
+        if not all(map(str.strip, parts)):
+            raise InputError(f"{what}: an empty name in {text!r}; name one or more")
+        found = tuple(one(word) for part in parts for word in part.split())
+        for value in found:
+            if found.count(value) > 1:
+                raise InputError(f"{what}: {value} is named twice in {text!r}")
+        return found
+
+    return parsed
+
+
+def optional(one: Callable[[str], T]) -> Callable[[str], T | None]:
+    """Return a parser for which no text, `any`, `auto` and `best` leave the choice open: None."""
+
+    def parsed(text: str) -> T | None:
+        return None if text.strip().casefold() in OPEN else one(text)
+
+    return parsed
+
+
+def place(what: str, name: Callable[[str], str] = str) -> Callable[[str], tuple[str, int]]:
+    """Return a parser of INSTANCE or INSTANCE:NODES; `name` checks the instance."""
+
+    def parsed(text: str) -> tuple[str, int]:
+        instance, colon, nodes = text.strip().partition(":")
+        if not instance:
+            raise InputError(f"{what}: an empty name in {text!r}")
+        try:
+            number = whole("nodes", most=MOST_NODES)(nodes) if colon else 1
+        except InputError:
+            raise InputError(
+                f"{what}: nodes must be a number from 1 to {MOST_NODES:,}, found {nodes!r}"
+            ) from None
+        return name(instance), number
+
+    return parsed
+
+
+def _parse(what: str, text: str, dimension: Dimension, *, bare: bool = False) -> float:
+    try:
+        return parse(text, dimension, bare=bare)
+    except UnitError as error:
+        raise InputError(f"{what}: {error.message}") from None
+
+
+def _number(what: str, text: str, kind: str, example: str, *, shown: str | None = None) -> float:
+    try:
+        return parse(text, Dimension.COUNT)
+    except UnitError:
+        found = text if shown is None else shown
+        raise InputError(f"{what}: {found!r} is not {kind}; write e.g. {example}") from None
+
+
+def _within(what: str, text: str, value: float, least: int, most: int) -> int:
+    if value != int(value):
+        raise InputError(f"{what}: {text!r} is not a whole number")
+    if not least <= value <= most:
+        raise InputError(f"{what} must be from {least:,} to {most:,}, found {text!r}")
+    return int(value)
+
+
+def _positive(what: str, text: str, value: float) -> float:
+    if not 0 < value < math.inf:
+        raise InputError(f"{what} must be above 0, found {text!r}")
+    return value
+
+
+def _binary(text: str, unit: str) -> str:
+    """Return the text with a bare K, M, G or T written out as a power of two."""
+    match = _BINARY.fullmatch(text.strip())
+    if match is None:
+        return text
+    factor = BINARY_PREFIXES[f"{match['prefix'].upper()}i"]
+    try:
+        return f"{parse(match['number'], Dimension.COUNT) * factor!r}{unit}"
+    except UnitError:
+        return text
