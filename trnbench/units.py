@@ -54,7 +54,8 @@ def _prefixed(symbol: str, prefixes: Mapping[str, float], scale: float = 1.0) ->
 
 
 _BYTES = _prefixed("B", _BYTE_PREFIXES) | _prefixed("bit", _BYTE_PREFIXES, 1 / BITS_PER_BYTE)
-_TIMES = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+DAY_S = 86400.0
+_TIMES = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": DAY_S, "w": 7 * DAY_S}
 
 
 class Dimension(Enum):

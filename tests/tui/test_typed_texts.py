@@ -6,17 +6,12 @@ import datetime
 
 import pytest
 
+from trnbench.app.command_lines import compare_line
 from trnbench.errors import DataFileError
 from trnbench.scenario import Scenario
-from trnbench.tui.scenario_form import command_of, count_text, texts_of
+from trnbench.tui.compare_questions import compare_request
+from trnbench.tui.scenario_form import texts_of
 from trnbench.tui.settings import State, read_config, read_state, write_state
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(2e12, "2T"), (1.5e12, "1.5T"), (5e11, "500B"), (123.0, "123")]
-)
-def test_counts_are_written_as_people_do(value, text):
-    assert count_text(value) == text
 
 
 def test_a_scenario_has_a_command_line():
@@ -31,14 +26,14 @@ def test_a_scenario_has_a_command_line():
         price_date=datetime.date(2026, 11, 21),
         assumed_prices=("trn2-ultraserver=4xtrn2.48xlarge",),
     )
-    assert command_of(scenario) == (
+    assert compare_line(compare_request(scenario)) == (
         "trnbench compare llama3.1-70b --tokens 2T --on trn1.32xlarge,p5.48xlarge "
-        "--sequence 4096 --deadline 60d --purchase spot --discount 18% --price-date 2026-11-21 "
-        "--assume-price trn2-ultraserver=4xtrn2.48xlarge"
+        "--sequence 4096 --purchase spot --price-date 2026-11-21 --discount 18% "
+        "--assume-price trn2-ultraserver=4xtrn2.48xlarge --deadline 60d"
     )
     texts = texts_of(scenario)
     assert texts["tokens"] == "2T"
-    assert texts["deadline"] == "60 d"
+    assert texts["deadline"] == "60d"
     assert texts["nodes"] == ""
 
 

@@ -13,11 +13,12 @@ import numpy as np
 
 from trnbench.answers.plan import PlanAnswer, Ways
 from trnbench.answers.quote import Quote
+from trnbench.app.command_lines import plan_line
 from trnbench.app.compare import looked
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.plan_break_even import break_even
 from trnbench.app.plan_confirm import confirmed
-from trnbench.app.plan_request import PlanRequest, command_of
+from trnbench.app.plan_request import PlanRequest
 from trnbench.app.quotes import quote, quote_of_none
 from trnbench.app.run_request import price_terms
 from trnbench.app.searching import Watch
@@ -110,7 +111,7 @@ class _Planning:
             looked=tuple(looked(one) for one in self.explored),
             ways=_ways(ways, limits),
             assumed=(*notes, *self._assumed(quoted or near)),
-            command=command_of(self.request),
+            command=plan_line(self.request),
             unseen=tuple(
                 name for name in self.names if name not in {one.name for one in self.explored}
             ),

@@ -120,17 +120,6 @@ def layout_values(form: Form) -> tuple[tuple[str, object], ...]:
     return tuple((name, form.value(name)) for name in (*DEGREES, *MODES))
 
 
-def command_of(job: Job, layout: tuple[tuple[str, object], ...]) -> str:
-    """Return the command line that answers for this layout."""
-    parts = [
-        f"trnbench train {job.model} --on {job.instance}:{job.nodes}",
-        f"--global-batch {job.global_batch} --sequence {job.sequence}",
-        f"--precision {job.precision}",
-        *(f"--{name.replace('_', '-')} {value}" for name, value in layout if value is not None),
-    ]
-    return " ".join(parts)
-
-
 def _precision(text: str) -> str:
     from trnbench.program.precision import recipe_named
 

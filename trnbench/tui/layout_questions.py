@@ -121,7 +121,7 @@ def layout_detail(
     """Return what one layout takes and holds, or why it is not legal."""
     from trnbench.app.train import run
 
-    (answer,) = run(catalog, _request(job, layout), progress=hooks.progress)
+    (answer,) = run(catalog, train_request(job, layout), progress=hooks.progress)
     return Detail(row=answer.row(), by_hand=by_hand)
 
 
@@ -173,7 +173,7 @@ def schedule_chart(
     from trnbench.report.text_table import Style
 
     hooks.note(0, 2, "playing the step")
-    answer = _played(catalog, _request(job, layout))
+    answer = _played(catalog, train_request(job, layout))
     hooks.progress(1, 2, "drawing")
     row = answer.row()
     timeline = answer.timeline
@@ -197,7 +197,8 @@ def _played(catalog: Catalog, request: TrainRequest) -> TrainAnswer:
     return answer
 
 
-def _request(job: Job, layout: tuple[tuple[str, object], ...]) -> TrainRequest:
+def train_request(job: Job, layout: tuple[tuple[str, object], ...]) -> TrainRequest:
+    """Return what the use case takes for one layout."""
     from trnbench.app.train_request import TrainCase, TrainRequest
 
     case = TrainCase(

@@ -1,10 +1,9 @@
-"""The scenario as a form: fields, and the scenario, texts and command line that they amount to."""
+"""The scenario as a form: its fields, and the scenario and texts that they amount to."""
 
 from __future__ import annotations
 
 import datetime
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from trnbench import parsing
 from trnbench.catalog.search import Catalog
@@ -15,7 +14,6 @@ PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", 
 FIRST_INSTANCES = (
     *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "p5.48xlarge"),
 )
-DAY_S = 86400.0
 
 
 def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
@@ -131,6 +129,8 @@ def texts_of(scenario: Scenario) -> dict[str, str]:
     def text(value: object) -> str:
         return "" if value is None else str(value)
 
+    from trnbench.app.command_lines import count_text, share_text, time_text
+
     deadline_s = scenario.deadline_s
     return {
         "model": scenario.model,
@@ -139,59 +139,16 @@ def texts_of(scenario: Scenario) -> dict[str, str]:
         "global_batch": text(scenario.global_batch),
         "precision": text(scenario.precision),
         "nodes": text(scenario.nodes),
-        "deadline": "" if deadline_s is None else _days(deadline_s),
+        "deadline": "" if deadline_s is None else time_text(deadline_s),
         "purchase": ", ".join(scenario.purchase),
         "region": text(scenario.region),
-        "discount": f"{scenario.discount!r}" if scenario.discount else "",
+        "discount": share_text(scenario.discount) if scenario.discount else "",
         "price_date": text(scenario.price_date),
         "instances": ", ".join(scenario.instances),
-        "prices": ", ".join((*scenario.prices, *scenario.assumed_prices)),
+        "prices": ", ".join(
+            own.replace(" ", "") for own in (*scenario.prices, *scenario.assumed_prices)
+        ),
     }
-
-
-def command_of(scenario: Scenario, *, baseline: str | None = None) -> str:
-    """Return the command line that answers the scenario, beside a baseline."""
-    options: Mapping[str, str | None] = {
-        "--tokens": count_text(scenario.tokens),
-        "--on": ",".join(scenario.instances),
-        "--sequence": _text(scenario.sequence),
-        "--global-batch": _text(scenario.global_batch),
-        "--precision": scenario.precision,
-        "--nodes": _text(scenario.nodes),
-        "--deadline": None
-        if scenario.deadline_s is None
-        else _days(scenario.deadline_s).replace(" ", ""),
-        "--purchase": ",".join(scenario.purchase) or None,
-        "--region": scenario.region,
-        "--discount": f"{100 * scenario.discount:g}%" if scenario.discount else None,
-        "--price-date": _text(scenario.price_date),
-        "--baseline": baseline,
-    }
-    parts = ["trnbench", "compare", scenario.model]
-    for option, text in options.items():
-        parts += [option, text] if text else []
-    for text in scenario.prices:
-        parts += ["--price", text]
-    for text in scenario.assumed_prices:
-        parts += ["--assume-price", text]
-    return shlex.join(parts)
-
-
-def count_text(value: float) -> str:
-    """Return a count as people write it, exactly."""
-    for suffix, factor in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
-        if value >= factor and float(f"{value / factor:g}") * factor == value:
-            return f"{value / factor:g}{suffix}"
-    return f"{value:.0f}" if value == int(value) else repr(value)
-
-
-def _days(time_s: float) -> str:
-    """Return a time in days, exactly."""
-    return f"{time_s / DAY_S!r} d".replace(".0 d", " d")
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _several(what: str, one: Callable[[str], str]) -> Callable[[str], tuple[str, ...] | None]:

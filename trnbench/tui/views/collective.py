@@ -120,16 +120,16 @@ class CollectiveView(View):
 
     def command(self) -> str:
         """Return the command line of the sweep, by the first algorithm."""
-        texts = self.query_one(Form).texts
-        first = texts["algorithms"].replace(",", " ").split()[0]
-        parts = [
-            f"trnbench collective {texts['op']}",
-            f"--on {','.join(texts['places'].replace(',', ' ').split())}",
-            f"--min-size {texts['min_size'].replace(' ', '')}",
-            f"--max-size {texts['max_size'].replace(' ', '')} --factor {texts['factor']}",
-            "" if first == AUTO else f"--algorithm {first}",
-        ]
-        return " ".join(filter(None, parts))
+        from trnbench.app.command_lines import collective_line
+
+        asked = self._question()
+        first = asked.algorithms[0]
+        return collective_line(
+            asked.op,
+            asked.places,
+            (asked.min_size, asked.max_size, asked.factor),
+            algorithm=None if first == AUTO else first,
+        )
 
     def facts(self) -> tuple[str, ...]:
         """Return what the numbers rest on."""
@@ -183,11 +183,13 @@ class CollectiveView(View):
         if row is not None and self.query_one(PictureSwitch).shown == LINKS:
             self._ask_rounds(row)
 
-    def _ask(self) -> None:
+    def _question(self) -> CollectiveQuestion:
         form = self.query_one(Form)
         value = {key: form.value(key) for key in form.fields}
-        question = CollectiveQuestion(**value)  # type: ignore[arg-type]
-        self.ask("collective", partial(collective_rows, self.trnbench.catalog, question))
+        return CollectiveQuestion(**value)  # type: ignore[arg-type]
+
+    def _ask(self) -> None:
+        self.ask("collective", partial(collective_rows, self.trnbench.catalog, self._question()))
 
     def _ask_rounds(self, row: Row) -> None:
         size = float(str(row["size_bytes"]))

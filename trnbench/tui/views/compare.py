@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -27,10 +28,11 @@ from trnbench.tui.compare_questions import (
     CompareFound,
     Point,
     compare_points,
+    compare_request,
     compare_rows,
     spec_report,
 )
-from trnbench.tui.scenario_form import command_of, scenario_fields, scenario_of, texts_of
+from trnbench.tui.scenario_form import scenario_fields, scenario_of, texts_of
 from trnbench.tui.view import View, footing
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
@@ -111,9 +113,13 @@ class CompareView(View):
 
     def command(self) -> str:
         """Return the command line of the rows."""
+        from trnbench.app.command_lines import compare_line
+
         baseline = self.query_one(ResultTable).state.baseline
-        scenario = self.scenario
-        return command_of(scenario, baseline=baseline if baseline in scenario.instances else None)
+        request = compare_request(self.scenario)
+        if baseline not in request.run.instances:
+            baseline = None
+        return compare_line(replace(request, baseline=baseline))
 
     def facts(self) -> tuple[str, ...]:
         """Return what the numbers rest on."""

@@ -76,9 +76,11 @@ class EvidenceView(View):
 
     def command(self) -> str:
         """Return the command line of the rows."""
+        from trnbench.app.command_lines import command_line
+
         if self._claims:
-            return f"trnbench claims --price-date {self.trnbench.today}"
-        return " ".join(["trnbench validate", *(f"--set {name}" for name in SETS[self._sets])])
+            return command_line("claims", price_date=self.trnbench.today.isoformat())
+        return command_line("validate", set=SETS[self._sets])
 
     def facts(self) -> tuple[str, ...]:
         """Return what is shown."""

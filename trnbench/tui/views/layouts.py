@@ -17,12 +17,17 @@ from trnbench.answers.row import Row
 from trnbench.tui.cluster import Cluster, layout_of
 from trnbench.tui.compare_pictures import memory_bars, time_bars
 from trnbench.tui.layout_form import (
-    command_of,
     job_of,
     layout_values,
     side_forms,
 )
-from trnbench.tui.layout_questions import Detail, Ranked, layout_detail, ranked_layouts
+from trnbench.tui.layout_questions import (
+    Detail,
+    Ranked,
+    layout_detail,
+    ranked_layouts,
+    train_request,
+)
 from trnbench.tui.view import View, footing
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field, Form
@@ -115,7 +120,9 @@ class LayoutsView(View):
 
     def command(self) -> str:
         """Return the command line of the layout by hand."""
-        return command_of(job_of(self._job_form), layout_values(self._hand))
+        from trnbench.app.command_lines import train_line
+
+        return train_line(train_request(job_of(self._job_form), layout_values(self._hand)))
 
     def facts(self) -> tuple[str, ...]:
         """Return what the numbers rest on."""

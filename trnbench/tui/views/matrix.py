@@ -137,16 +137,10 @@ class MatrixView(View):
 
     def command(self) -> str:
         """Return the command line of the rows."""
-        texts = self.query_one(Form).texts
-        what = f"--suite {texts['suite']}" if texts["suite"] else texts["shapes"].replace(",", " ")
-        parts = [
-            f"trnbench matrix {' '.join(what.split())}",
-            f"--on {_list(texts['chips'])} --dtype {_list(texts['formats'])}",
-            f"--sparsity {texts['sparsity']}" if texts["sparsity"] else "",
-            f"--kernel {texts['kernel']}" if texts["kernel"] != "blocked" else "",
-            f"--cores {texts['cores']}" if texts["cores"] != "1" else "",
-        ]
-        return " ".join(filter(None, parts))
+        from trnbench.app.command_lines import matrix_line
+
+        question = self._question()
+        return matrix_line(question.request(self.trnbench.catalog), question.suite)
 
     def facts(self) -> tuple[str, ...]:
         """Return what the numbers rest on."""
@@ -315,10 +309,6 @@ def _roof_points(roof: Roof) -> tuple[tuple[float, float], ...]:
         (ridge, roof.peak_flop_per_s),
         (most, roof.peak_flop_per_s),
     )
-
-
-def _list(text: str) -> str:
-    return ",".join(text.replace(",", " ").split())
 
 
 def _format_name(text: str) -> str:

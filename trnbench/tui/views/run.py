@@ -98,7 +98,9 @@ class RunView(View):
         kind, name = self._marked
         if self._results is not None:
             kind, name = self._results.kind, self._results.name
-        return f"trnbench {COMMANDS[kind]} --suite {name} --engine {ENGINES[self._engine]}"
+        from trnbench.app.command_lines import command_line
+
+        return command_line(COMMANDS[kind], suite=name, engine=ENGINES[self._engine])
 
     def facts(self) -> tuple[str, ...]:
         """Return what the numbers rest on."""

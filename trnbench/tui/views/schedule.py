@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -15,8 +16,14 @@ from textual.widgets import Static
 from trnbench.report.report import Report
 from trnbench.tui.cluster import Cluster
 from trnbench.tui.compare_pictures import time_bars
-from trnbench.tui.layout_form import command_of, job_of, layout_values, side_forms
-from trnbench.tui.layout_questions import Drawn, Job, Window, schedule_chart
+from trnbench.tui.layout_form import job_of, layout_values, side_forms
+from trnbench.tui.layout_questions import (
+    Drawn,
+    Job,
+    Window,
+    schedule_chart,
+    train_request,
+)
 from trnbench.tui.view import View
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field, Form
@@ -86,7 +93,10 @@ class ScheduleView(View):
 
     def command(self) -> str:
         """Return the command line that draws the schedule."""
-        return f"{command_of(self._job, self._layout)} --engine emulate --plot"
+        from trnbench.app.command_lines import train_line
+
+        request = train_request(self._job, self._layout)
+        return train_line(replace(request, engines=("emulate",)), plot=True)
 
     def facts(self) -> tuple[str, ...]:
         """Return what the chart rests on."""

@@ -1,0 +1,275 @@
+"""Command lines that requests are written as: read back, they are the same requests."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trnbench.answers.train import Setting
+from trnbench.app.collective import CollectiveRequest, Place, sizes_between
+from trnbench.app.command_lines import (
+    collective_line,
+    command_line,
+    compare_line,
+    count_text,
+    matrix_line,
+    place_text,
+    plan_line,
+    share_text,
+    size_text,
+    time_text,
+    train_line,
+)
+from trnbench.app.compare import CompareRequest
+from trnbench.app.matrix import MatrixRequest
+from trnbench.app.plan_request import PlanRequest
+from trnbench.app.run_request import Part, RunRequest
+from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.cli.main import main
+from trnbench.emulate.schedule.disturbance import Straggler
+from trnbench.parsing import count, duration, place, share, size
+from trnbench.workload.suite import Product
+
+DAY = datetime.date(2026, 11, 21)
+AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)
+USE_CASES = {
+    "matrix": "trnbench.app.matrix.run",
+    "collective": "trnbench.app.collective.run",
+    "train": "trnbench.app.train.run",
+    "compare": "trnbench.app.compare.compare_run",
+    "plan": "trnbench.app.plan.plan_run",
+}
+
+
+class Asked(Exception):
+    """Carries what a use case was asked."""
+
+
+@pytest.fixture(scope="module")
+def asked_by():
+    """Return what the use case of a command line is asked."""
+
+    def heard(catalog, request, **_):
+        raise Asked(request)
+
+    def asked(line):
+        program, verb, *words = shlex.split(line)
+        assert program == "trnbench"
+        patch = pytest.MonkeyPatch()
+        with patch.context() as patched:
+            patched.setattr(USE_CASES[verb], heard)
+            patched.setattr("trnbench.cli.main.guarded", lambda action, debug: action())
+            with pytest.raises(Asked) as found:
+                main([verb, *words])
+        return found.value.args[0]
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("text", "parse", "values"),
+    [
+        (count_text, count("n"), AMOUNT),
+        (time_text, duration("n"), AMOUNT | st.integers(1, 1000).map(lambda n: n * 86400.0)),
+        (share_text, share("n"), st.floats(0, 1, exclude_max=True)),
+        (size_text, size("n"), st.integers(1, 2**60).map(float) | st.sampled_from([2.0**30])),
+    ],
+)
+def test_numbers_are_written_to_the_last_digit(text, parse, values):
+    @given(values)
+    def check(value):
+        assert parse(text(value)) == value
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2e12, "2T"), (1.5e12, "1.5T"), (5e11, "500B"), (5e4, "50K"), (123.0, "123"), (0.5, "0.5")],
+)
+def test_counts_are_written_as_people_do(value, text):
+    assert count_text(value) == text
+
+
+def test_other_numbers_are_written_as_people_do():
+    assert time_text(60 * 86400.0) == "60d"
+    assert time_text(1800.0) == "1800s"
+    assert share_text(0.18) == "18%"
+    assert size_text(2.0**10) == "1KiB"
+    assert size_text(1000.0) == "1000"
+    assert place("on")(place_text("p5.48xlarge", 4)) == ("p5.48xlarge", 4)
+
+
+SETTINGS = st.builds(
+    Setting,
+    tp=st.none() | st.integers(1, 64),
+    micro_batch=st.none() | st.integers(1, 64),
+    sequence=st.none() | st.integers(1, 10**6),
+    zero=st.sampled_from((None, 0, 1, 2, 3)),
+    sequence_parallel=st.none() | st.booleans(),
+    context_parallel=st.sampled_from((None, "ring", "all-to-all")),
+    recompute=st.sampled_from((None, "none", "selective", "full")),
+    schedule=st.sampled_from((None, "1f1b", "zb-h1")),
+    capacity_factor=st.none() | st.floats(0.5, 8),
+    precision=st.sampled_from((None, "bf16-master", "fp8")),
+)
+PARTS = st.one_of(
+    st.builds(Part, tokens=AMOUNT).map(lambda part: (part,)),
+    st.builds(Part, samples=AMOUNT).map(lambda part: (part,)),
+    st.lists(
+        st.builds(Part, tokens=AMOUNT, sequence=st.integers(1, 10**6)), min_size=1, max_size=3
+    ).map(tuple),
+)
+SHARES = st.floats(0, 0.99)
+RUNS = st.builds(
+    RunRequest,
+    model=st.just("llama2-7b"),
+    parts=PARTS,
+    instances=st.sampled_from([("trn1.32xlarge",), ("trn1.32xlarge", "p5.48xlarge")]),
+    price_date=st.dates(),
+    setting=SETTINGS,
+    max_nodes=st.integers(1, 10**4),
+    headroom=SHARES,
+    stack=st.sampled_from((None, "nxd-trn1")),
+    logical_size=st.sampled_from((None, 2)),
+    purchase=st.sampled_from([(), ("spot",), ("on-demand", "reserved")]),
+    region=st.sampled_from((None, "us-east-1")),
+    discount=SHARES,
+    prices=st.sampled_from([(), ("trn1.32xlarge=12.5",)]),
+    assumed_prices=st.sampled_from([(), ("trn1.32xlarge=2x p5.48xlarge",)]),
+    term_years=st.sampled_from((None, 1, 3)),
+    commitment=st.sampled_from(("whole", "share")),
+    keep_checkpoints=st.sampled_from((None, "3@s3-standard")),
+    failures_per_node_day=st.none() | st.floats(0, 10),
+    checkpoint_interval_s=st.none() | st.floats(1, 1e6),
+)
+LIMIT = st.none() | st.floats(1, 1e9)
+PLAIN = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def some_nodes(run, nodes):
+    """Return a run on numbers of nodes that say it all."""
+    return replace(run, nodes=nodes, max_nodes=512) if nodes else run
+
+
+@PLAIN
+@given(run=RUNS, nodes=st.sampled_from([(), (4,), (2, 7)]), deadline=LIMIT, budget=LIMIT)
+def test_a_plan_is_asked_again(asked_by, run, nodes, deadline, budget):
+    request = PlanRequest(
+        run=some_nodes(run, nodes), deadline_s=deadline, budget_usd=budget, confirm=2
+    )
+    again = asked_by(plan_line(request))
+    assert (again.run, again.asked, again.confirm) == (request.run, request.asked, 2)
+
+
+@PLAIN
+@given(
+    run=RUNS,
+    nodes=st.sampled_from([(), (4,), (2, 7)]),
+    deadline=LIMIT,
+    equal_cost=st.booleans(),
+    baseline=st.sampled_from((None, "trn1.32xlarge")),
+)
+def test_a_comparison_is_asked_again(asked_by, run, nodes, deadline, equal_cost, baseline):
+    request = CompareRequest(
+        run=some_nodes(run, nodes),
+        deadline_s=deadline if deadline or not (equal_cost and nodes) else 1.0,
+        equal_cost=equal_cost,
+        baseline=baseline,
+    )
+    assert asked_by(compare_line(request)) == request
+
+
+def test_a_baseline_on_so_many_nodes_is_asked_again(asked_by):
+    line = "trnbench compare llama2-7b --tokens 1T --on p5.48xlarge --nodes 5 --equal-cost"
+    request = asked_by(line + f" --price-date {DAY}")
+    assert request.baseline_nodes == 5
+    assert asked_by(compare_line(request)) == request
+
+
+@PLAIN
+@given(
+    setting=SETTINGS,
+    nodes=st.lists(st.integers(1, 999), min_size=1, max_size=2, unique=True),
+    engines=st.sampled_from([("analytic",), ("emulate",), ("analytic", "emulate")]),
+    seed=st.none() | st.integers(0, 99),
+    factor=st.floats(0.5, 4),
+)
+def test_a_step_is_asked_again(asked_by, setting, nodes, engines, seed, factor):
+    played = "emulate" in engines
+    request = TrainRequest(
+        cases=tuple(
+            TrainCase(model="llama2-7b", instance="trn1.32xlarge", nodes=count, setting=setting)
+            for count in nodes
+        ),
+        engines=engines,
+        stack="nxd-trn1",
+        seed=seed if played else None,
+        stragglers=(Straggler(stage=1, factor=factor),) if played else (),
+        timeline=played,
+    )
+    assert asked_by(train_line(request, plot=played)) == request
+
+
+def test_products_are_asked_again(asked_by):
+    request = MatrixRequest(
+        products=(Product(m=8, k=16, n=32), Product(m=8, k=16, n=32, batch=4)),
+        chips=("trainium1", "trainium2"),
+        formats=("bf16", "fp8"),
+        kernel="hoisted",
+        cores="all",
+        pattern="4:16",
+    )
+    assert asked_by(matrix_line(request, None)) == request
+    suite = asked_by("trnbench matrix --suite llama --on trainium2 --dtype bf16")
+    assert asked_by(matrix_line(suite, "llama")) == suite
+
+
+@PLAIN
+@given(
+    smallest=st.floats(1, 1e6),
+    larger=st.floats(1, 1e6),
+    factor=st.floats(1.5, 64),
+    algorithm=st.sampled_from((None, "ring")),
+)
+def test_a_sweep_is_asked_again(asked_by, smallest, larger, factor, algorithm):
+    sizes = (smallest, smallest * larger, factor)
+    places = (("trn1.32xlarge", 1), ("p5.48xlarge", 4))
+    line = collective_line("all-gather", places, sizes, algorithm=algorithm)
+    assert asked_by(line) == CollectiveRequest(
+        ops=("all-gather",),
+        places=tuple(Place(instance=name, nodes=nodes) for name, nodes in places),
+        sizes_bytes=sizes_between(*sizes),
+        algorithm=algorithm,
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "module", "use_case", "options"),
+    [
+        ("claims", "claims", "examine_claims", {"price_date": "2026-11-21"}),
+        ("validate", "validation", "validate_evidence", {"set": ("gpu", "kernels")}),
+    ],
+)
+def test_evidence_is_asked_again(monkeypatch, verb, module, use_case, options):
+    heard = SimpleNamespace()
+
+    def hear(catalog, **asked):
+        heard.asked = asked
+        raise Asked
+
+    monkeypatch.setattr(f"trnbench.app.{module}.{use_case}", hear)
+    monkeypatch.setattr("trnbench.cli.main.guarded", lambda action, debug: action())
+    with pytest.raises(Asked):
+        main(shlex.split(command_line(verb, **options))[1:])
+    assert heard.asked["price_date" if verb == "claims" else "sets"] == (
+        DAY if verb == "claims" else ["gpu", "kernels"]
+    )

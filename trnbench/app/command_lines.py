@@ -1,0 +1,201 @@
+"""Requests -> the command lines that ask the same, on any day and to the last digit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from trnbench.app.run_request import MAX_NODES, Part, RunRequest
+from trnbench.units import BINARY_PREFIXES, COUNT_SUFFIXES, DAY_S, Dimension, parse
+
+if TYPE_CHECKING:
+    from trnbench.app.compare import CompareRequest
+    from trnbench.app.matrix import MatrixRequest
+    from trnbench.app.plan_request import PlanRequest
+    from trnbench.app.train_request import TrainRequest
+
+Value = str | int | float | bool | None
+
+
+def command_line(verb: str, *arguments: str, **options: Value | Sequence[str]) -> str:
+    """Return a command line; an option of None is left out, one of several values repeated.
+
+    True is the bare option, False its opposite.
+    """
+    words = ["trnbench", verb, *arguments]
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(option if value else option.replace("--", "--no-", 1))
+        elif isinstance(value, str | int | float):
+            words += [option, value if isinstance(value, str) else number_text(value)]
+        else:
+            for one in value or ():
+                words += [option, one]
+    return shlex.join(words)
+
+
+def matrix_line(request: MatrixRequest, suite: str | None) -> str:
+    """Return the command line of products, or of a suite of them, on chips."""
+    shapes = [
+        f"{p.m}x{p.k}x{p.n}" + (f"x{p.batch}" if p.batch > 1 else "") for p in request.products
+    ]
+    return command_line(
+        "matrix",
+        *(() if suite else shapes),
+        suite=suite,
+        on=",".join(request.chips),
+        dtype=",".join(request.formats),
+        sparsity=request.pattern,
+        kernel=None if request.kernel == "blocked" else request.kernel,
+        cores=None if request.cores == 1 else request.cores,
+    )
+
+
+def collective_line(
+    op: str,
+    places: Sequence[tuple[str, int]],
+    sizes: tuple[float, float, float],
+    *,
+    algorithm: str | None = None,
+) -> str:
+    """Return the command line of a sweep; `sizes` are smallest, largest, in bytes, and factor."""
+    smallest, largest, factor = sizes
+    return command_line(
+        "collective",
+        op,
+        on=",".join(place_text(*place) for place in places),
+        min_size=size_text(smallest),
+        max_size=size_text(largest),
+        factor=factor,
+        algorithm=algorithm,
+    )
+
+
+def train_line(request: TrainRequest, *, plot: bool = False) -> str:
+    """Return the command line of a step of one model in one layout, on one place or several."""
+    first = request.cases[0]
+    return command_line(
+        "train",
+        first.model,
+        on=",".join(place_text(case.instance, case.nodes) for case in request.cases),
+        **first.setting.plain,
+        stack=request.stack,
+        lnc=request.logical_size,
+        engine=None if request.engines == ("analytic",) else engine_text(request.engines),
+        seed=request.seed,
+        straggler=[f"{one.stage}={number_text(one.factor)}" for one in request.stragglers],
+        plot=plot or None,
+    )
+
+
+def compare_line(request: CompareRequest) -> str:
+    """Return the command line of a comparison."""
+    nodes = request.baseline_nodes
+    own = {} if nodes is None else {"nodes": str(nodes), "max_nodes": None}
+    return command_line(
+        "compare",
+        request.run.model,
+        **{**_run_options(request.run), **own},
+        deadline=_time(request.deadline_s),
+        equal_cost=request.equal_cost or None,
+        baseline=request.baseline,
+    )
+
+
+def plan_line(request: PlanRequest) -> str:
+    """Return the command line of a plan."""
+    asked = request.asked
+    return command_line(
+        "plan",
+        request.run.model,
+        **_run_options(request.run),
+        deadline=None if asked.assumed_deadline else _time(asked.deadline_s),
+        budget=asked.budget_usd,
+        objective=asked.objective,
+        confirm=request.confirm or None,
+        baseline=request.baseline,
+    )
+
+
+def number_text(number: float) -> str:
+    """Return a number to the last digit."""
+    return repr(number).removesuffix(".0")
+
+
+def count_text(number: float) -> str:
+    """Return a count as people write it, to the last digit: 2T, 1.5B, 123."""
+    for suffix, factor in sorted(COUNT_SUFFIXES.items(), key=lambda one: -one[1]):
+        text = number_text(number / factor) + suffix
+        if number >= factor > 1 and parse(text, Dimension.COUNT) == number:
+            return text
+    return number_text(number)
+
+
+def time_text(time_s: float) -> str:
+    """Return a time in whole days, or in seconds to the last digit."""
+    days = time_s / DAY_S
+    return f"{int(days)}d" if days == int(days) else f"{number_text(time_s)}s"
+
+
+def share_text(share: float) -> str:
+    """Return a share in %, to the last digit."""
+    return f"{(Decimal(repr(share)) * 100).normalize():f}%"
+
+
+def size_text(size_bytes: float) -> str:
+    """Return a size in the largest unit of which it is a whole number."""
+    for prefix, factor in sorted(BINARY_PREFIXES.items(), key=lambda one: -one[1]):
+        if size_bytes % factor == 0:
+            return f"{size_bytes / factor:.0f}{prefix}B"
+    return number_text(size_bytes)
+
+
+def place_text(instance: str, nodes: int) -> str:
+    """Return a cluster as INSTANCE or INSTANCE:NODES."""
+    return instance if nodes == 1 else f"{instance}:{nodes}"
+
+
+def engine_text(engines: Sequence[str]) -> str:
+    """Return the name that stands for these engines."""
+    return "both" if len(engines) > 1 else engines[0]
+
+
+def _run_options(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
+    bounded = not run.nodes and run.max_nodes != MAX_NODES
+    return {
+        **_length_options(run.parts),
+        "on": ",".join(run.instances),
+        "nodes": ",".join(map(str, run.nodes)) or None,
+        "max_nodes": run.max_nodes if bounded else None,
+        **run.setting.plain,
+        "headroom": share_text(run.headroom) if run.headroom else None,
+        "stack": run.stack,
+        "lnc": run.logical_size,
+        "purchase": ",".join(run.purchase) or None,
+        "region": run.region,
+        "price_date": run.price_date.isoformat(),
+        "discount": share_text(run.discount) if run.discount else None,
+        "term_years": run.term_years,
+        "commitment": None if run.commitment == "whole" else run.commitment,
+        "keep_checkpoints": run.keep_checkpoints,
+        "failures_per_node_day": run.failures_per_node_day,
+        "checkpoint_interval": _time(run.checkpoint_interval_s),
+        "price": run.prices,
+        "assume_price": run.assumed_prices,
+    }
+
+
+def _length_options(parts: Sequence[Part]) -> Mapping[str, Value | Sequence[str]]:
+    first = parts[0]
+    if len(parts) == 1 and first.sequence is None:
+        if first.tokens is None:
+            return {"samples": count_text(first.samples or 0.0)}
+        return {"tokens": count_text(first.tokens)}
+    return {"phase": [f"{count_text(part.tokens or 0.0)}@{part.sequence}" for part in parts]}
+
+
+def _time(time_s: float | None) -> str | None:
+    return None if time_s is None else time_text(time_s)
