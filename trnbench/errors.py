@@ -6,6 +6,7 @@
         UnknownNameError        2   a name that is not in the catalogue
         DataFileError           2   a file with one or more faults
       EnvironmentFault          3   a file, folder, terminal or package is not usable here
+      GapError                  70  a kind of thing that one of our modules has no rule for
 
 An answer of "no" (it does not fit, does not divide, has no price) is a result with reasons, never
 one of these.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Never
 
 FEW = 16
 """As many names as one line of help can list."""
@@ -84,6 +86,21 @@ class EnvironmentFault(TrnbenchError):
     """Something outside the input is missing or not usable on this machine."""
 
     exit_code = 3
+
+
+class GapError(TrnbenchError):
+    """A kind of thing that the program knows in one place and has no rule for in another."""
+
+    def __init__(self, thing: object, lacks: str) -> None:
+        name = getattr(thing, "name", None)
+        kind = type(thing).__name__
+        what = repr(thing) if isinstance(thing, str) else f"{kind} {name!r}" if name else kind
+        super().__init__(f"{what} has no {lacks}")
+
+
+def unhandled(thing: Never, lacks: str) -> Never:
+    """Close a choice between kinds: the type checker finds a kind left out, and so does a run."""
+    raise GapError(thing, lacks)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

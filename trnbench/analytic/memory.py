@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from trnbench.errors import unhandled
 from trnbench.program.block import Lifetime, Resident
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
@@ -345,3 +346,5 @@ def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
             return flight.until_weight
         case "backward_to_weight":
             return np.asarray(flight.until_weight - flight.until_backward)
+        case _:
+            unhandled(lifetime, "number of micro-batches that keep it")

@@ -33,6 +33,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnbench.errors import unhandled
 from trnbench.workload.layout import Schedule
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -129,6 +130,8 @@ def _bubble(
             return np.where(m == p, back_and_forth, longest)
         case "zb-h1":
             return _split_bubble(p, m, slowest, before, after, behind)
+        case _:
+            unhandled(schedule, "closed form of its bubble")
 
 
 def _split_bubble(
@@ -190,6 +193,8 @@ def _sends(
             lap_down = np.maximum(p * send - (p - 1) * spare_down / v, p * held * send)
             laps = (v - 1) * (lap_up + lap_down)
             return np.asarray(piped * (2 * (p - 1) * send + laps + steady))
+        case _:
+            unhandled(schedule, "closed form of its messages")
 
 
 def _spare(p: FloatArray, work: _Work) -> _Passes:

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 
 from trnbench.analytic.step_compute import BlockSeconds, ComputeCategory
+from trnbench.errors import GapError, unhandled
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp, Phase
 from trnbench.program.tensor import FloatArray
@@ -45,12 +46,16 @@ _PURPOSE_OF: Mapping[str, Purpose] = {
     "data": "data",
     "expert_data": "data",
 }
+_SUMMED = ("tp", "kv_copies", "tied")
+"""Axes over which gradients are summed at the end of a step, whether or not there are replicas."""
 Key = TypeVar("Key")
 NOTHING: FloatArray = np.zeros(())
 
 
 def purpose_of(axis: str) -> Purpose:
     """Return why ranks along an axis exchange inside a block."""
+    if axis not in _PURPOSE_OF:
+        raise GapError(axis, "purpose among the exchanges of a step")
     return _PURPOSE_OF[axis]
 
 
@@ -65,6 +70,8 @@ def slot_of(phase: Phase, *, split: bool) -> Slot | None:
             return "weight" if split else "backward"
         case "optimizer":
             return None
+        case _:
+            unhandled(phase, "slot of a step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -182,12 +189,16 @@ def block_prices(
             exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
             if slot == last and np.any(between := crosses(op)):
                 crossing_s = _with(crossing_s, seconds * between)
-        elif op.axis not in ("data", "expert_data"):
+        elif op.axis in _SUMMED:
             sums_s = _with(sums_s, seconds)
+        elif purpose_of(op.axis) != "data":
+            raise GapError(op.axis, "exchange at the end of a step")
         elif op.op == "all-gather":
             gather_s = _with(gather_s, seconds)
-        else:
+        elif op.op in ("reduce-scatter", "all-reduce"):
             reduce_s = _with(reduce_s, seconds)
+        else:
+            raise GapError(op.op, "price at the end of a step")
     return BlockPrices(
         compute=_some(compute),
         parts=_some(parts),

@@ -16,11 +16,21 @@ import numpy as np
 
 from trnbench.analytic.matrix import MatrixTime, matrix_time
 from trnbench.analytic.step_formats import format_on
+from trnbench.errors import unhandled
 from trnbench.mapping.tiling.legality import format_reasons
 from trnbench.numerics.formats import format_named
 from trnbench.program.block import Block
 from trnbench.program.matrix import FloatArray, MatrixProduct, matrix_product
-from trnbench.program.ops import Attention, Elementwise, Gather, MatMul, Operation, Phase, Term
+from trnbench.program.ops import (
+    Attention,
+    CollectiveOp,
+    Elementwise,
+    Gather,
+    MatMul,
+    Operation,
+    Phase,
+    Term,
+)
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Dim
 from trnbench.spec.chip import Chip
@@ -133,6 +143,10 @@ def _block(
                     add(op.phase, "element-wise", rank.along(op.count) * rank.elementwise(op))
             case Gather():
                 add(op.phase, "gather", rank.along(op.count) * rank.moved(op.bytes))
+            case CollectiveOp():
+                pass  # `step_exchanges` prices it.
+            case _:
+                unhandled(op, "price in compute time")
     computed = {phase for phase, _ in parts}
     for phase in _PASSES:
         if phase in computed and _is_whole(block, phase):

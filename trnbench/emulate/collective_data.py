@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.errors import InputError
+from trnbench.errors import InputError, unhandled
 from trnbench.mapping.message_plan.plan import Moves, Plan
 
 IntArray = NDArray[np.int64]
@@ -127,8 +127,10 @@ def _initial(plan: Plan, given: IntArray, bounds: IntArray) -> IntArray:
             return np.where(_of_blocks(plan, plan.owner, bounds), given, 0)
         case "broadcast":
             return np.where(_roots(plan)[:, None], given, 0)
-        case _:
+        case "all-to-all" | "permute" | "send-receive":
             return np.where(_item_masks(plan, bounds)[0], given, 0)
+        case _:
+            unhandled(plan.op, "buffers to start with")
 
 
 def _roots(plan: Plan) -> NDArray[np.bool_]:
@@ -150,9 +152,11 @@ def _expected(plan: Plan, given: IntArray, bounds: IntArray) -> tuple[IntArray, 
         case "broadcast":
             root = int(np.flatnonzero(_roots(plan))[0])
             return np.broadcast_to(given[root], given.shape), everything
-        case _:
+        case "all-to-all" | "permute" | "send-receive":
             held, wanted = _item_masks(plan, bounds)
             return np.broadcast_to((given * held).sum(axis=0), given.shape), wanted
+        case _:
+            unhandled(plan.op, "buffers to end with")
 
 
 def _carry(held: IntArray, moves: Moves, bounds: IntArray) -> None:

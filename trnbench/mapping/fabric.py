@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.errors import InputError
+from trnbench.errors import InputError, unhandled
 from trnbench.spec.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.spec.instance import Instance
 
@@ -215,6 +215,8 @@ def _units(level: Torus | Switch | Direct | FullMesh, span: int, chips: int) -> 
         case Direct():
             # Group g meets group g + distance, so the level joins two halves of that many groups.
             return 2 if level.chips_per_group * level.group_distance * 2 <= chips else 1
+        case _:
+            unhandled(level, "number of units it joins")
 
 
 def _wire(
@@ -281,6 +283,8 @@ def _wire(
                             f"c{chip}", f"c{other}", kind, level, speed, latency
                         )
             return table, none, none
+        case _:
+            unhandled(level, "links in the graph of a fabric")
 
 
 def _wire_ranks(

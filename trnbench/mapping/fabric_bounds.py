@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trnbench.errors import unhandled
 from trnbench.mapping.fabric import Fabric, FloatArray, IntArray, LinkKind
 from trnbench.mapping.message_plan.pattern import Fan
 from trnbench.mapping.message_plan.placed import Placed
@@ -145,13 +146,15 @@ def _group_needs(
             return here * there / size, here * there / size
         case "broadcast":
             return split * inside[:, 0], split * ~inside[:, 0]
-        case _:
+        case "permute" | "send-receive":
             assert pairs is not None
             source, target = inside[:, pairs[:, 0]], inside[:, pairs[:, 1]]
             return (
                 (source & ~target).sum(axis=1).astype(float),
                 (target & ~source).sum(axis=1).astype(float),
             )
+        case _:
+            unhandled(op, "bytes that must leave a set of chips")
 
 
 def _all_sends(

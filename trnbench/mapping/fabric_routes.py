@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.errors import unhandled
 from trnbench.mapping.fabric import Fabric, FloatArray, IntArray
 from trnbench.spec.fabric import Direct, FullMesh, Switch, Torus
 
@@ -133,6 +134,8 @@ def _all_pairs(fabric: Fabric) -> IntArray:
                 moving = unit != wanted
                 take(moving, fabric.up[index][here], here)
                 take(moving, fabric.down[index][goal], goal)
+            case _:
+                unhandled(level, "route between two chips")
     if not columns:
         return np.full((chips * chips, 1), none, dtype=np.int64)
     return _packed(np.stack(columns, axis=1), none)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trnbench.errors import GapError, unhandled
 from trnbench.program.collective import Op
 from trnbench.program.derivatives import DERIVATIVES
 from trnbench.program.grid import Grid
@@ -143,6 +144,8 @@ class _Deriver:
                 self._reverse_gather(op)
             case CollectiveOp():
                 self._reverse_collective(op)
+            case _:
+                unhandled(op, "backward rule")
 
     def _reverse_product(self, op: MatMul) -> None:
         terms = [
@@ -208,6 +211,8 @@ class _Deriver:
             self.give(tensor, out)
 
     def _reverse_pass(self, op: Elementwise) -> None:
+        if op.function not in DERIVATIVES:
+            raise GapError(op.function, "derivative")
         rule = DERIVATIVES[op.function]
         if rule.constant:
             return
@@ -268,9 +273,11 @@ class _Deriver:
                 gradient = self.summed(op.write)
                 if gradient is not None:
                     self._back(op, "all-gather", gradient)
-            case _:
+            case "all-gather" | "permute" | "all-to-all":
                 for gradient in self._by_partial(op.write):
                     self._reverse_copy(op, gradient)
+            case _:
+                raise GapError(op.op, "counterpart in the backward pass")
 
     def _reverse_copy(self, op: CollectiveOp, gradient: Tensor) -> None:
         """Return a gradient the way its tensor came: summed, where ranks hold parts of it."""

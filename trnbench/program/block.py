@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from trnbench.errors import unhandled
 from trnbench.program.backward import Backward, derive
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
@@ -15,6 +16,8 @@ from trnbench.program.keeping import Kept, keep, passing_bytes
 from trnbench.program.ops import (
     Attention,
     CollectiveOp,
+    Elementwise,
+    Gather,
     MatMul,
     Operation,
     Phase,
@@ -87,17 +90,27 @@ class Block:
     def model_flop(self) -> FloatArray:
         """FLOP the model needs of one micro-batch over all ranks of a stage, no recompute."""
         return array(
-            sum((op.model_flop for op in self._computing if op.phase != "recompute"), start=0.0)
+            sum((op.model_flop for op in self.computing if op.phase != "recompute"), start=0.0)
         )
 
     def flop(self, *phases: Phase) -> FloatArray:
         """Return FLOP carried out for one micro-batch on one rank; all phases if none is named."""
-        computing = (op for op in self._computing if not phases or op.phase in phases)
+        computing = (op for op in self.computing if not phases or op.phase in phases)
         return array(sum((op.flop * op.count for op in computing), start=0.0))
 
     @property
-    def _computing(self) -> tuple[MatMul | Attention, ...]:
-        return tuple(op for op in self.ops if isinstance(op, MatMul | Attention))
+    def computing(self) -> tuple[MatMul | Attention, ...]:
+        """Its operations on a tensor unit: those whose FLOP count."""
+        found: list[MatMul | Attention] = []
+        for op in self.ops:
+            match op:
+                case MatMul() | Attention():
+                    found.append(op)
+                case Elementwise() | Gather() | CollectiveOp():
+                    pass
+                case _:
+                    unhandled(op, "count of its FLOP")
+        return tuple(found)
 
 
 Emit = Callable[[BlockBuilder], tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]

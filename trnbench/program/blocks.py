@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
 import numpy as np
 
+from trnbench.errors import GapError
 from trnbench.program.block import Block, Emit, lower, varied
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
@@ -25,6 +27,8 @@ from trnbench.program.tensor import FloatArray, Tensor, array
 from trnbench.program.vocabulary import TOKEN_TABLE, embedding, token_loss
 from trnbench.workload.model import Model, Recommender, Transformer
 from trnbench.workload.weights import Weight, weights
+
+_FEEDS: Mapping[str, FeedForward] = {feed: feed for feed in get_args(FeedForward)}
 
 
 def layers_of(model: Model, grid: Grid) -> Layers:
@@ -86,7 +90,9 @@ def _layer(
     listed: tuple[Weight, ...],
     kind: str,
 ) -> Block:
-    feed: FeedForward = "dense" if kind == "dense" else "moe" if kind == "moe" else "moe_exchanged"
+    if kind not in _FEEDS:
+        raise GapError(kind, "layer to emit")
+    feed = _FEEDS[kind]
 
     def emit(b: BlockBuilder) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         flow = flow_into(b, transformer, conditioned=model.diffusion is not None)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trnbench.errors import InputError, UnknownNameError
+from trnbench.errors import InputError, UnknownNameError, unhandled
 from trnbench.workload.operation import OPERATIONS, Operation
 
 Op: TypeAlias = Operation
@@ -73,3 +73,5 @@ def bus_factor(op: Op, ranks: int) -> float:
             return (ranks - 1) / ranks
         case "broadcast" | "permute" | "send-receive":
             return 1.0
+        case _:
+            unhandled(op, "bus factor")

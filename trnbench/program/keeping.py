@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trnbench.errors import unhandled
 from trnbench.program.ops import CollectiveOp, Operation
 from trnbench.program.tensor import FloatArray, Tensor, array
 from trnbench.workload.layout import Recompute
@@ -73,6 +74,8 @@ def _again(forward: Sequence[Operation], recompute: Recompute) -> list[Operation
             return [op for op in forward if op.region == "core"]
         case "full":
             return list(forward)
+        case _:
+            unhandled(recompute, "operations that it repeats")
 
 
 def _escaping(forward: Sequence[Operation], again: Sequence[Operation]) -> set[Tensor]:

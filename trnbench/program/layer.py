@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from trnbench.errors import unhandled
 from trnbench.program.attention import attention
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.feed_forward import mlp, moe_exchanged, moe_local
@@ -85,14 +86,19 @@ def _inner(
     """Return the part's output, and the bias that joins it once it is summed."""
     if part == "attention":
         return attention(b, transformer, given), b.optional("attention.output.bias")
-    if kind == "dense":
-        assert transformer.mlp is not None
-        return mlp(b, transformer.mlp, b.gather_tokens(b.operand(given))), b.optional(
-            "mlp.down.bias"
-        )
-    assert transformer.moe is not None
-    mixture = moe_local if kind == "moe" else moe_exchanged
-    return mixture(b, transformer.moe, given), ()
+    match kind:
+        case "dense":
+            assert transformer.mlp is not None
+            whole = b.gather_tokens(b.operand(given))
+            return mlp(b, transformer.mlp, whole), b.optional("mlp.down.bias")
+        case "moe":
+            assert transformer.moe is not None
+            return moe_local(b, transformer.moe, given), ()
+        case "moe_exchanged":
+            assert transformer.moe is not None
+            return moe_exchanged(b, transformer.moe, given), ()
+        case _:
+            unhandled(kind, "feed-forward part to emit")
 
 
 def _residual(

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.errors import InputError
+from trnbench.errors import InputError, unhandled
 from trnbench.program.schedule_rules import schedule_reasons
 from trnbench.workload.layout import Schedule
 
@@ -123,6 +123,8 @@ def forwards_ahead(
         case "interleaved":
             one_group = np.equal(micro_batches, pp)
             ahead = np.where(one_group, total, 2 * after + np.subtract(vpp, 1) * pp)
+        case _:
+            unhandled(schedule, "number of forward slots ahead")
     return np.asarray(np.minimum(ahead, total), dtype=np.int64)
 
 

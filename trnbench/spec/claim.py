@@ -19,7 +19,7 @@ from trnbench.catalog.document import load
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Ratio
 from trnbench.catalog.schema import DERIVED
-from trnbench.errors import DataFileError, Fault, UnitError, did_you_mean
+from trnbench.errors import DataFileError, Fault, UnitError, did_you_mean, unhandled
 from trnbench.spec.instance import PurchaseOption
 from trnbench.units import EXAMPLES, UNITS, Dimension, parse
 
@@ -84,6 +84,8 @@ def threshold(gain: Gain, text: str) -> float:
             return 1 + _share(text, most=_MOST)
         case "times":
             return multiple(text)
+        case _:
+            unhandled(gain, "threshold")
 
 
 @attrs.frozen(kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from trnbench.catalog.provenance import Kind
+from trnbench.errors import unhandled
 from trnbench.spec.chip import Chip
 from trnbench.spec.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.spec.instance import Platform
@@ -108,6 +109,8 @@ def _links(platform: Platform) -> Iterator[Figure]:
             case Network():
                 value = level.adapters * level.bandwidth_per_adapter_one_way_bytes_per_s
                 label = "network, an instance, one way"
+            case _:
+                unhandled(level, "bandwidth to show")
         yield Figure(
             key=f"fabric_{_scope(level)}_one_way_bytes_per_s",
             label=label,

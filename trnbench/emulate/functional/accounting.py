@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from trnbench.emulate.functional.traffic import Moved
 from trnbench.program.block import Block
 from trnbench.program.collective import bus_factor
-from trnbench.program.ops import Attention, CollectiveOp, MatMul
+from trnbench.program.ops import CollectiveOp
 from trnbench.program.step import StepProgram
 
 SEND = ("send", "pp")
@@ -87,9 +87,8 @@ def program_flop(program: StepProgram) -> Mapping[str, float]:
     found: defaultdict[str, float] = defaultdict(float)
     every = float(program.grid.ranks_per_stage * program.micro_batches)
     for block, instances in _instances(program):
-        for op in block.ops:
-            if isinstance(op, MatMul | Attention):
-                found[op.format] += float(op.flop * op.count) * instances * every
+        for op in block.computing:
+            found[op.format] += float(op.flop * op.count) * instances * every
     return dict(sorted(found.items()))
 
 

@@ -15,6 +15,7 @@ from trnbench.emulate.functional.experts import d_dispatch, dispatch
 from trnbench.emulate.functional.kernels import FUNCTIONS, Arrays, Setting, shape_of
 from trnbench.emulate.functional.products import plan_product, product
 from trnbench.emulate.functional.traffic import Book
+from trnbench.errors import unhandled
 from trnbench.numerics.formats import format_named
 from trnbench.program.ops import (
     Attention,
@@ -53,6 +54,8 @@ def runner(shop: Workshop, op: Operation) -> Run:
         case Elementwise():
             function = FUNCTIONS[op.function]
             return lambda arrays: function(shop.setting, op, arrays)
+        case _:
+            unhandled(op, "arithmetic in the executor")
 
 
 class _Products:

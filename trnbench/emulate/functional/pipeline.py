@@ -12,6 +12,7 @@ from trnbench.emulate.functional.arithmetic import Numbers
 from trnbench.emulate.functional.residency import MESSAGE_BUFFERS
 from trnbench.emulate.functional.stage import Stage
 from trnbench.emulate.functional.traffic import Book
+from trnbench.errors import unhandled
 from trnbench.program.ops import Phase
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.tensor import element_bytes
@@ -83,6 +84,8 @@ class Pipeline:
                     self._backward[part - 1, micro_batch] = back
             case SlotKind.WEIGHT:
                 stage.weight(chunk, micro_batch)
+            case unknown:
+                unhandled(unknown, "pass of a stage to run")
         return True
 
     def _send(self, phase: Phase, source: int, target: int, numbers: Numbers) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.emulate.functional.arithmetic import Numbers
+from trnbench.errors import GapError
 from trnbench.program.ops import Phase
 from trnbench.workload.operation import Operation
 
@@ -136,6 +137,8 @@ def _on_ring(message: Message) -> Numbers:
         case "all-to-all":
             links += pieces[None, :]
             links[at, at] = 0
-        case _:
+        case "permute":
             links[at, following] = total
+        case _:
+            raise GapError(message.op, "bytes on the links of a ring")
     return links * message.element_bytes

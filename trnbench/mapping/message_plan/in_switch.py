@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.errors import GapError, unhandled
 from trnbench.mapping.message_plan.pattern import Fan, IntArray, Messages, Part
 
 
@@ -33,8 +34,10 @@ class InSwitch:
                 return self.pieces
             case "reduce":
                 return self.positions * self.pieces
-            case _:
+            case "scatter" | "gather" | "exchange":
                 return self.positions
+            case _:
+                unhandled(self.part, "blocks in a switch")
 
     @property
     def distinct_rounds(self) -> tuple[tuple[int, int], ...]:
@@ -53,10 +56,12 @@ class InSwitch:
                 return (self._fan(Fan.OUT, 0),)
             case "broadcast":
                 return (self._spread(),)
-            case _:
+            case "reduce":
                 into = (self._fan(Fan.IN, round_),) if round_ < self.pieces else ()
                 out = (self._fan(Fan.OUT, round_ - 1),) if round_ > 0 else ()
                 return into + out
+            case _:
+                raise GapError(self.part, "messages through a switch")
 
     def _fan(self, fan: Fan, piece: int) -> Messages:
         owner = np.arange(self.positions)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.errors import GapError
 from trnbench.mapping.message_plan.pattern import IntArray, Messages, Part
 
 
@@ -56,13 +57,16 @@ class KangaRing:
     def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
         """Return the messages between primaries and those inside the chips."""
         laps = self.chips - 1
-        if self.part == "reduce":
-            adding = round_ <= laps
-            batches = self._scatter(round_) if adding else self._gather(round_ - laps)
-        elif self.part == "scatter":
-            batches = self._scatter(round_)
-        else:
-            batches = self._gather(round_)
+        match self.part:
+            case "reduce":
+                adding = round_ <= laps
+                batches = self._scatter(round_) if adding else self._gather(round_ - laps)
+            case "scatter":
+                batches = self._scatter(round_)
+            case "gather":
+                batches = self._gather(round_)
+            case _:
+                raise GapError(self.part, "messages on a KangaRing")
         if sources is None:
             return batches
         return tuple(_only(batch, sources) for batch in batches)

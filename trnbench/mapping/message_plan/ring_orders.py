@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from trnbench.errors import unhandled
 from trnbench.mapping.fabric import Fabric, FloatArray, IntArray
 from trnbench.mapping.fabric_cycles import disjoint_cycles, torus_cycles
 from trnbench.mapping.placement import Placement
-from trnbench.spec.fabric import Direct, Torus
+from trnbench.spec.fabric import Direct, FullMesh, Switch, Torus
 
 
 def rings_of(placement: Placement, level: int, places: tuple[int, ...]) -> IntArray:
@@ -75,8 +76,10 @@ def _wired_chips(fabric: Fabric) -> list[int]:
                 # Out through one unit and back through the next: only like chips are wired.
                 ways = [chips if unit % 2 == 0 else chips[::-1] for unit in range(up.count)]
                 chips = [chip + unit * up.span for unit, way in enumerate(ways) for chip in way]
-            case _:
+            case Torus() | Switch() | FullMesh():
                 chips = [chip + unit * up.span for unit in range(up.count) for chip in chips]
+            case _:
+                unhandled(up.level, "order in which its chips are wired")
     return chips
 
 
