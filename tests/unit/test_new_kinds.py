@@ -12,6 +12,7 @@ import pytest
 
 from trnbench.analytic.step_blocks import purpose_of, slot_of
 from trnbench.analytic.step_compute import compute_time
+from trnbench.arrays import FloatArray
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.functional.operations import runner
 from trnbench.errors import GapError
@@ -21,7 +22,7 @@ from trnbench.program.collective import bus_factor
 from trnbench.program.ops import Elementwise, Operation
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import StepProgram, training_step
-from trnbench.program.tensor import FloatArray, Tensor, one
+from trnbench.program.tensor import Tensor, one
 from trnbench.spec.compute_efficiency import ComputeEfficiency
 from trnbench.spec.figures import figures
 from trnbench.spec.library import load_platform

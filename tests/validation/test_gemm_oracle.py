@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from trnbench.analytic.matrix_systolic import SCALE_SIM, Dataflow, array_time
-from trnbench.program.matrix import FloatArray, matrix_product
+from trnbench.arrays import FloatArray
+from trnbench.program.matrix import matrix_product
 
 # The file prints percentages to 9 and 6 decimals.
 FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnbench.analytic.collective_shape import (
     MessageClasses,
@@ -23,12 +22,10 @@ from trnbench.analytic.collective_shape import (
     RoundProfile,
 )
 from trnbench.analytic.collective_ways import critical_ways, way_line
-from trnbench.mapping.fabric import IntArray
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.message_plan.plan import turns
 from trnbench.mapping.message_plan.select import chunks_of
 from trnbench.spec.collective_efficiency import Tuning
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +156,7 @@ def _phase_lines(
 ) -> _Lines:
     """Return the lines of the rounds of one phase; `axes` of length 1 stand for the tuning's."""
 
-    def column(values: IntArray | FloatArray | NDArray[np.bool_]) -> FloatArray:
+    def column(values: IntArray | FloatArray | BoolArray) -> FloatArray:
         found = values.astype(np.float64)
         return found.reshape(-1, *axes) if axes else found
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnbench.analytic.collective_shape import MessageClasses, Profile, lanes
+from trnbench.arrays import FloatArray
 from trnbench.program.collective import Op
 
 _NS_PER_S = 1e9
@@ -71,7 +71,7 @@ def _message_ns(classes: MessageClasses, at: int, size: int, conventions: Conven
     message_bytes = np.floor(share * size + _NOISE)
     transfer = message_bytes * (alone / share) * _NS_PER_S
     own = classes.hop_latencies_s[at]
-    hops: NDArray[np.float64] = np.round(own[own >= 0] * _NS_PER_S, 3)
+    hops: FloatArray = np.round(own[own >= 0] * _NS_PER_S, 3)
     if conventions.contention == "none":
         return int(np.floor(hops.sum() + transfer))
     queued = (int(classes.queue[at]) - 1) * np.floor(transfer)

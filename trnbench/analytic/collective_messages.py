@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trnbench.analytic.collective_shape import FloatArray, MessageClasses, PhaseProfile, Pipeline
-from trnbench.mapping.fabric import IntArray, LinkKind
+from trnbench.analytic.collective_shape import MessageClasses, PhaseProfile, Pipeline
+from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import flow_of
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
 
@@ -103,7 +103,7 @@ def _one_of_each(
     return kept, [need[:, at] for need, at in zip(needs, here, strict=True)], each
 
 
-def _part(found: PlacedRound, at: NDArray[np.bool_]) -> PlacedRound:
+def _part(found: PlacedRound, at: BoolArray) -> PlacedRound:
     return replace(
         found,
         source=found.source[at],

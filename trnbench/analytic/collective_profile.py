@@ -14,7 +14,8 @@ import numpy as np
 from trnbench.analytic.collective_messages import profiled, seconds
 from trnbench.analytic.collective_rounds import PhaseMemo, phase_of_rounds, remembered
 from trnbench.analytic.collective_shape import PhaseProfile, Profile, Resource
-from trnbench.mapping.fabric import Fabric, IntArray, LinkKind
+from trnbench.arrays import IntArray
+from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.build import node_lines
 from trnbench.mapping.message_plan.pattern import Pattern, identity
 from trnbench.mapping.message_plan.placed import Placed

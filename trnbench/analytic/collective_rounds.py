@@ -14,7 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.analytic.collective_messages import profiled
-from trnbench.analytic.collective_shape import FloatArray, MessageClasses, PhaseProfile
+from trnbench.analytic.collective_shape import MessageClasses, PhaseProfile
+from trnbench.arrays import FloatArray
 from trnbench.mapping.message_plan.build import node_lines
 from trnbench.mapping.message_plan.pattern import Fan, Messages, Pattern
 from trnbench.mapping.message_plan.placed import Placed

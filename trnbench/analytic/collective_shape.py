@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trnbench.mapping.fabric import IntArray, LinkKind
+from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import Flow
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -28,7 +26,7 @@ class MessageClasses:
 
     count: IntArray
     latency_s: FloatArray
-    remote: NDArray[np.bool_]
+    remote: BoolArray
     busiest_s_per_byte: FloatArray
     share: FloatArray
     alone_s_per_byte: FloatArray
@@ -96,7 +94,7 @@ class Pipeline:
 
     flow: Flow
     latency_s: FloatArray
-    remote: NDArray[np.bool_]
+    remote: BoolArray
     s_per_byte: FloatArray
     factor: float = 1.0
     ways: dict[tuple[float, ...], tuple[Way, ...]] = field(default_factory=dict, repr=False)

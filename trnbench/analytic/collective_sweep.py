@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnbench.analytic.collective import collective_time
 from trnbench.analytic.collective_profile import profile
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.mapping.fabric_bounds import lower_bound
 from trnbench.mapping.message_plan.select import Selected, selected_for
 from trnbench.program.collective import bus_factor
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnbench.analytic.collective_shape import Pipeline, Way
+from trnbench.arrays import FloatArray
 from trnbench.mapping.message_plan.pieces import last_arrivals
 from trnbench.spec.collective_efficiency import Tuning
 
-FloatArray = NDArray[np.float64]
 # Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
 _SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
 

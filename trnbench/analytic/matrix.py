@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnbench.analytic.matrix_core import CoreTime, core_time
 from trnbench.analytic.matrix_gpu import gpu_peak_flop_per_s, gpu_time
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.mapping.tiling.instructions import Instructions, instructions_of
 from trnbench.mapping.tiling.legality import (
-    BoolArray,
     Precision,
     Rate,
     format_reasons,
@@ -27,7 +27,7 @@ from trnbench.mapping.tiling.schedule import (
     schedule_of,
 )
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
-from trnbench.program.matrix import FloatArray, MatrixProduct
+from trnbench.program.matrix import MatrixProduct
 from trnbench.spec.chip import Chip, Multiprocessors, NeuronCores
 
 Part: TypeAlias = Literal["tensor", "evacuation", "memory", "trigger", "fixed"]

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.analytic.matrix_parts import Columns, Parts, Rows, parts_of
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.mapping.tiling.instructions import Instructions
-from trnbench.mapping.tiling.legality import BoolArray
 from trnbench.mapping.tiling.schedule import Number, Schedule
-from trnbench.program.matrix import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

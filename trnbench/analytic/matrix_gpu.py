@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.program.matrix import FloatArray, MatrixProduct
+from trnbench.arrays import FloatArray
+from trnbench.program.matrix import MatrixProduct
 from trnbench.spec.chip import Chip, Multiprocessors
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.mapping.tiling.instructions import Instructions
 from trnbench.mapping.tiling.schedule import Number, Operand, Schedule, Transfer
-from trnbench.program.matrix import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

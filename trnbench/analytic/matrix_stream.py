@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trnbench.arrays import FloatArray
 from trnbench.mapping.tiling.instructions import transfer_cost
-from trnbench.program.matrix import FloatArray
 from trnbench.spec.chip import Chip
 
 

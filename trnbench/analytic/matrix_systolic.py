@@ -14,7 +14,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.program.matrix import FloatArray, MatrixProduct
+from trnbench.arrays import FloatArray
+from trnbench.program.matrix import MatrixProduct
 
 Dataflow: TypeAlias = Literal["ws", "is", "os"]
 

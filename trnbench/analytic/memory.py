@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.errors import unhandled
 from trnbench.program.block import Lifetime, Resident
 from trnbench.program.points import Points
@@ -29,8 +29,6 @@ from trnbench.spec.instance import Platform
 from trnbench.units import Dimension, show
 from trnbench.workload.layout import Schedule
 
-FloatArray: TypeAlias = NDArray[np.float64]
-BoolArray: TypeAlias = NDArray[np.bool_]
 Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 
 Category = Literal[

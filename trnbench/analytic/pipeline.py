@@ -28,15 +28,13 @@ so by up to 3 % where the last of many stages is slow.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
 from trnbench.workload.layout import Schedule
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

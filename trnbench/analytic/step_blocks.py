@@ -15,10 +15,10 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 
 from trnbench.analytic.step_compute import BlockSeconds, ComputeCategory
+from trnbench.arrays import FloatArray
 from trnbench.errors import GapError, unhandled
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp, Phase
-from trnbench.program.tensor import FloatArray
 from trnbench.spec.training_stack import Overlaps
 
 Slot = Literal["forward", "backward", "weight"]

@@ -13,11 +13,11 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnbench.analytic.collective import ClosedForm, closed_form
 from trnbench.analytic.collective_profile import profile
 from trnbench.analytic.collective_rounds import PhaseMemo
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.members import Members, even_members, members_of, plain_members
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
@@ -26,13 +26,11 @@ from trnbench.mapping.placement import Placement, place
 from trnbench.mapping.rank_groups import AxisOrder, RankGroups, groups_along
 from trnbench.program.collective import Op
 from trnbench.program.grid import Grid
-from trnbench.program.legality import BoolArray, Reason
+from trnbench.program.legality import Reason
 from trnbench.program.ops import CollectiveOp, Send
-from trnbench.program.tensor import FloatArray
 from trnbench.spec.collective_efficiency import CollectiveStack
 from trnbench.spec.instance import Platform
 
-IntArray: TypeAlias = NDArray[np.int64]
 Place: TypeAlias = tuple[int, int, int, int, int]
 """A group's ranks, stride, width and period, and the ranks over which groups are placed."""
 

@@ -16,11 +16,12 @@ import numpy as np
 
 from trnbench.analytic.matrix import MatrixTime, matrix_time
 from trnbench.analytic.step_formats import format_on
+from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
 from trnbench.mapping.tiling.legality import format_reasons
 from trnbench.numerics.formats import format_named
 from trnbench.program.block import Block
-from trnbench.program.matrix import FloatArray, MatrixProduct, matrix_product
+from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.ops import (
     Attention,
     CollectiveOp,

@@ -19,7 +19,7 @@ import numpy as np
 
 from trnbench.analytic.step_blocks import NOTHING, Pick, Slot
 from trnbench.analytic.step_stages import StagePlan, StageSlots, weighted
-from trnbench.program.tensor import FloatArray
+from trnbench.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

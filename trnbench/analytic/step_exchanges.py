@@ -18,11 +18,12 @@ import numpy as np
 
 from trnbench.analytic.step_blocks import NOTHING, Purpose, purpose_of
 from trnbench.analytic.step_collectives import CollectivePrices, Engines, Priced
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.mapping.rank_groups import MEGATRON, NXD_TRN1, AxisOrder, groups_along
-from trnbench.program.legality import BoolArray, Reason
+from trnbench.program.legality import Reason
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import ONE, Dim, FloatArray, array
+from trnbench.program.tensor import ONE, Dim, array
 from trnbench.spec.collective_efficiency import CollectiveStack
 from trnbench.spec.instance import Platform
 from trnbench.spec.training_stack import RankOrder, TrainingEfficiency

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.program.tensor import FloatArray
+from trnbench.arrays import FloatArray
 
 _RANK_SHIFT, _COUNT_SHIFT = 3 / 8, 1 / 4
 """Blom's constants."""

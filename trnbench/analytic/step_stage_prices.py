@@ -15,8 +15,8 @@ from trnbench.analytic.step_blocks import (
 )
 from trnbench.analytic.step_exchanges import Lane
 from trnbench.analytic.step_stages import StageSlots, weighted
+from trnbench.arrays import FloatArray
 from trnbench.program.stages import Role
-from trnbench.program.tensor import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

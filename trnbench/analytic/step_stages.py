@@ -9,8 +9,8 @@ import numpy as np
 
 from trnbench.analytic.pipeline import PassSeconds
 from trnbench.analytic.step_blocks import NOTHING, BlockCost, BlockPrices, Pick, Purpose, Slot
+from trnbench.arrays import FloatArray
 from trnbench.program.stages import Role, StageClass
-from trnbench.program.tensor import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -49,11 +49,12 @@ from trnbench.analytic.step_stages import (
     stage_slots,
     weighted,
 )
-from trnbench.program.legality import BoolArray, Reason
+from trnbench.arrays import BoolArray, FloatArray
+from trnbench.program.legality import Reason
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import FloatArray, array
+from trnbench.program.tensor import array
 from trnbench.spec.collective_efficiency import CollectiveStack
 from trnbench.spec.instance import Platform
 from trnbench.spec.training_stack import TrainingEfficiency

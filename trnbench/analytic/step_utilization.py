@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.analytic.step_formats import format_on
+from trnbench.arrays import FloatArray
 from trnbench.program.points import Points
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import FloatArray
 from trnbench.spec.instance import Platform
 
 

@@ -13,13 +13,14 @@ from trnbench.analytic.collective_sweep import Sweep, sweep
 from trnbench.answers.collective import CollectiveAnswer, LinkLoad, TorusLoad
 from trnbench.answers.trace import TraceSpan
 from trnbench.app.replica_groups import replica_groups
+from trnbench.arrays import IntArray
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.collective import Played, play
 from trnbench.emulate.collective_data import DataCheck, check_data
 from trnbench.emulate.collective_streams import Stream, play_selected, play_together
 from trnbench.errors import InputError
-from trnbench.mapping.fabric import IntArray, LinkFault
+from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.legality import Verdict, cluster_verdict, verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.placed import Placed

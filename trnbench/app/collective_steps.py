@@ -9,9 +9,9 @@ import numpy as np
 
 from trnbench.app.collective import Place
 from trnbench.app.replica_groups import replica_groups
+from trnbench.arrays import FloatArray
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.collective import busy_time
-from trnbench.mapping.fabric import FloatArray
 from trnbench.mapping.legality import Verdict, cluster_verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound

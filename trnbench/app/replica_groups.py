@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from trnbench.arrays import IntArray
 from trnbench.errors import InputError
-from trnbench.mapping.fabric import IntArray
 from trnbench.mapping.legality import Verdict, even_groups
 from trnbench.mapping.placement import Placement
 

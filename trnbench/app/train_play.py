@@ -14,12 +14,12 @@ import numpy as np
 from trnbench.analytic.step_blocks import Purpose
 from trnbench.analytic.step_stage_prices import SlotPrices, StagePrices
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory, StepPrices
+from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler
 from trnbench.emulate.schedule.play import Played, play
 from trnbench.emulate.schedule.timeline import Timeline, timeline
 from trnbench.emulate.schedule.times import (
     Ending,
-    FloatArray,
     OverlapRules,
     Sends,
     Shares,

@@ -11,16 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray
 from trnbench.emulate.collective_sharing import transfer_times
 from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import flow_of, last_arrival
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
 from trnbench.spec.collective_efficiency import Tuning
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 _MESSAGES_AT_ONCE = 400_000
 
 

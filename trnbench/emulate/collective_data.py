@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, IntArray
 from trnbench.errors import InputError, unhandled
 from trnbench.mapping.message_plan.plan import Moves, Plan
 
-IntArray = NDArray[np.int64]
 _LARGEST_VALUE = 1000
 _MOST_NUMBERS = 64_000_000
 _MOST_PIECES = 128_000_000
@@ -97,7 +96,7 @@ def _bounds(plan: Plan, elements: int) -> IntArray:
     return np.concatenate([[0], np.cumsum(np.tile(one_rank, plan.ranks))])
 
 
-def _of_blocks(plan: Plan, blocks: IntArray, bounds: IntArray) -> NDArray[np.bool_]:
+def _of_blocks(plan: Plan, blocks: IntArray, bounds: IntArray) -> BoolArray:
     """Return [row, element] whether an element lies in the row's block."""
     start = bounds[blocks * plan.channels]
     stop = bounds[(blocks + 1) * plan.channels]
@@ -105,7 +104,7 @@ def _of_blocks(plan: Plan, blocks: IntArray, bounds: IntArray) -> NDArray[np.boo
     return (element >= start[:, None]) & (element < stop[:, None])
 
 
-def _item_masks(plan: Plan, bounds: IntArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _item_masks(plan: Plan, bounds: IntArray) -> tuple[BoolArray, BoolArray]:
     """Return which elements each rank holds first and which it must hold in the end."""
     item = np.searchsorted(bounds, np.arange(bounds[-1]), side="right") - 1
     sender, goal = np.divmod(item // plan.channels, plan.ranks)
@@ -133,11 +132,11 @@ def _initial(plan: Plan, given: IntArray, bounds: IntArray) -> IntArray:
             unhandled(plan.op, "buffers to start with")
 
 
-def _roots(plan: Plan) -> NDArray[np.bool_]:
+def _roots(plan: Plan) -> BoolArray:
     return np.asarray((plan.place == 0).all(axis=1))
 
 
-def _expected(plan: Plan, given: IntArray, bounds: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+def _expected(plan: Plan, given: IntArray, bounds: IntArray) -> tuple[IntArray, BoolArray]:
     """Return what each rank must hold at the end, and which elements are asked for."""
     everything = np.ones(given.shape, dtype=bool)
     match plan.op:

@@ -8,10 +8,9 @@ only need links of their own, that is, other link numbers.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+from trnbench.arrays import FloatArray, IntArray
+
 _EQUAL = 1e-9
 
 

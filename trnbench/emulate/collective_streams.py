@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.emulate.collective import (
     Played,
     after_round,
@@ -34,8 +34,6 @@ from trnbench.mapping.message_plan.plan import turns
 from trnbench.mapping.message_plan.select import Selected, chunks_of, selected_for
 from trnbench.spec.collective_efficiency import Tuning
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 STEPS_PER_RUN = 16
 _EQUAL = 1e-9
 

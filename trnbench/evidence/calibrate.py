@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.evidence.calibrate_fit import Fit, fit, without
 from trnbench.evidence.calibrate_problem import (
@@ -26,8 +25,6 @@ from trnbench.evidence.calibrate_problem import (
 )
 from trnbench.evidence.ranges import END, TIED, ranges_of
 from trnbench.spec.training_stack import Spread
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 UNMOVED = 0.99
 """A parameter at least this wide, over its prior's width, goes back to its prior."""

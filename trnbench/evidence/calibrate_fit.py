@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray
 from trnbench.evidence.calibrate_problem import Place, Problem
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 FARTHEST = 4.0
 """No parameter goes farther from its prior than so many standard deviations."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray
 from trnbench.catalog.provenance import join
 from trnbench.evidence.predict import Prepared
 from trnbench.evidence.ranges import (
@@ -30,7 +30,6 @@ from trnbench.evidence.ranges import (
 )
 from trnbench.spec.training_stack import TrainingEfficiency
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Place: TypeAlias = tuple[str, str]
 """The name of a calibration, and a key in it."""
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnbench.analytic.memory import memory
 from trnbench.analytic.step_collectives import Engines
 from trnbench.analytic.step_time import step_prices
 from trnbench.analytic.step_utilization import utilization
+from trnbench.arrays import FloatArray
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
@@ -32,7 +32,6 @@ from trnbench.spec.training_stack import TrainingEfficiency
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Mixture: TypeAlias = tuple[tuple[float, StepProgram], ...]
 
 MEMORY_DOUBT = 1.15

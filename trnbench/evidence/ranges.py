@@ -17,14 +17,13 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray
 from trnbench.catalog.provenance import Evidence, join
 from trnbench.catalog.schema import keys_of
 from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency, Numbers, numbers_of
 from trnbench.spec.training_stack import Overlaps, TrainingEfficiency, TrainingStack
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Record: TypeAlias = ChipEfficiency | KernelEfficiency | Overlaps | TrainingStack
 R = TypeVar("R", ChipEfficiency, KernelEfficiency, Overlaps, TrainingStack)
 

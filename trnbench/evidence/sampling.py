@@ -12,14 +12,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.evidence.ranges import (
-    TAIL,
-    TIED,
-    FloatArray,
-    correlation_matrix,
-    ranges_of,
-    replaced,
-)
+from trnbench.arrays import FloatArray
+from trnbench.evidence.ranges import TAIL, TIED, correlation_matrix, ranges_of, replaced
 from trnbench.spec.training_stack import Spread, TrainingEfficiency
 
 

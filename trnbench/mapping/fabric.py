@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
 from trnbench.spec.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.spec.instance import Instance
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 class LinkKind(IntEnum):

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.errors import unhandled
-from trnbench.mapping.fabric import Fabric, FloatArray, IntArray, LinkKind
+from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.pattern import Fan
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.program.collective import Op
@@ -55,10 +55,10 @@ def lower_bound(placed: Placed) -> Bound:
     return total if total.s_per_byte > best.s_per_byte else best
 
 
-def _cuts(fabric: Fabric) -> tuple[list[str], NDArray[np.bool_]]:
+def _cuts(fabric: Fabric) -> tuple[list[str], BoolArray]:
     """Return sets of a node's chips worth cutting off: chips, slabs of a torus, units, the node."""
     chips = np.arange(fabric.chips)
-    found: dict[str, NDArray[np.bool_]] = {f"chip {chip}": chips == chip for chip in chips}
+    found: dict[str, BoolArray] = {f"chip {chip}": chips == chip for chip in chips}
     for up in fabric.levels:
         unit = chips // up.span % up.count
         for place in range(up.count):
@@ -78,7 +78,7 @@ def _cuts(fabric: Fabric) -> tuple[list[str], NDArray[np.bool_]]:
 
 
 def _cut_speeds(
-    fabric: Fabric, masks: NDArray[np.bool_], speed: FloatArray, *, network: bool
+    fabric: Fabric, masks: BoolArray, speed: FloatArray, *, network: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Return the speed out of and into each set of chips, bytes/s; never too low.
 
@@ -103,7 +103,7 @@ def _is_chip(end: str) -> bool:
     return end[0] == "c" and end[1:].isdigit()
 
 
-def _inside(masks: NDArray[np.bool_], end: str, below: dict[str, set[int]]) -> NDArray[np.bool_]:
+def _inside(masks: BoolArray, end: str, below: dict[str, set[int]]) -> BoolArray:
     """Return for each set whether an end of a link is in it; a switch is if all its chips are."""
     if _is_chip(end):
         return masks[:, int(end[1:])]
@@ -115,7 +115,7 @@ def _inside(masks: NDArray[np.bool_], end: str, below: dict[str, set[int]]) -> N
     return np.asarray(masks[:, sharing].any(axis=1))
 
 
-def _needs(placed: Placed, masks: NDArray[np.bool_], node: int) -> tuple[FloatArray, FloatArray]:
+def _needs(placed: Placed, masks: BoolArray, node: int) -> tuple[FloatArray, FloatArray]:
     """Return what must leave and enter each set of chips, as shares of the size."""
     fabric = placed.placement.fabric
     sends, gets = np.zeros(len(masks)), np.zeros(len(masks))
@@ -129,7 +129,7 @@ def _needs(placed: Placed, masks: NDArray[np.bool_], node: int) -> tuple[FloatAr
 
 
 def _group_needs(
-    op: Op, inside: NDArray[np.bool_], pairs: IntArray | None
+    op: Op, inside: BoolArray, pairs: IntArray | None
 ) -> tuple[FloatArray, FloatArray]:
     size = inside.shape[1]
     here = inside.sum(axis=1)
@@ -157,9 +157,7 @@ def _group_needs(
             unhandled(op, "bytes that must leave a set of chips")
 
 
-def _all_sends(
-    placed: Placed, masks: NDArray[np.bool_], names: list[str], *, several: bool
-) -> Bound:
+def _all_sends(placed: Placed, masks: BoolArray, names: list[str], *, several: bool) -> Bound:
     """Return the bound on all chips' sends together, for all-reduce without a reducing switch."""
     nothing = Bound(s_per_byte=0.0, cut="none")
     fans = [

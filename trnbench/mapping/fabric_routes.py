@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import unhandled
-from trnbench.mapping.fabric import Fabric, FloatArray, IntArray
+from trnbench.mapping.fabric import Fabric
 from trnbench.spec.fabric import Direct, FullMesh, Switch, Torus
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.mapping.fabric import IntArray
+from trnbench.arrays import IntArray
 from trnbench.mapping.fabric_routes import unreachable_pairs
 from trnbench.mapping.message_plan.members import checked_groups
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trnbench.arrays import IntArray
 from trnbench.errors import InputError
-from trnbench.mapping.fabric import Fabric, IntArray, LinkFault, build_fabric
+from trnbench.mapping.fabric import Fabric, LinkFault, build_fabric
 from trnbench.mapping.fabric_routes import Routes, build_routes
 from trnbench.spec.instance import Platform
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.mapping.legality import cluster_verdict
 from trnbench.program.grid import TIED_COPIES, Grid
 from trnbench.program.legality import FEW, Reason, Scalars, divisors_near
-from trnbench.program.tensor import FloatArray, array
+from trnbench.program.tensor import array
 from trnbench.spec.instance import LegalDegrees, Platform
 
-IntArray: TypeAlias = NDArray[np.int64]
 Axis = Literal["tp", "cp", "dp", "pp"]
 AXES: tuple[str, ...] = (
     *("tp", "cp", "ep", "dp", "pp", "data", "expert_data", "kv_copies", "tied", "world"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.errors import InputError
 from trnbench.numerics.formats import FORMATS, Format
 from trnbench.numerics.product import (
@@ -20,7 +21,7 @@ from trnbench.numerics.product import (
 from trnbench.numerics.rounding import Float32Array, Rounding
 from trnbench.numerics.sparsity import prune
 
-Float64Array = NDArray[np.float64]
+Float64Array = FloatArray
 
 _FP32_UNIT = 2.0**-24
 _FP64_UNIT = 2.0**-53
@@ -127,7 +128,7 @@ class _Moving:
 
 
 def _compare(
-    result: ProductResult, left: Float32Array, moving: _Moving, rows: NDArray[np.int64]
+    result: ProductResult, left: Float32Array, moving: _Moving, rows: IntArray
 ) -> _Partial:
     recipe = result.recipe
     given = left[..., rows, :]
@@ -189,7 +190,7 @@ def _rounding_error(format: Format, rounding: Rounding) -> tuple[float, float]:
 
 def _in_range(
     exact: Float64Array, magnitude: Float64Array, bound: Float64Array, recipe: ProductRecipe
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     written = np.abs(exact) + bound < recipe.format_out.max_value
     summed = magnitude + bound < recipe.accumulate.max_value
     return np.isfinite(exact) & written & summed

@@ -20,11 +20,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.catalog.provenance import Source
 from trnbench.plan.capacity_blocks import (
     DAY_S,
-    BoolArray,
-    FloatArray,
     cheapest_row,
     durations_of,
     single_block_days,

@@ -6,7 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from trnbench.plan.market import FloatArray, Market, cost_of
+from trnbench.arrays import FloatArray
+from trnbench.plan.market import Market, cost_of
 
 FURTHEST = 64.0
 """Speeds are looked at up to this many times faster and slower than predicted."""

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.spec.purchase import BlockRules
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 DAY_S = 86400.0
 _LONGEST_IN_TABLE = 20

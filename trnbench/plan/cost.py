@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError
 from trnbench.plan.billing import Bill, Charges, NoBill, RateEnd, bill, charges, ending
-from trnbench.plan.capacity_blocks import DAY_S, FloatArray
+from trnbench.plan.capacity_blocks import DAY_S
 from trnbench.plan.failures import AS_KNOWN, Stated, operations_of
 from trnbench.plan.goodput import Goodput, goodput
 from trnbench.plan.purchase import Offers, Tariff
 from trnbench.spec.purchase import PurchaseRules
 from trnbench.spec.reliability import Reliability
-
-IntArray = NDArray[np.int64]
 
 MILLION = 1e6
 

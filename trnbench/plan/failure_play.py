@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-from trnbench.plan.capacity_blocks import DAY_S, FloatArray
+from trnbench.plan.capacity_blocks import DAY_S
 from trnbench.plan.goodput import Goodput
 
 

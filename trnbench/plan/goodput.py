@@ -13,8 +13,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-from trnbench.plan.capacity_blocks import DAY_S, FloatArray
+from trnbench.plan.capacity_blocks import DAY_S
 from trnbench.plan.failures import Operations, Unsure
 from trnbench.plan.recovery import daly_interval_s, segment_variance_s2, until_done_s
 

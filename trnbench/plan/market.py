@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnbench.arrays import FloatArray
 from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
 from trnbench.plan.failures import AS_KNOWN, Stated
 from trnbench.plan.objective import Candidate
 from trnbench.plan.purchase import Offers
 from trnbench.spec.instance import Instance
 from trnbench.spec.reliability import Reliability
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

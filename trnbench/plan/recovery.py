@@ -10,9 +10,9 @@ x is work and dump, M (exp(x/M) - 1) - x is lost, and the rest is restarts, brok
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from trnbench.arrays import FloatArray
 
 _SMALL = 1e-3
 """Below this, series are closer than differences of nearly equal numbers."""

@@ -20,6 +20,7 @@ from trnbench.analytic.step_collectives import Engines
 from trnbench.analytic.step_compute import Products, compute_time
 from trnbench.analytic.step_exchanges import Exchanges, exchanges_of
 from trnbench.analytic.step_time import StepPrices, step_prices
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.errors import InputError
 from trnbench.plan.search_answer import Ending, answer
 from trnbench.plan.search_counts import COLLECTIVE, FORMAT, MEMORY, Counts
@@ -29,11 +30,9 @@ from trnbench.plan.search_ranking import Ranking
 from trnbench.plan.search_result import SearchResult
 from trnbench.plan.search_runs import Run, Seen
 from trnbench.plan.space import ALONG, Space, Variant, space_of
-from trnbench.program.legality import BoolArray
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.step import StepProgram, training_step
-from trnbench.program.tensor import FloatArray
 from trnbench.workload.layout import Schedule
 
 CHUNK = 32_768

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from trnbench.arrays import IntArray
 from trnbench.plan.search_legality import Family
 from trnbench.plan.search_result import Tally
-from trnbench.plan.space import IntArray
 
 MEMORY, COLLECTIVE, FORMAT = "memory", "collective", "format"
 """What rejects a legal layout: it does not fit, the stack cannot, the chip cannot."""

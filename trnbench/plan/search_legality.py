@@ -17,11 +17,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, IntArray
 from trnbench.mapping.rank_groups import platform_answer
 from trnbench.plan.search_question import Question
-from trnbench.plan.space import ALONG, DIMENSIONS, IntArray, Space, Variant
+from trnbench.plan.space import ALONG, DIMENSIONS, Space, Variant
 from trnbench.program.grid import Grid, grid_of
-from trnbench.program.legality import BoolArray, Reason, reasons
+from trnbench.program.legality import Reason, reasons
 from trnbench.program.points import Points
 from trnbench.workload.layout import Layout, Schedule
 

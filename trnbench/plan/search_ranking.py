@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.plan.space import IntArray
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.program.points import Points
-from trnbench.program.tensor import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

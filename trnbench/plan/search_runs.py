@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import attrs
 import numpy as np
 
-from trnbench.plan.space import ALONG, Axis, IntArray, Space, Variant
+from trnbench.arrays import FloatArray, IntArray
+from trnbench.plan.space import ALONG, Axis, Space, Variant
 from trnbench.program.points import Points
-from trnbench.program.tensor import FloatArray
 from trnbench.workload.layout import Layout
 
 

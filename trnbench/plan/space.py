@@ -25,17 +25,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, isqrt
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.plan.search_question import Question
-from trnbench.program.legality import BoolArray
-from trnbench.program.tensor import FloatArray
 from trnbench.workload.layout import Layout, Recompute, Schedule, ZeroStage
 
-IntArray: TypeAlias = NDArray[np.int64]
 Axis = Literal["nodes", "pp", "tp", "cp", "ep", "vpp", "micro_batch"]
 ALONG: Mapping[Axis, int] = {
     "nodes": 0,

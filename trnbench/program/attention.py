@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
 from trnbench.program.ops import Attention
-from trnbench.program.tensor import Dim, FloatArray, Tensor, array
+from trnbench.program.tensor import Dim, Tensor, array
 from trnbench.workload.model import Attention as Settings
 from trnbench.workload.model import Latent, Transformer
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import GapError, unhandled
 from trnbench.program.collective import Op
 from trnbench.program.derivatives import DERIVATIVES
@@ -25,7 +26,7 @@ from trnbench.program.ops import (
     Phase,
     Term,
 )
-from trnbench.program.tensor import ONE, FloatArray, Tensor, array, partial_after
+from trnbench.program.tensor import ONE, Tensor, array, partial_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
 from trnbench.program.backward import Backward, derive
 from trnbench.program.builder import BlockBuilder
@@ -24,7 +25,7 @@ from trnbench.program.ops import (
 )
 from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes, synchronise
 from trnbench.program.parameters import Parameter
-from trnbench.program.tensor import FloatArray, Tensor, array, total_bytes
+from trnbench.program.tensor import Tensor, array, total_bytes
 from trnbench.workload.layout import Recompute
 
 Category = Literal["weights", "gradients", "optimizer", "activations", "communication", "scratch"]

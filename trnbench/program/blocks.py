@@ -7,6 +7,7 @@ from typing import get_args
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import GapError
 from trnbench.program.block import Block, Emit, lower, varied
 from trnbench.program.builder import BlockBuilder
@@ -23,7 +24,7 @@ from trnbench.program.recommender import (
     tables,
 )
 from trnbench.program.stages import Layers
-from trnbench.program.tensor import FloatArray, Tensor, array
+from trnbench.program.tensor import Tensor, array
 from trnbench.program.vocabulary import TOKEN_TABLE, embedding, token_loss
 from trnbench.workload.model import Model, Recommender, Transformer
 from trnbench.workload.weights import Weight, weights

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.program.collective import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
@@ -22,17 +23,7 @@ from trnbench.program.ops import (
     Region,
     Term,
 )
-from trnbench.program.tensor import (
-    INDEX,
-    MASK,
-    ONE,
-    Dim,
-    FloatArray,
-    Role,
-    Tensor,
-    array,
-    partial_after,
-)
+from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Role, Tensor, array, partial_after
 
 
 class BlockBuilder:

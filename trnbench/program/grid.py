@@ -9,8 +9,9 @@ from typing import Literal
 import attrs
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.program.precision import PrecisionRecipe, recipe_named
-from trnbench.program.tensor import ONE, Dim, FloatArray, array
+from trnbench.program.tensor import ONE, Dim, array
 from trnbench.workload.layout import Layout
 
 ContextParallel = Literal["ring", "all-to-all"]

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
 from trnbench.program.ops import CollectiveOp, Operation
-from trnbench.program.tensor import FloatArray, Tensor, array
+from trnbench.program.tensor import Tensor, array
 from trnbench.workload.layout import Recompute
 
 

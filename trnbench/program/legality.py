@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.grid import Grid
 from trnbench.program.schedule_rules import broken_rules, schedule_reasons
-from trnbench.program.tensor import FloatArray, array
+from trnbench.program.tensor import array
 from trnbench.workload.model import Model, Recommender, Transformer
 
-BoolArray: TypeAlias = NDArray[np.bool_]
 Scalars: TypeAlias = Mapping[str, int]
 
 FEW = 3

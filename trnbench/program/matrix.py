@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import TAG_BITS, parse_pattern
 from trnbench.units import BITS_PER_BYTE, FLOP_PER_MULTIPLY_ADD
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 MIN_RESULT_BITS = 16
 

@@ -13,17 +13,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.program.collective import Collective, Op
 from trnbench.program.matrix import MatrixProduct, matrix_product
-from trnbench.program.tensor import (
-    ONE,
-    FloatArray,
-    Tensor,
-    array,
-    element_bytes,
-    one,
-    total_bytes,
-)
+from trnbench.program.tensor import ONE, Tensor, array, element_bytes, one, total_bytes
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 Phase = Literal["F", "recompute", "B_input", "B_weight", "optimizer"]

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.program.collective import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp, Elementwise, Operation, Phase
 from trnbench.program.parameters import Parameter
-from trnbench.program.tensor import FloatArray, Role, Tensor, array, element_bytes
+from trnbench.program.tensor import Role, Tensor, array, element_bytes
 
 MOMENTS = 2
 """AdamW keeps a mean and a mean square of each gradient."""

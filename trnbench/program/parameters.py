@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.program.grid import Grid
-from trnbench.program.tensor import ONE, Dim, FloatArray, Tensor, array, one
+from trnbench.program.tensor import ONE, Dim, Tensor, array, one
 from trnbench.workload.weights import Weight
 
 _CUT_BY_TP = ("head", "kv_head", "ffn", "vocabulary")

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trnbench.program.tensor import FloatArray
-
-IntArray: TypeAlias = NDArray[np.int64]
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,6 +56,6 @@ class Points:
             yield Points(shape=self.shape, index=part)
 
 
-def points_where(mask: NDArray[np.bool_]) -> Points:
+def points_where(mask: BoolArray) -> Points:
     """Return the layouts of a grid where a mask over all of it holds."""
     return Points(shape=mask.shape, index=tuple(np.nonzero(mask)))

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import IntArray
 from trnbench.errors import InputError, unhandled
 from trnbench.program.schedule_rules import schedule_reasons
 from trnbench.workload.layout import Schedule
-
-IntArray: TypeAlias = NDArray[np.int64]
 
 
 class SlotKind(IntEnum):

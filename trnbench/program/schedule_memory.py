@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trnbench.program.schedule import (
-    IntArray,
-    SlotKind,
-    SlotOrder,
-    forwards_ahead,
-    splits_backward,
-)
+from trnbench.arrays import FloatArray, IntArray
+from trnbench.program.schedule import SlotKind, SlotOrder, forwards_ahead, splits_backward
 from trnbench.program.schedule_rules import Degrees
 from trnbench.workload.layout import Schedule
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

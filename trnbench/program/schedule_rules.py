@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, IntArray
 from trnbench.workload.layout import Schedule
 
-BoolArray: TypeAlias = NDArray[np.bool_]
-Degrees: TypeAlias = int | NDArray[np.int64]
+Degrees: TypeAlias = int | IntArray
 
 CHUNKS_NEED_INTERLEAVED = "chunks need the interleaved schedule"
 INTERLEAVED_NEEDS_CHUNKS = "interleaved needs 2 chunks"

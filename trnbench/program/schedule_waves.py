@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.program.schedule import IntArray, SlotKind, SlotOrder
+from trnbench.arrays import IntArray
+from trnbench.program.schedule import SlotKind, SlotOrder
 
 NONE = -1
 

@@ -18,9 +18,10 @@ from typing import Literal
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.program.grid import Grid
 from trnbench.program.ops import Send
-from trnbench.program.tensor import FloatArray, Tensor, array
+from trnbench.program.tensor import Tensor, array
 
 Role = Literal["only", "first", "light", "heavy", "last"]
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.block import Block
 from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Choices, Grid, grid_of
-from trnbench.program.legality import BoolArray, Reason, legal, reasons
+from trnbench.program.legality import Reason, legal, reasons
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.stages import StageClass, stage_classes
-from trnbench.program.tensor import FloatArray, Tensor, array
+from trnbench.program.tensor import Tensor, array
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from trnbench.arrays import FloatArray
 from trnbench.numerics.formats import format_named
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Role = Literal["activation", "weight", "gradient", "constant", "state"]
 
 INDEX, MASK = "int32", "bool"

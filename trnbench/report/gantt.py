@@ -13,8 +13,8 @@ from itertools import groupby
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.timeline import Event, Timeline, Track
-from trnbench.emulate.schedule.times import FloatArray
 from trnbench.report.text_table import PLAIN, RESET, Style
 from trnbench.units import Dimension, Scale, scale_for, significant, unit_scale
 

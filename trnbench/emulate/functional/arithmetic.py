@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray
 from trnbench.numerics.blocks import block_round
 from trnbench.numerics.formats import Format, format_named
 from trnbench.numerics.product import ProductRecipe, matmul
@@ -21,10 +22,9 @@ from trnbench.numerics.rounding import round_to, round_with
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.tensor import INDEX, MASK
 
-Numbers: TypeAlias = NDArray[np.float64]
+Numbers: TypeAlias = FloatArray
 """Numbers of all ranks, rank first. Typed alike; at run time float32 where formats are emulated,
 float64 in the reference, int64 for ids and choices."""
-IntArray: TypeAlias = NDArray[np.int64]
 NoiseArray: TypeAlias = NDArray[np.uint32]
 
 _UNROUNDED = (INDEX, MASK, "fp32")

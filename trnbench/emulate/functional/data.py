@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.emulate.functional.arithmetic import IntArray
+from trnbench.arrays import IntArray
 from trnbench.errors import InputError
 
 Task = Literal["markov", "copy"]

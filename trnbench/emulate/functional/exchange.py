@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.emulate.functional.arithmetic import IntArray, Numbers
+from trnbench.arrays import IntArray
+from trnbench.emulate.functional.arithmetic import Numbers
 from trnbench.emulate.functional.ranks import StageRanks
 from trnbench.emulate.functional.traffic import Book, Message
 from trnbench.program.ops import CollectiveOp

@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.emulate.functional.arithmetic import IntArray, Numbers
+from trnbench.arrays import IntArray
+from trnbench.emulate.functional.arithmetic import Numbers
 
 One = TypeVar("One", bound=np.generic)
 

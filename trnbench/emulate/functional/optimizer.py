@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.emulate.functional.arithmetic import Arithmetic, IntArray, NoiseArray, Numbers
+from trnbench.arrays import IntArray
+from trnbench.emulate.functional.arithmetic import Arithmetic, NoiseArray, Numbers
 from trnbench.emulate.functional.exchange import Exchange
 from trnbench.emulate.functional.shards import (
     GRADIENTS_SLICED,

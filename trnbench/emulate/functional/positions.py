@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trnbench.emulate.functional.arithmetic import IntArray, Numbers
+from trnbench.arrays import BoolArray, IntArray
+from trnbench.emulate.functional.arithmetic import Numbers
 from trnbench.program.tensor import Dim
 from trnbench.workload.model import Attention, Transformer
 
@@ -36,9 +36,7 @@ def rotate(x: Numbers, positions: IntArray, transformer: Transformer, size: Dim)
     return out
 
 
-def hidden_pairs(
-    queries: IntArray, keys: IntArray, attention: Attention
-) -> NDArray[np.bool_] | None:
+def hidden_pairs(queries: IntArray, keys: IntArray, attention: Attention) -> BoolArray | None:
     """Return [rank, query, key] whether a query may not see a key, from their positions."""
     if not attention.causal:
         return None

@@ -10,7 +10,8 @@ from math import prod
 
 import numpy as np
 
-from trnbench.emulate.functional.arithmetic import IntArray, Numbers
+from trnbench.arrays import IntArray
+from trnbench.emulate.functional.arithmetic import Numbers
 from trnbench.mapping.rank_groups import MEGATRON, groups_along
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Dim, Tensor, array

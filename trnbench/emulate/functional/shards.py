@@ -14,7 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.emulate.functional.arithmetic import IntArray, Numbers
+from trnbench.arrays import BoolArray, IntArray
+from trnbench.emulate.functional.arithmetic import Numbers
 from trnbench.emulate.functional.ranks import StageRanks
 from trnbench.program.block import Block
 from trnbench.program.optimizer import Bucket
@@ -83,7 +84,7 @@ class BucketShape:
         pieces = padded.reshape(len(flat), -1, self.replicas)
         return np.take_along_axis(pieces, at, axis=-1)[..., 0]
 
-    def held_once(self) -> NDArray[np.bool_]:
+    def held_once(self) -> BoolArray:
         """Return where, of what the optimizer works on, no earlier rank holds the same element."""
         flat = self.own_place.reshape(-1)
         once = np.zeros(flat.shape, dtype=np.bool_)

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.emulate.schedule.times import FloatArray
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.emulate.schedule.prepare import Tables
 from trnbench.emulate.schedule.sweep import LANES, SlotRuns, SlotSeconds
-from trnbench.emulate.schedule.times import FloatArray, OverlapRules
-from trnbench.program.schedule import IntArray, SlotKind, SlotOrder
+from trnbench.emulate.schedule.times import OverlapRules
+from trnbench.program.schedule import SlotKind, SlotOrder
 
 NETWORK = LANES.index("network")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler, slowdown
 from trnbench.emulate.schedule.ending import EndingRuns, ending_runs
 from trnbench.emulate.schedule.prepare import (
@@ -16,7 +17,7 @@ from trnbench.emulate.schedule.prepare import (
     tables,
 )
 from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds, sweep
-from trnbench.emulate.schedule.times import FloatArray, OverlapRules, StageTimes
+from trnbench.emulate.schedule.times import OverlapRules, StageTimes
 from trnbench.program.schedule import SlotOrder
 from trnbench.program.schedule_waves import Messages, Waves, messages, waves
 

@@ -8,17 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.emulate.schedule.sweep import LANES, SlotSeconds
-from trnbench.emulate.schedule.times import (
-    FloatArray,
-    Lane,
-    OverlapRules,
-    SlotTimes,
-    StageTimes,
-    seconds,
-)
+from trnbench.emulate.schedule.times import Lane, OverlapRules, SlotTimes, StageTimes, seconds
 from trnbench.errors import InputError
-from trnbench.program.schedule import IntArray, SlotKind, SlotOrder
+from trnbench.program.schedule import SlotKind, SlotOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,8 +13,8 @@ from itertools import repeat
 
 import numpy as np
 
-from trnbench.emulate.schedule.times import FloatArray, Lane
-from trnbench.program.schedule import IntArray
+from trnbench.arrays import FloatArray, IntArray
+from trnbench.emulate.schedule.times import Lane
 from trnbench.program.schedule_waves import NONE, Waves
 
 LANES: tuple[Lane, ...] = ("links", "network")

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Lane: TypeAlias = Literal["links", "network"]
 
 

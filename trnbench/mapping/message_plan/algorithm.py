@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trnbench.mapping.fabric import IntArray
+from trnbench.arrays import IntArray
 from trnbench.mapping.message_plan.pattern import Part, Pattern
 from trnbench.mapping.placement import NODES, Grid, Placement
 from trnbench.spec.collective_efficiency import ALGORITHM_NAMES

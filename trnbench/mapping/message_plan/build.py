@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.mapping.fabric import IntArray
+from trnbench.arrays import IntArray
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Site, Stage
 from trnbench.mapping.message_plan.direct import Pairs
 from trnbench.mapping.message_plan.in_switch import InSwitch

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.mapping.message_plan.pattern import IntArray, Messages, Part, all_positions
+from trnbench.arrays import IntArray
+from trnbench.mapping.message_plan.pattern import Messages, Part, all_positions
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

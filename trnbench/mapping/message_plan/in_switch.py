@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.arrays import IntArray
 from trnbench.errors import GapError, unhandled
-from trnbench.mapping.message_plan.pattern import Fan, IntArray, Messages, Part
+from trnbench.mapping.message_plan.pattern import Fan, Messages, Part
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnbench.arrays import IntArray
 from trnbench.errors import GapError
-from trnbench.mapping.message_plan.pattern import IntArray, Messages, Part
+from trnbench.mapping.message_plan.pattern import Messages, Part
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

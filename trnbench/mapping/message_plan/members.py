@@ -10,10 +10,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, IntArray
 from trnbench.errors import InputError
-from trnbench.mapping.fabric import Fabric, IntArray
+from trnbench.mapping.fabric import Fabric
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Stage
 from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.placement import CHIPS, NODES, Grid, Groups, Placement, grid_of
@@ -266,7 +266,7 @@ def _marks(fabric: Fabric, local: IntArray) -> list[bytes]:
     return [row.tobytes() for row in np.concatenate([numbers, *places], axis=1)]
 
 
-def _present(rows: IntArray, values: IntArray, count: int) -> NDArray[np.bool_]:
+def _present(rows: IntArray, values: IntArray, count: int) -> BoolArray:
     found = np.zeros((len(rows), count), dtype=np.bool_)
     found[rows, values] = True
     return found

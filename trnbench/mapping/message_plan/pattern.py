@@ -12,9 +12,8 @@ from enum import Enum
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from trnbench.arrays import IntArray
 
 # scatter: block i ends reduced at position i. gather: the reverse, without adding. reduce: both, in
 # one. exchange: position i's part for j ends at j. broadcast: position 0's buffer ends everywhere.

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.message_plan.placed import PlacedRound
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -43,7 +40,7 @@ class Arrival:
 
     time_s: float
     messages: IntArray
-    ends_hop: NDArray[np.bool_]
+    ends_hop: BoolArray
 
 
 def flow_of(rounds: Sequence[PlacedRound]) -> Flow:
@@ -103,7 +100,7 @@ def last_arrivals(flow: Flow, start_s: FloatArray, through_s: FloatArray) -> tup
     return tuple(_traced(*found, nothing) for found in zip(ends, before, by_hop, strict=True))
 
 
-def _traced(ends: FloatArray, before: IntArray, by_hop: NDArray[np.bool_], nothing: int) -> Arrival:
+def _traced(ends: FloatArray, before: IntArray, by_hop: BoolArray, nothing: int) -> Arrival:
     """Return the last arrival and the way to it, back from its end."""
     last = int(np.argmax(ends))
     way, paid = [], []

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trnbench.mapping.fabric import Fabric, FloatArray, IntArray, LinkKind
+from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Site
 from trnbench.mapping.message_plan.build import Outline, Step, node_lines, outline, plan_of
 from trnbench.mapping.message_plan.members import Members, members_of
@@ -47,7 +47,7 @@ class PlacedRound:
     links: IntArray
     latency_s: FloatArray
     share: FloatArray
-    remote: NDArray[np.bool_]
+    remote: BoolArray
     way: IntArray
     piece: IntArray
     adds: float

@@ -11,12 +11,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trnbench.mapping.message_plan.pattern import Fan, IntArray, Messages, Pattern
+from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.mapping.message_plan.pattern import Fan, Messages, Pattern
 from trnbench.program.collective import Op
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -69,7 +67,7 @@ class Moves:
     source: IntArray
     target: IntArray
     segment: IntArray
-    reduces: NDArray[np.bool_]
+    reduces: BoolArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

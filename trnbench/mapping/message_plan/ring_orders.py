@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import unhandled
-from trnbench.mapping.fabric import Fabric, FloatArray, IntArray
+from trnbench.mapping.fabric import Fabric
 from trnbench.mapping.fabric_cycles import disjoint_cycles, torus_cycles
 from trnbench.mapping.placement import Placement
 from trnbench.spec.fabric import Direct, FullMesh, Switch, Torus

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.mapping.fabric import FloatArray, IntArray
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
 from trnbench.mapping.message_plan.members import Members, members_of
 from trnbench.mapping.message_plan.placed import Placed, place_members
@@ -111,7 +110,7 @@ def select_for(
     return tuple(chosen)
 
 
-def selected_for(selected: Sequence[Selected], size_bytes: FloatArray) -> NDArray[np.int64]:
+def selected_for(selected: Sequence[Selected], size_bytes: FloatArray) -> IntArray:
     """Return for each size the index of the choice that covers it."""
     starts = np.array([choice.from_bytes for choice in selected])
     return np.searchsorted(starts, size_bytes, side="right") - 1

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from trnbench.arrays import IntArray
 from trnbench.errors import UnknownNameError
-from trnbench.mapping.fabric import IntArray
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Refusal, Site, Stage
 from trnbench.mapping.message_plan.direct import Direct, SingleStep
 from trnbench.mapping.message_plan.halving import Halving, gray_order

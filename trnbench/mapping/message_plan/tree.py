@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from trnbench.mapping.message_plan.pattern import IntArray, Messages, Part
+from trnbench.arrays import IntArray
+from trnbench.mapping.message_plan.pattern import Messages, Part
 
 
 @lru_cache(maxsize=256)

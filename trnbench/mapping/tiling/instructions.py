@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.mapping.tiling.legality import Rate
-from trnbench.program.matrix import FloatArray
 from trnbench.spec.chip import Chip, NeuronCores, VectorEngine
 
 EvacuationEngine: TypeAlias = Literal["vector", "scalar"]

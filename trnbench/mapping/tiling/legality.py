@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import parse_pattern, pattern_problem
 from trnbench.program.matrix import MatrixProduct
 from trnbench.spec.chip import Chip, NeuronCores
 
 Precision: TypeAlias = Literal["native", "fast"]
-BoolArray: TypeAlias = NDArray[np.bool_]
 
 _SOLO_FORMATS = ("fp32", "tf32")
 

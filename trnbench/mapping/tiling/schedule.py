@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.mapping.tiling.legality import Rate
-from trnbench.program.matrix import FloatArray, MatrixProduct
+from trnbench.program.matrix import MatrixProduct
 from trnbench.spec.chip import Chip, NeuronCores
 
 Kernel: TypeAlias = Literal["naive", "hoisted", "blocked-free", "blocked"]
@@ -136,7 +136,7 @@ class Schedule:
     slots_a: FloatArray
     slots_b: FloatArray
     output_rows: FloatArray
-    fits: NDArray[np.bool_]
+    fits: BoolArray
 
     def store(self, rows: Number, columns: Number) -> Transfer:
         """Return the transfer that writes one row of output tiles."""

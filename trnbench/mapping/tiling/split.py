@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-from trnbench.program.matrix import FloatArray, MatrixProduct
+from trnbench.program.matrix import MatrixProduct
 from trnbench.spec.chip import Chip, NeuronCores
 
 Cores: TypeAlias = int | Literal["all"]
