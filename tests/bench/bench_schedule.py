@@ -6,8 +6,9 @@ import numpy as np
 
 from tests.bench.figure import best_of, show
 from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import Ending, Lane, OverlapRules, Sends, SlotTimes, StageTimes
+from trnbench.emulate.schedule.times import Ending, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import slot_order
+from trnbench.program.slot_times import Lane, SlotTimes
 from trnbench.workload.layout import Schedule
 
 NETWORK: Lane = "network"

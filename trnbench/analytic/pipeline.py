@@ -34,20 +34,8 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
+from trnbench.program.slot_times import SlotTimes
 from trnbench.workload.layout import Schedule
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PassSeconds:
-    """Seconds of one micro-batch: forward, backward, weight gradients.
-
-    The backward is input gradients and what they recompute. All include the communication that
-    they wait for. Arrays broadcast with the degrees.
-    """
-
-    forward_s: ArrayLike
-    backward_s: ArrayLike
-    weight_s: ArrayLike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,12 +47,17 @@ class PipelineWork:
     `send_overlap` the share of it during which its sender computes on.
     """
 
-    slowest: PassSeconds
-    before: PassSeconds
-    after: PassSeconds
-    stages_after: ArrayLike
-    send_s: ArrayLike
-    send_overlap: ArrayLike
+    slowest: SlotTimes[FloatArray]
+    before: SlotTimes[FloatArray]
+    after: SlotTimes[FloatArray]
+    stages_after: FloatArray
+    send_s: FloatArray
+    send_overlap: FloatArray
+
+    @property
+    def held(self) -> FloatArray:
+        """The share of a message that holds up its sender."""
+        return 1 - self.send_overlap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,35 +88,35 @@ def pipeline_time(
     work: PipelineWork,
 ) -> PipelineTime:
     """Return the pipeline's time under a legal schedule; degrees and times broadcast."""
-    p, v, m = (_array(degree) for degree in (pp, vpp, micro_batches))
-    of = _Work.of(work)
+    p, v, m = (np.asarray(degree, dtype=np.float64) for degree in (pp, vpp, micro_batches))
     work_s, bubble_s, sends_s = np.broadcast_arrays(
-        m * of.slowest.all, _bubble(schedule, p, v, m, of), _sends(schedule, p, v, m, of)
+        m * work.slowest.all_s, _bubble(schedule, p, v, m, work), _sends(schedule, p, v, m, work)
     )
     return PipelineTime(work_s=work_s, bubble_s=bubble_s, sends_s=sends_s)
 
 
 def _bubble(
-    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: _Work
+    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
 ) -> FloatArray:
-    slowest, before, after, behind = work.slowest, work.before, work.after, work.behind
-    back_and_forth = before.all / v + after.all / v
+    slowest, before, after, behind = work.slowest, work.before, work.after, work.stages_after
+    back_and_forth = before.all_s / v + after.all_s / v
     # Round trips behind the slowest stage, less the slots that it has to run meanwhile.
     match schedule:
         case "gpipe":
             return back_and_forth
         case "1f1b":
             meanwhile = np.minimum(behind, m - 1)
-            start = after.all - meanwhile * slowest.forward
-            end = after.all - meanwhile * (slowest.backward + slowest.weight)
+            start = after.all_s - meanwhile * slowest.forward_s
+            end = after.all_s - meanwhile * (slowest.backward_s + slowest.weight_s)
             round_trips = np.maximum(start, 0) + np.maximum(end, 0)
-            return np.asarray(before.all + np.minimum(round_trips, after.all))
+            return np.asarray(before.all_s + np.minimum(round_trips, after.all_s))
         case "interleaved":
-            start = after.all - 2 * behind * slowest.forward
-            end = after.all - 2 * behind * (slowest.backward + slowest.weight)
-            own = (before.all + np.maximum(start, 0) + np.maximum(end, 0)) / v
-            last = after.all / np.maximum(behind, 1)
-            on_last = (before.all + slowest.all + after.all - last) / v - m * (slowest.all - last)
+            start = after.all_s - 2 * behind * slowest.forward_s
+            end = after.all_s - 2 * behind * (slowest.backward_s + slowest.weight_s)
+            own = (before.all_s + np.maximum(start, 0) + np.maximum(end, 0)) / v
+            last = after.all_s / np.maximum(behind, 1)
+            whole = before.all_s + slowest.all_s + after.all_s
+            on_last = (whole - last) / v - m * (slowest.all_s - last)
             longest = np.where(behind > 0, np.maximum(own, on_last), own)
             return np.where(m == p, back_and_forth, longest)
         case "zb-h1":
@@ -135,28 +128,28 @@ def _bubble(
 def _split_bubble(
     p: FloatArray,
     m: FloatArray,
-    slowest: _Passes,
-    before: _Passes,
-    after: _Passes,
+    slowest: SlotTimes[FloatArray],
+    before: SlotTimes[FloatArray],
+    after: SlotTimes[FloatArray],
     behind: FloatArray,
 ) -> FloatArray:
     """Return the bubble where stage s keeps s micro-batches' weight gradients for the drain."""
-    first_weight = (before.weight + after.weight) / np.maximum(p - 1, 1)
+    first_weight = (before.weight_s + after.weight_s) / np.maximum(p - 1, 1)
     # With fewer micro-batches than stages the last stage has no weight gradients before its end.
-    few = before.backward + after.backward + first_weight - m * slowest.weight
-    few_micro_batches = before.forward + after.forward + np.maximum(few, 0)
-    round_trip = after.forward + after.backward
-    start = np.maximum(round_trip - behind * slowest.forward, 0)
-    end = np.maximum(round_trip - behind * (slowest.backward + slowest.weight), 0)
-    drain = before.backward + first_weight - (p - behind) * slowest.weight
-    many = before.forward + np.maximum(drain, 0) + np.minimum(start + end, round_trip)
+    few = before.backward_s + after.backward_s + first_weight - m * slowest.weight_s
+    few_micro_batches = before.forward_s + after.forward_s + np.maximum(few, 0)
+    round_trip = after.forward_s + after.backward_s
+    start = np.maximum(round_trip - behind * slowest.forward_s, 0)
+    end = np.maximum(round_trip - behind * (slowest.backward_s + slowest.weight_s), 0)
+    drain = before.backward_s + first_weight - (p - behind) * slowest.weight_s
+    many = before.forward_s + np.maximum(drain, 0) + np.minimum(start + end, round_trip)
     return np.where(m < p, few_micro_batches, many)
 
 
 def _sends(
-    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: _Work
+    schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
 ) -> FloatArray:
-    slowest, send, held, behind = work.slowest, work.send, work.held, work.behind
+    slowest, send, held, behind = work.slowest, work.send_s, work.held, work.stages_after
     piped = p > 1
     there_and_back = 2 * (p - 1)
     # Others may have time to spare; then the slowest is only held up by what it sends itself.
@@ -165,29 +158,29 @@ def _sends(
     own = held * send * (1.0 * sends_on + sends_back)
     match schedule:
         case "gpipe":
-            forward = np.maximum(held * send - spare.forward, held * send * sends_on)
+            forward = np.maximum(held * send - spare.forward_s, held * send * sends_on)
             backward = np.maximum(
-                held * send - spare.backward - spare.weight, held * send * sends_back
+                held * send - spare.backward_s - spare.weight_s, held * send * sends_back
             )
             return np.asarray(piped * (send * there_and_back + (m - 1) * (forward + backward)))
         case "1f1b":
-            waits = _round_trips(p, m, held) * send - (m - 1) * (1 - 1 / p) * spare.all
+            waits = _round_trips(p, m, held) * send - (m - 1) * (1 - 1 / p) * spare.all_s
             steady = np.maximum(waits, (m - 1) * own)
             return np.asarray(piped * (send * there_and_back + steady))
         case "zb-h1":
-            ramp = np.clip(m - 2, 0, p - 1) * np.maximum(2 * send - spare.all, own)
-            round_trip = (1 - 1 / p) * (2 * send - slowest.weight - spare.all)
-            inner = held * send * np.minimum(p - 1, 2) - spare.all
+            ramp = np.clip(m - 2, 0, p - 1) * np.maximum(2 * send - spare.all_s, own)
+            round_trip = (1 - 1 / p) * (2 * send - slowest.weight_s - spare.all_s)
+            inner = held * send * np.minimum(p - 1, 2) - spare.all_s
             steady = np.maximum(m - p, 0) * np.maximum(own, np.maximum(inner, round_trip))
             return np.asarray(piped * (send * there_and_back + ramp + steady))
         case "interleaved":
             ramps = 2 * (v - 1) * p
             last = held * send * ((2 - 1 / v) * m * v - ramps - 1)
-            inside = np.where(p > 2, held * send * (2 * m * v - ramps - 1) - slowest.all / v, 0.0)
+            inside = np.where(p > 2, held * send * (2 * m * v - ramps - 1) - slowest.all_s / v, 0.0)
             steady = np.where(m == p, held * send * 2 * (p - 1), np.maximum(last, inside))
             # Each lap around all stages, up in the ramp and down in the drain, before the last one.
-            lap_up = np.maximum(p * send - (p - 1) * spare.forward / v, p * held * send)
-            spare_down = spare.backward + spare.weight
+            lap_up = np.maximum(p * send - (p - 1) * spare.forward_s / v, p * held * send)
+            spare_down = spare.backward_s + spare.weight_s
             lap_down = np.maximum(p * send - (p - 1) * spare_down / v, p * held * send)
             laps = (v - 1) * (lap_up + lap_down)
             return np.asarray(piped * (2 * (p - 1) * send + laps + steady))
@@ -195,14 +188,14 @@ def _sends(
             unhandled(schedule, "closed form of its messages")
 
 
-def _spare(p: FloatArray, work: _Work) -> _Passes:
+def _spare(p: FloatArray, work: PipelineWork) -> SlotTimes[FloatArray]:
     """Return how much faster than the slowest the other stages are on average."""
     slowest, before, after = work.slowest, work.before, work.after
     others = np.maximum(p - 1, 1)
-    return _Passes.adding_up(
-        forward=slowest.forward - (before.forward + after.forward) / others,
-        backward=slowest.backward - (before.backward + after.backward) / others,
-        weight=slowest.weight - (before.weight + after.weight) / others,
+    return SlotTimes(
+        forward_s=slowest.forward_s - (before.forward_s + after.forward_s) / others,
+        backward_s=slowest.backward_s - (before.backward_s + after.backward_s) / others,
+        weight_s=slowest.weight_s - (before.weight_s + after.weight_s) / others,
     )
 
 
@@ -220,54 +213,3 @@ def _round_trips(p: FloatArray, m: FloatArray, held: FloatArray) -> FloatArray:
     inner = 2 - 2 * (1 - held) / np.maximum(p - 2, 1)
     turning = (m - 1) * np.maximum(to_one_end, inner) - held
     return np.where((p > 2) & (m > 1), np.maximum(whole, turning), whole)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Passes:
-    """`PassSeconds` as arrays, and their sum."""
-
-    forward: FloatArray
-    backward: FloatArray
-    weight: FloatArray
-    all: FloatArray
-
-    @classmethod
-    def of(cls, passes: PassSeconds) -> _Passes:
-        return cls.adding_up(
-            forward=_array(passes.forward_s),
-            backward=_array(passes.backward_s),
-            weight=_array(passes.weight_s),
-        )
-
-    @classmethod
-    def adding_up(cls, *, forward: FloatArray, backward: FloatArray, weight: FloatArray) -> _Passes:
-        return cls(
-            forward=forward, backward=backward, weight=weight, all=forward + backward + weight
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Work:
-    """`PipelineWork` as arrays; `held` is the share of a message that holds up its sender."""
-
-    slowest: _Passes
-    before: _Passes
-    after: _Passes
-    behind: FloatArray
-    send: FloatArray
-    held: FloatArray
-
-    @classmethod
-    def of(cls, work: PipelineWork) -> _Work:
-        return cls(
-            slowest=_Passes.of(work.slowest),
-            before=_Passes.of(work.before),
-            after=_Passes.of(work.after),
-            behind=_array(work.stages_after),
-            send=_array(work.send_s),
-            held=1 - _array(work.send_overlap),
-        )
-
-
-def _array(value: ArrayLike) -> FloatArray:
-    return np.asarray(value, dtype=np.float64)

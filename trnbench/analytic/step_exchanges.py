@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -22,13 +21,13 @@ from trnbench.arrays import BoolArray, FloatArray
 from trnbench.mapping.rank_groups import MEGATRON, NXD_TRN1, AxisOrder, groups_along
 from trnbench.program.legality import Reason
 from trnbench.program.ops import CollectiveOp, Send
+from trnbench.program.slot_times import Lane
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, Dim, array
 from trnbench.spec.collective_efficiency import CollectiveStack
 from trnbench.spec.instance import Platform
 from trnbench.spec.training_stack import RankOrder, TrainingEfficiency
 
-Lane: TypeAlias = Literal["links", "network"]
 """Inside nodes, or between them."""
 
 ORDERS: Mapping[RankOrder, AxisOrder] = {"megatron": MEGATRON, "nxd-trn1": NXD_TRN1}

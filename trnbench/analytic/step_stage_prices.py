@@ -13,19 +13,10 @@ from trnbench.analytic.step_blocks import (
     Purpose,
     Slot,
 )
-from trnbench.analytic.step_exchanges import Lane
 from trnbench.analytic.step_stages import StageSlots, weighted
 from trnbench.arrays import FloatArray
+from trnbench.program.slot_times import Lane, SlotTimes
 from trnbench.program.stages import Role
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotPrices:
-    """Seconds of one micro-batch by slot; without slots of their own, weights are in backward."""
-
-    forward_s: float
-    backward_s: float
-    weight_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +25,8 @@ class ExchangePrices:
 
     purpose: Purpose
     lane: Lane
-    whole: SlotPrices
-    exposed: SlotPrices
+    whole: SlotTimes[float]
+    exposed: SlotTimes[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +45,7 @@ class StagePrices:
     stages: int
     chunks: int
     slowdown: float
-    compute: SlotPrices
+    compute: SlotTimes[float]
     exchanges: tuple[ExchangePrices, ...]
     send_s: float
     latency_s: float
@@ -68,14 +59,14 @@ class StagePrices:
 
 def compute_prices(
     stage: StageSlots, costs: Mapping[str, BlockCost], launch_s: Mapping[Slot, FloatArray]
-) -> SlotPrices:
+) -> SlotTimes[float]:
     """Return what a stage computes in its slots."""
 
     def seconds(slot: Slot) -> FloatArray:
         of_kind = {kind: cost.compute.get(slot, NOTHING) for kind, cost in costs.items()}
         return weighted(stage.blocks, of_kind) + launch_s.get(slot, NOTHING)
 
-    return _slot_prices({slot: seconds(slot) for slot in SLOTS})
+    return _slot_times({slot: seconds(slot) for slot in SLOTS})
 
 
 def exchange_prices(
@@ -95,16 +86,16 @@ def exchange_prices(
         ExchangePrices(
             purpose=purpose,
             lane=lanes[purpose],
-            whole=_slot_prices({slot: whole(purpose, slot) for slot in SLOTS}),
-            exposed=_slot_prices({slot: exposed(purpose, slot) for slot in SLOTS}),
+            whole=_slot_times({slot: whole(purpose, slot) for slot in SLOTS}),
+            exposed=_slot_times({slot: exposed(purpose, slot) for slot in SLOTS}),
         )
         for purpose in PURPOSES
         if purpose in lanes
     )
 
 
-def _slot_prices(seconds: Mapping[Slot, FloatArray]) -> SlotPrices:
-    return SlotPrices(
+def _slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[float]:
+    return SlotTimes(
         forward_s=float(seconds["forward"]),
         backward_s=float(seconds["backward"]),
         weight_s=float(seconds["weight"]),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.pipeline import PassSeconds
 from trnbench.analytic.step_blocks import NOTHING, BlockCost, BlockPrices, Pick, Purpose, Slot
 from trnbench.arrays import FloatArray
+from trnbench.program.slot_times import SlotTimes
 from trnbench.program.stages import Role, StageClass
 
 
@@ -163,9 +163,9 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
     return SlowestStage(index=index, blocks=blocks, seconds=seconds, before=before, after=after)
 
 
-def passes(seconds: Mapping[Slot, FloatArray]) -> PassSeconds:
-    """Return slots as the closed form of pipelines takes them."""
-    return PassSeconds(
+def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
+    """Return seconds by slot as a record; 0 where weight gradients have no slot of their own."""
+    return SlotTimes(
         forward_s=seconds["forward"],
         backward_s=seconds["backward"],
         weight_s=seconds.get("weight", NOTHING),

@@ -43,7 +43,7 @@ from trnbench.analytic.step_stages import (
     SlowestStage,
     StagePlan,
     StageSlots,
-    passes,
+    slot_times,
     slowest_stage,
     stage_plans,
     stage_slots,
@@ -279,12 +279,12 @@ class StepPrices:
 
     def _pipeline(self, degrees: _Degrees, slowest: SlowestStage) -> PipelineTime:
         work = PipelineWork(
-            slowest=passes(slowest.seconds),
-            before=passes(slowest.before),
-            after=passes(slowest.after),
+            slowest=slot_times(slowest.seconds),
+            before=slot_times(slowest.before),
+            after=slot_times(slowest.after),
             stages_after=degrees.pp - 1 - slowest.index,
             send_s=degrees.send_s,
-            send_overlap=self.efficiency.stack.overlaps.pipeline,
+            send_overlap=array(self.efficiency.stack.overlaps.pipeline),
         )
         return pipeline_time(
             self.program.layout.schedule,

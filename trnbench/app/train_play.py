@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.analytic.step_blocks import Purpose
-from trnbench.analytic.step_stage_prices import SlotPrices, StagePrices
+from trnbench.analytic.step_stage_prices import StagePrices
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory, StepPrices
 from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler
@@ -24,10 +24,10 @@ from trnbench.emulate.schedule.times import (
     Sends,
     Shares,
     SlotCollective,
-    SlotTimes,
     StageTimes,
 )
 from trnbench.program.schedule import slot_order
+from trnbench.program.slot_times import SlotTimes
 
 REAL, SILENT = 0, 1
 """A step is played twice side by side, the second time with messages that take no time."""
@@ -166,7 +166,9 @@ def _column(values: Iterable[float]) -> FloatArray:
     return np.array([*values], dtype=np.float64)[:, None]
 
 
-def _slot_times(slots: Sequence[SlotPrices], *, parts: Sequence[float]) -> SlotTimes:
+def _slot_times(
+    slots: Sequence[SlotTimes[float]], *, parts: Sequence[float]
+) -> SlotTimes[FloatArray]:
     """Return a part of the stages' times."""
     divided = _column(parts)
     return SlotTimes(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.analytic.pipeline import PassSeconds, PipelineWork, pipeline_time
+from trnbench.analytic.pipeline import PipelineWork, pipeline_time
+from trnbench.program.slot_times import SlotTimes
 
 FORWARD_S, BACKWARD_S, WEIGHT_S = 1.0, 1.5, 0.5
 
@@ -14,7 +15,7 @@ def equal_stages(pp, *, slowest=None, send_s=0.0, send_overlap=1.0):
     behind = 0 if slowest is None else pp - 1 - slowest
 
     def passed(count):
-        return PassSeconds(
+        return SlotTimes(
             forward_s=FORWARD_S * count, backward_s=BACKWARD_S * count, weight_s=WEIGHT_S * count
         )
 
@@ -22,9 +23,9 @@ def equal_stages(pp, *, slowest=None, send_s=0.0, send_overlap=1.0):
         slowest=passed(1),
         before=passed(pp - 1 - behind),
         after=passed(behind),
-        stages_after=behind,
-        send_s=send_s,
-        send_overlap=send_overlap,
+        stages_after=np.asarray(behind, dtype=float),
+        send_s=np.asarray(send_s, dtype=float),
+        send_overlap=np.asarray(send_overlap),
     )
 
 
@@ -77,12 +78,13 @@ def test_one_stage_has_neither_bubble_nor_messages():
 def test_sends_by_hand():
     # Two stages, GPipe, two micro-batches, message 1.5, stage of 6: 3 passes of 6, then a message
     # up and one down; held up, each stage waits for one more message of its own.
+    two, none = np.array(2.0), np.array(0.0)
     work = PipelineWork(
-        slowest=PassSeconds(forward_s=2, backward_s=2, weight_s=2),
-        before=PassSeconds(forward_s=2, backward_s=2, weight_s=2),
-        after=PassSeconds(forward_s=0, backward_s=0, weight_s=0),
-        stages_after=0,
-        send_s=1.5,
+        slowest=SlotTimes(forward_s=two, backward_s=two, weight_s=two),
+        before=SlotTimes(forward_s=two, backward_s=two, weight_s=two),
+        after=SlotTimes(forward_s=none, backward_s=none, weight_s=none),
+        stages_after=none,
+        send_s=np.array(1.5),
         send_overlap=np.array([1.0, 0.0]),
     )
     time = pipeline_time("gpipe", pp=2, vpp=1, micro_batches=2, work=work)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.analytic.pipeline import PassSeconds, PipelineWork, pipeline_time
+from trnbench.analytic.pipeline import PipelineWork, pipeline_time
 from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import Ending, Lane, OverlapRules, Sends, SlotTimes, StageTimes
+from trnbench.emulate.schedule.times import Ending, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import slot_order
+from trnbench.program.slot_times import Lane, SlotTimes
 from trnbench.workload.layout import Schedule
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")
@@ -38,7 +39,7 @@ def compared(seed, *, slow, where, fewest=1):
 
     def passed(count):
         forward, back, weights = count * passes
-        return PassSeconds(forward_s=forward, backward_s=back, weight_s=weights)
+        return SlotTimes(forward_s=forward, backward_s=back, weight_s=weights)
 
     closed = pipeline_time(
         schedule,
@@ -49,9 +50,9 @@ def compared(seed, *, slow, where, fewest=1):
             slowest=passed(factor),
             before=passed(slowest),
             after=passed(pp - 1 - slowest),
-            stages_after=pp - 1 - slowest,
-            send_s=send,
-            send_overlap=overlap,
+            stages_after=np.array(float(pp - 1 - slowest)),
+            send_s=np.array(send),
+            send_overlap=np.array(overlap),
         ),
     )
     forward, back, weights = (stages * part / vpp for part in passes)

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import Ending, Lane, OverlapRules, Sends, SlotTimes, StageTimes
+from trnbench.emulate.schedule.times import Ending, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import SlotKind, slot_order
 from trnbench.program.schedule_memory import chunks_held
+from trnbench.program.slot_times import Lane, SlotTimes
 
 NETWORK: Lane = "network"
 FREE = OverlapRules(

@@ -13,17 +13,16 @@ from trnbench.emulate.schedule.play import play
 from trnbench.emulate.schedule.timeline import timeline
 from trnbench.emulate.schedule.times import (
     Ending,
-    Lane,
     OverlapRules,
     Sends,
     Shares,
     SlotCollective,
-    SlotTimes,
     StageTimes,
 )
 from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, slot_order
 from trnbench.program.schedule_waves import NONE, messages
+from trnbench.program.slot_times import Lane, SlotTimes
 from trnbench.workload.layout import Schedule
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from trnbench.emulate.schedule.timeline import timeline
 from trnbench.emulate.schedule.times import (
     Ending,
-    Lane,
     OverlapRules,
     Sends,
     Shares,
     SlotCollective,
-    SlotTimes,
     StageTimes,
 )
 from trnbench.program.schedule import slot_order
+from trnbench.program.slot_times import Lane, SlotTimes
 from trnbench.report.gantt import gantt
 from trnbench.report.text_table import Style
 

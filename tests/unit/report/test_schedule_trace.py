@@ -14,10 +14,10 @@ from trnbench.emulate.schedule.times import (
     Sends,
     Shares,
     SlotCollective,
-    SlotTimes,
     StageTimes,
 )
 from trnbench.program.schedule import slot_order
+from trnbench.program.slot_times import SlotTimes
 from trnbench.report.schedule_trace import schedule_trace
 
 

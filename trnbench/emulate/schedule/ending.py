@@ -16,9 +16,10 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.emulate.schedule.prepare import Tables
-from trnbench.emulate.schedule.sweep import LANES, SlotRuns, SlotSeconds
+from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds
 from trnbench.emulate.schedule.times import OverlapRules
 from trnbench.program.schedule import SlotKind, SlotOrder
+from trnbench.program.slot_times import LANES
 
 NETWORK = LANES.index("network")
 

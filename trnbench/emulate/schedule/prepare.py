@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray, IntArray
-from trnbench.emulate.schedule.sweep import LANES, SlotSeconds
-from trnbench.emulate.schedule.times import Lane, OverlapRules, SlotTimes, StageTimes, seconds
+from trnbench.emulate.schedule.sweep import SlotSeconds
+from trnbench.emulate.schedule.times import OverlapRules, StageTimes, seconds
 from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder
+from trnbench.program.slot_times import LANES, Lane, SlotTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +86,7 @@ def tables(order: SlotOrder, times: StageTimes, rules: OverlapRules) -> Tables:
     def table(what: str, value: ArrayLike) -> FloatArray:
         return laid_out(seconds(what, value))
 
-    def by_kind(what: str, slot: SlotTimes) -> FloatArray:
+    def by_kind(what: str, slot: SlotTimes[ArrayLike]) -> FloatArray:
         backward, weight = table(what, slot.backward_s), table(what, slot.weight_s)
         if not order.splits_backward:
             backward, weight = backward + weight, np.zeros_like(weight)

@@ -14,10 +14,8 @@ from itertools import repeat
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
-from trnbench.emulate.schedule.times import Lane
 from trnbench.program.schedule_waves import NONE, Waves
-
-LANES: tuple[Lane, ...] = ("links", "network")
+from trnbench.program.slot_times import LANES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

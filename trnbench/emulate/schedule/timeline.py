@@ -11,11 +11,11 @@ from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler, slowdown
 from trnbench.emulate.schedule.play import Played, Run, account, run
 from trnbench.emulate.schedule.prepare import Tables, batch_shape, per_slot, tables
-from trnbench.emulate.schedule.sweep import LANES
 from trnbench.emulate.schedule.times import OverlapRules, StageTimes
 from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.schedule_waves import Messages, messages, waves
+from trnbench.program.slot_times import LANES
 
 Track: TypeAlias = Literal["compute", "links", "network", "gradients"]
 

@@ -8,28 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-
-Lane: TypeAlias = Literal["links", "network"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlotTimes:
-    """Seconds of a forward, a backward and a weight-gradient slot.
-
-    `backward_s` holds the input gradients and what is recomputed for them; a schedule that does not
-    split the backward runs `weight_s` in the same slot.
-    """
-
-    forward_s: ArrayLike
-    backward_s: ArrayLike
-    weight_s: ArrayLike
+from trnbench.program.slot_times import Lane, SlotTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +36,7 @@ class SlotCollective:
 
     name: str
     lane: Lane
-    times: SlotTimes
+    times: SlotTimes[ArrayLike]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,7 +72,7 @@ class Ending:
 class StageTimes:
     """All times of a step, per stage and chunk."""
 
-    compute: SlotTimes
+    compute: SlotTimes[ArrayLike]
     collectives: tuple[SlotCollective, ...] = ()
     sends: Sends
     ending: Ending
