@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnbench.analytic.matrix_core import CoreTime, core_time
 from trnbench.analytic.matrix_gpu import gpu_peak_flop_per_s, gpu_time
 from trnbench.arrays import BoolArray, FloatArray
-from trnbench.mapping.tiling.instructions import Instructions, instructions_of
+from trnbench.costs.instructions import Instructions, instructions_of
 from trnbench.mapping.tiling.legality import (
     Precision,
     Rate,

@@ -15,7 +15,7 @@ import numpy as np
 
 from trnbench.analytic.matrix_parts import Columns, Parts, Rows, parts_of
 from trnbench.arrays import BoolArray, FloatArray
-from trnbench.mapping.tiling.instructions import Instructions
+from trnbench.costs.instructions import Instructions
 from trnbench.mapping.tiling.schedule import Number, Schedule
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.arrays import FloatArray
-from trnbench.mapping.tiling.instructions import Instructions
+from trnbench.costs.instructions import Instructions
 from trnbench.mapping.tiling.schedule import Number, Operand, Schedule, Transfer
 
 

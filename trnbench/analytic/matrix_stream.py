@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
-from trnbench.mapping.tiling.instructions import transfer_cost
+from trnbench.costs.instructions import transfer_cost
 from trnbench.spec.chip import Chip
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trnbench.costs.instructions import instructions_of
 from trnbench.emulate.tensor_engine.machine import Core, Event
 from trnbench.emulate.tensor_engine.plan import FS_PER_S, Plan
 from trnbench.emulate.tensor_engine.steady import play_all
 from trnbench.errors import InputError
-from trnbench.mapping.tiling.instructions import instructions_of
 from trnbench.mapping.tiling.legality import (
     Precision,
     format_reasons,

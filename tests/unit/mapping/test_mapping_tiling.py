@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnbench.catalog.search import open_catalog
+from trnbench.costs.instructions import instructions_of, transfer_cost
 from trnbench.errors import InputError
-from trnbench.mapping.tiling.instructions import instructions_of, transfer_cost
 from trnbench.mapping.tiling.legality import format_reasons, pattern_fits, rate_of, shape_reasons
 from trnbench.mapping.tiling.schedule import KERNELS, Kernel, Schedule, schedule_of
 from trnbench.mapping.tiling.split import core_count, core_reasons, split_over

@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from trnbench.costs.instructions import Instructions
 from trnbench.emulate.tensor_engine.plan import Chain, Move, Plan, Side, Step, femtoseconds
-from trnbench.mapping.tiling.instructions import Instructions
 from trnbench.mapping.tiling.schedule import Schedule
 
 Engine: TypeAlias = Literal["tensor", "vector", "scalar", "dma"]

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from trnbench.mapping.tiling.instructions import Instructions, TransferCost
+from trnbench.costs.instructions import Instructions, TransferCost
 from trnbench.mapping.tiling.schedule import Number, Operand, Schedule, Transfer
 
 Side: TypeAlias = Literal["a", "b"]

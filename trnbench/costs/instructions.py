@@ -1,6 +1,7 @@
-"""What single instructions cost on a NeuronCore: multiply, weight load, evacuation, transfer.
+"""Prices for both engines: an instruction of a NeuronCore, in cycles or seconds.
 
-Plain costs of one instruction, over arrays; how instructions overlap is the engines' business.
+Multiply, weight load, evacuation and transfer, one at a time and over arrays; how instructions
+overlap is each engine's business.
 """
 
 from __future__ import annotations
