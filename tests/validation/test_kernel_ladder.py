@@ -77,7 +77,7 @@ def test_fp32_rate_is_a_choice_of_the_kernel_and_no_average():
     product = matrix_product(*SHAPE, format_a="fp32")
     native = matrix_time(product, chip("trainium2"))
     fast = matrix_time(product, chip("trainium2"), precision="fast")
-    assert float(native.tensor_s) == pytest.approx(2 * float(fast.tensor_s))
+    assert float(native.parts_s["tensor"]) == pytest.approx(2 * float(fast.parts_s["tensor"]))
     assert float(native.flop_per_s) == pytest.approx(19.6e12, rel=0.02)
     assert float(fast.flop_per_s) == pytest.approx(38e12, rel=0.05)
 

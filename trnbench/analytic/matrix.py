@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from trnbench.analytic.matrix_core import CoreTime, core_time
 from trnbench.analytic.matrix_gpu import gpu_peak_flop_per_s, gpu_time
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.costs.instructions import Instructions, instructions_of
+from trnbench.errors import unhandled
 from trnbench.mapping.tiling.legality import (
     Precision,
     Rate,
@@ -28,10 +30,13 @@ from trnbench.mapping.tiling.schedule import (
 )
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip, Multiprocessors, NeuronCores
+from trnbench.spec.chip import Chip
+from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 
-Part: TypeAlias = Literal["tensor", "evacuation", "memory", "trigger", "fixed"]
-PARTS: tuple[Part, ...] = ("tensor", "evacuation", "memory", "trigger", "fixed")
+MatrixPart: TypeAlias = Literal["tensor", "weights", "evacuation", "memory", "trigger", "fixed"]
+MATRIX_PARTS: tuple[MatrixPart, ...] = get_args(MatrixPart)
+HIDDEN_PART: MatrixPart = "weights"
+"""Loading stationary tiles hides behind multiplying, and so binds nothing."""
 
 # Arrays of this length stay in a core's cache, which makes the closed form twice as fast.
 _CHUNK = 8192
@@ -41,12 +46,12 @@ _CHUNK = 8192
 class MatrixTime:
     """The time of each product and what it is made of, seconds; NaN where `legal` is False.
 
-    What each part would take alone: multiplying (`tensor_s`), copying results out of PSUM
-    (`evacuation_s`), transfers between memory and the cores (`memory_s`), triggering them
-    (`trigger_s`). `fixed_s` is what remains beside the longest of them: starting, filling
-    and draining. `weights_s` is loading weights, which hides behind multiplying. Bytes are those of
-    all cores at memory, each core reading as much as the busiest. `reasons` says why something
-    cannot be had, and what can.
+    `parts_s`: what each part would take alone, of the parts that the kind of compute unit has.
+    `tensor` is multiplying, `memory` the transfers between memory and the cores; NeuronCores also
+    load `weights`, copy results out of PSUM (`evacuation`) and trigger transfers (`trigger`).
+    `fixed` is what the longest of them leaves of the time: starting, filling, draining. Bytes are
+    those of all cores at memory, each core reading as much as the busiest. `reasons` says why
+    something cannot be had, and what can.
     """
 
     chip: str
@@ -58,12 +63,7 @@ class MatrixTime:
     peak_flop_per_s: FloatArray
     memory_bytes_per_s: FloatArray
     time_s: FloatArray
-    tensor_s: FloatArray
-    weights_s: FloatArray
-    evacuation_s: FloatArray
-    memory_s: FloatArray
-    trigger_s: FloatArray
-    fixed_s: FloatArray
+    parts_s: Mapping[MatrixPart, FloatArray]
     read_bytes: FloatArray
     written_bytes: FloatArray
     legal: BoolArray
@@ -107,10 +107,9 @@ class MatrixTime:
     @property
     def binds(self) -> NDArray[np.str_]:
         """Return the name of the part that takes longest."""
-        parts = np.broadcast_arrays(
-            self.tensor_s, self.evacuation_s, self.memory_s, self.trigger_s, self.fixed_s
-        )
-        names: NDArray[np.str_] = np.asarray(PARTS)[np.argmax(np.stack(parts), axis=0)]
+        present = [part for part in MATRIX_PARTS if part in self.parts_s and part != HIDDEN_PART]
+        parts = np.broadcast_arrays(*(self.parts_s[part] for part in present))
+        names: NDArray[np.str_] = np.asarray(present)[np.argmax(np.stack(parts), axis=0)]
         return names
 
 
@@ -140,10 +139,13 @@ def matrix_time(
     reasons += kernel_reasons(kernel, chip)
     if reasons:
         return _impossible(product, chip, kernel, precision, reasons)
-    if chip.multiprocessors is not None:
-        return _on_gpu(product, chip, chip.multiprocessors)
-    assert chip.cores is not None
-    return _on_cores(product, chip, chip.cores, count, kernel, precision)
+    match chip.unit:
+        case NeuronCores() as unit:
+            return _on_cores(product, chip, unit, count, kernel, precision)
+        case Multiprocessors() as unit:
+            return _on_gpu(product, chip, unit)
+        case unknown:
+            unhandled(unknown, "time of a matrix product")
 
 
 def _on_cores(
@@ -170,12 +172,14 @@ def _on_cores(
         peak_flop_per_s=np.asarray(core_flop_per_s * count),
         memory_bytes_per_s=np.asarray(costs.transfer.memory_bytes_per_s * count),
         time_s=time_s,
-        tensor_s=found.tensor_s,
-        weights_s=found.weights_s,
-        evacuation_s=found.evacuation_s,
-        memory_s=found.dma_s,
-        trigger_s=found.trigger_s,
-        fixed_s=time_s - found.busiest_s,
+        parts_s={
+            "tensor": found.tensor_s,
+            "weights": found.weights_s,
+            "evacuation": found.evacuation_s,
+            "memory": found.dma_s,
+            "trigger": found.trigger_s,
+            "fixed": time_s - found.busiest_s,
+        },
         read_bytes=found.read_bytes * cores,
         written_bytes=product.result_bytes,
         legal=legal,
@@ -235,7 +239,6 @@ def _cut(array: FloatArray, place: slice) -> FloatArray:
 
 def _on_gpu(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> MatrixTime:
     found = gpu_time(product, chip, unit)
-    none = np.zeros(())
     legal = np.broadcast_to(pattern_fits(product), product.shape)
     return MatrixTime(
         chip=chip.name,
@@ -247,12 +250,7 @@ def _on_gpu(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> Matrix
         peak_flop_per_s=np.asarray(gpu_peak_flop_per_s(product, chip, unit)),
         memory_bytes_per_s=np.asarray(chip.memory.bandwidth_per_chip_bytes_per_s),
         time_s=np.where(legal, found.time_s, np.nan),
-        tensor_s=found.tensor_s,
-        weights_s=none,
-        evacuation_s=none,
-        memory_s=found.memory_s,
-        trigger_s=none,
-        fixed_s=found.fixed_s,
+        parts_s={"tensor": found.tensor_s, "memory": found.memory_s, "fixed": found.fixed_s},
         read_bytes=found.read_bytes,
         written_bytes=found.written_bytes,
         legal=legal,
@@ -268,24 +266,17 @@ def _impossible(
     reasons: tuple[str, ...],
 ) -> MatrixTime:
     unknown = np.full(product.shape, np.nan)
-    unit = chip.cores.tensor if chip.cores is not None else chip.multiprocessors
-    assert unit is not None
     return MatrixTime(
         chip=chip.name,
-        kernel=None if chip.cores is None else kernel,
+        kernel=kernel if chip.unit.has_kernels else None,
         precision=precision,
         product=product,
         cores=np.zeros(()),
-        clock_hz=unit.clock_hz,
+        clock_hz=chip.unit.clock_hz,
         peak_flop_per_s=np.full((), np.nan),
         memory_bytes_per_s=np.full((), np.nan),
         time_s=unknown,
-        tensor_s=unknown,
-        weights_s=unknown,
-        evacuation_s=unknown,
-        memory_s=unknown,
-        trigger_s=unknown,
-        fixed_s=unknown,
+        parts_s=dict.fromkeys(MATRIX_PARTS, unknown),
         read_bytes=unknown,
         written_bytes=unknown,
         legal=np.zeros(product.shape, dtype=np.bool_),

@@ -15,7 +15,8 @@ import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip, Multiprocessors
+from trnbench.spec.chip import Chip
+from trnbench.spec.compute_unit import Multiprocessors
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from trnbench.analytic.matrix import MatrixTime, matrix_time
+from trnbench.analytic.matrix import HIDDEN_PART, MatrixPart, MatrixTime, matrix_time
 from trnbench.analytic.step_formats import format_on
 from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
@@ -175,11 +176,8 @@ class _Rank:
         self.efficiency = efficiency
         self.reasons: dict[str, None] = {}
         self._sampled = efficiency.samples is not None
-        self._cores = 1
-        self._part = 1.0
-        if chip.cores is not None:
-            self._cores = logical_size or chip.cores.logical_default
-            self._part = self._cores / chip.cores.count
+        self._cores = chip.unit.cores_per_rank(logical_size)
+        self._part = self._cores / chip.unit.separate_cores
         self._memory_bytes_per_s = (
             self._part * chip.memory.bandwidth_per_chip_bytes_per_s * efficiency.chip.memory_share
         )
@@ -259,11 +257,16 @@ class _Rank:
         share = chip.tensor_share * depth / (depth + chip.half_share_depth)
         if format_named(ideal.product.format_a).bits <= BITS_PER_BYTE:
             share = share * chip.narrow_share
-        busy = np.maximum(
-            self.along(ideal.tensor_s) / share, self.along(ideal.memory_s) / chip.memory_share
+        shares: Mapping[MatrixPart, FloatArray | float] = {
+            "tensor": share,
+            "memory": chip.memory_share,
+        }
+        alone = (
+            self.along(seconds) / shares.get(part, 1.0)
+            for part, seconds in ideal.parts_s.items()
+            if part not in (HIDDEN_PART, "fixed")
         )
-        rest = np.maximum(ideal.evacuation_s, ideal.trigger_s)
-        return np.maximum(busy, self.along(rest)) + self.along(ideal.fixed_s)
+        return reduce(np.maximum, alone) + self.along(ideal.parts_s["fixed"])
 
 
 def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from trnbench.analytic.matrix import MatrixTime, matrix_time
+from trnbench.analytic.matrix import MATRIX_PARTS, MatrixTime, matrix_time
 from trnbench.analytic.matrix_systolic import ArrayTime, Conventions, array_time
 from trnbench.answers.matrix import MatrixAnswer
 from trnbench.catalog.provenance import Kind
@@ -149,10 +149,7 @@ def _closed_answer(
         size_bytes=at(time.hbm_bytes),
         memory_bytes_per_s=at(time.memory_bytes_per_s),
         binds=str(np.broadcast_to(time.binds, (len(request.products),))[i]) if legal else "",
-        parts_s={
-            name: at(getattr(time, f"{name}_s"))
-            for name in ("tensor", "weights", "evacuation", "memory", "trigger", "fixed")
-        },
+        parts_s={part: at(time.parts_s.get(part, 0.0)) for part in MATRIX_PARTS},
         evidence=_evidence(chip),
         reasons=() if legal else time.reasons,
     )

@@ -9,7 +9,7 @@ from trnbench.costs.instructions import instructions_of
 from trnbench.emulate.tensor_engine.machine import Core, Event
 from trnbench.emulate.tensor_engine.plan import FS_PER_S, Plan
 from trnbench.emulate.tensor_engine.steady import play_all
-from trnbench.errors import InputError
+from trnbench.errors import InputError, unhandled
 from trnbench.mapping.tiling.legality import (
     Precision,
     format_reasons,
@@ -19,7 +19,8 @@ from trnbench.mapping.tiling.legality import (
 from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel, schedule_of
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip, NeuronCores
+from trnbench.spec.chip import Chip
+from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 
 OUTPUT_ROOM = "output room"
 """The one stall that is not the tensor engine's: copies out of PSUM that wait for room in SBUF."""
@@ -82,11 +83,15 @@ def run_matrix(
         raise InputError(f"the emulator plays one product, found sizes of shape {product.shape}")
     count = core_count(cores, chip)
     reasons = format_reasons(product, chip, precision) + core_reasons(count, chip)
-    if chip.cores is None:
-        reasons += (f"{chip.name} has no NeuronCores to emulate; use the analytic engine",)
-    if reasons or chip.cores is None:
-        return MatrixRun(chip=chip.name, kernel=kernel, cores=0, reasons=reasons)
-    unit = chip.cores
+    match chip.unit:
+        case Multiprocessors():
+            reasons += (f"{chip.name} has no NeuronCores to emulate; use the analytic engine",)
+            return MatrixRun(chip=chip.name, kernel=kernel, cores=0, reasons=reasons)
+        case NeuronCores() as unit:
+            if reasons:
+                return MatrixRun(chip=chip.name, kernel=kernel, cores=0, reasons=reasons)
+        case unknown:
+            unhandled(unknown, "machine that plays its instructions")
     rate = rate_of(product, unit, precision)
     costs = instructions_of(chip, unit, rate)
     split = split_over(product, count, unit)

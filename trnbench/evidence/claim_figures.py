@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from trnbench.errors import UnknownNameError
+from trnbench.errors import UnknownNameError, unhandled
 from trnbench.evidence.claims import Case, Finding, Verdict, listed, together
 from trnbench.spec.claim import FigureCheck, Measure, RatioCheck, measure, multiple
+from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 from trnbench.spec.fabric import Network
 from trnbench.spec.figures import Figure, figures
 from trnbench.spec.instance import Platform
@@ -73,12 +74,19 @@ def _sparse(platform: Platform) -> Iterator[Figure]:
             dimension=Dimension.FLOP_PER_S,
             kind=platform.instance.provenance.weakest("totals.sparse"),
         )
-    if chip.sparsity is None or chip.cores is None:
+    if chip.sparsity is None:
         return
+    match chip.unit:
+        case Multiprocessors():
+            return
+        case NeuronCores() as unit:
+            formats = unit.tensor.formats
+        case unknown:
+            unhandled(unknown, "gain of sparse products")
     most = max(chip.sparsity.speedup.values())
     for number_format in chip.sparsity.peak_per_chip_flop_per_s:
         # A sparse product takes as long in every format; dense ones of some are faster already.
-        rows = chip.cores.tensor.formats[number_format].rows_per_pe
+        rows = formats[number_format].rows_per_pe
         yield Figure(
             key=f"sparse_gain_{number_format}",
             label=f"sparse over dense {number_format}",

@@ -13,9 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 from trnbench.catalog.text_file import read_text, refused
+from trnbench.errors import unhandled
 from trnbench.evidence.rows import MAX_BYTES, EvidenceFile, EvidenceRow
+from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 from trnbench.spec.instance import Platform
 
 _NUMBER = r"(\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
@@ -87,12 +90,17 @@ def logged_steps(path: Path, run: LoggedRun) -> EvidenceFile:
             "has no step time or rate; expected such as 'step time: 1.23 s' or '4,500 tokens/s'",
         )
     cold = 0 if len(times) == 1 else max(1, len(times) // _WARM_UP)
-    trainium = run.platform.chip.cores is not None
-    cells = (_trainium_cells if trainium else _gpu_cells)(run, median(times[cold:]))
+    step_s = median(times[cold:])
+    kind: Literal["trainium_training", "gpu_training"]
+    match run.platform.chip.unit:
+        case NeuronCores():
+            cells, kind = _trainium_cells(run, step_s), "trainium_training"
+        case Multiprocessors():
+            cells, kind = _gpu_cells(run, step_s), "gpu_training"
+        case unknown:
+            unhandled(unknown, "set of measured steps")
     row = EvidenceRow(id=path.stem, line=1, cells=cells)
-    return EvidenceFile(
-        name=path.name, set="trainium_training" if trainium else "gpu_training", rows=(row,)
-    )
+    return EvidenceFile(name=path.name, set=kind, rows=(row,))
 
 
 def _of_csv(path: Path, text: str, run: LoggedRun) -> list[float] | None:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.arrays import IntArray
+from trnbench.errors import unhandled
 from trnbench.mapping.fabric_routes import unreachable_pairs
 from trnbench.mapping.message_plan.members import checked_groups
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.placement import Groups, Placement
 from trnbench.program.collective import Collective
+from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 from trnbench.spec.instance import LegalDegrees, Platform
 
 
@@ -98,9 +100,8 @@ def verdict(
 
 
 def _degrees(placement: Placement) -> LegalDegrees | None:
-    cores = placement.platform.chip.cores
-    size = cores.count // placement.ranks_per_chip if cores else None
-    return placement.platform.legal_degrees(size)
+    cores = placement.platform.chip.unit.separate_cores
+    return placement.platform.legal_degrees(cores // placement.ranks_per_chip)
 
 
 def _job_size(placement: Placement, members: IntArray) -> Verdict:
@@ -184,9 +185,17 @@ def _links(placement: Placement, members: IntArray) -> Verdict:
 
 
 def _permute_ring(placement: Placement, members: IntArray, pairs: IntArray | None) -> Verdict:
-    """On Trainium the pairs of a permute must be neighbours by wire."""
-    if placement.platform.chip.cores is None:
-        return Verdict()
+    """Refuse pairs of a permute that are no neighbours by wire, which NeuronCores need."""
+    match placement.platform.chip.unit:
+        case Multiprocessors():
+            return Verdict()
+        case NeuronCores():
+            return _wired_pairs(placement, members, pairs)
+        case unknown:
+            unhandled(unknown, "rule for the pairs of a permute")
+
+
+def _wired_pairs(placement: Placement, members: IntArray, pairs: IntArray | None) -> Verdict:
     fabric = placement.fabric
     for group in members:
         if pairs is None:

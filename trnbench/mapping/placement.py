@@ -88,9 +88,9 @@ def place(
     faults: Sequence[LinkFault] = (),
 ) -> Placement:
     """Return `nodes` instances of a platform with their ranks and links."""
-    cores = platform.chip.cores
-    if logical_size is not None and (cores is None or logical_size not in cores.logical_sizes):
-        legal = ", ".join(map(str, cores.logical_sizes)) if cores else "none: a device is one rank"
+    sizes = platform.chip.unit.logical_sizes
+    if logical_size is not None and logical_size not in sizes:
+        legal = ", ".join(map(str, sizes)) or "none: a device is one rank"
         raise InputError(f"{platform.chip.name} has no logical size {logical_size}; legal: {legal}")
     ranks_per_chip = platform.chip.ranks(logical_size)
     fabric = build_fabric(

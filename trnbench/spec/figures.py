@@ -71,7 +71,7 @@ def _compute(chip: Chip, chips: int, count_kind: Kind) -> Iterator[Figure]:
             f"peak {number_format}",
             chip.peak_flop_per_s(number_format),
             Dimension.FLOP_PER_S,
-            *_rate_paths(chip, number_format),
+            *chip.unit.rate_keys(number_format),
         )
     for number_format, rate in chip.headline_per_chip_flop_per_s.items():
         yield total(
@@ -81,14 +81,6 @@ def _compute(chip: Chip, chips: int, count_kind: Kind) -> Iterator[Figure]:
             Dimension.FLOP_PER_S,
             f"headline_per_chip.{number_format}",
         )
-
-
-def _rate_paths(chip: Chip, number_format: str) -> tuple[str, ...]:
-    if chip.cores is None:
-        return (f"multiprocessors.rates_per_chip.{number_format}",)
-    tensor = "cores.tensor"
-    array = (f"{tensor}.rows", f"{tensor}.columns", f"{tensor}.clock")
-    return (*array, f"{tensor}.formats.{number_format}", "cores.count")
 
 
 def _links(platform: Platform) -> Iterator[Figure]:

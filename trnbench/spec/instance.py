@@ -11,7 +11,8 @@ import attrs
 
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS
-from trnbench.spec.chip import Chip, keyed_by_format
+from trnbench.spec.chip import Chip
+from trnbench.spec.compute_unit import keyed_by_format
 from trnbench.spec.fabric import Level, Network
 
 PurchaseOption = Literal["on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote"]
@@ -110,10 +111,7 @@ class Platform:
 
     def legal_degrees(self, logical_size: int | None = None) -> LegalDegrees | None:
         """Return the degrees listed for a size of logical core, where any are listed."""
-        cores = self.chip.cores
-        if cores is None:
-            return None
-        size = logical_size or cores.logical_default
+        size = self.chip.unit.cores_per_rank(logical_size)
         return next((d for d in self.instance.degrees if d.logical_size == size), None)
 
     def memory_per_rank_bytes(self, logical_size: int | None = None) -> float:

@@ -28,7 +28,7 @@ def nearest_chip(catalog: Catalog, chip: str, known: Iterable[str]) -> str:
     """Return the nearest of the known chips to a chip, by name."""
     own = load(catalog.find("chips", chip).path, Chip)
     others = [load(catalog.find("chips", name).path, Chip) for name in sorted(set(known))]
-    alike = [one for one in others if (one.cores is None) == (own.cores is None)]
+    alike = [one for one in others if type(one.unit) is type(own.unit)]
     if not alike:
         raise InputError(f"no calibrated chip has compute units of the kind of {chip}")
     return min(alike, key=lambda one: abs(math.log(_balance(one) / _balance(own)))).name

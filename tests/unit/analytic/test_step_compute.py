@@ -13,8 +13,9 @@ from trnbench.analytic.step_compute import COMPUTE_CATEGORIES, compute_time
 from trnbench.catalog.search import open_catalog
 from trnbench.program.ops import MatMul
 from trnbench.program.step import training_step
-from trnbench.spec.chip import Chip, GpuTile, Memory, Multiprocessors, Reserve, Rounding
+from trnbench.spec.chip import Chip, Memory, Reserve, Rounding
 from trnbench.spec.compute_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
+from trnbench.spec.compute_unit import GpuTile, Multiprocessors
 from trnbench.spec.library import load_chip
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model

@@ -16,9 +16,10 @@ from trnbench.catalog.search import open_catalog
 from trnbench.program.points import points_where
 from trnbench.program.step import training_step
 from trnbench.program.tensor import Dim
-from trnbench.spec.chip import Chip, GpuTile, Memory, Multiprocessors, Reserve, Rounding
+from trnbench.spec.chip import Chip, Memory, Reserve, Rounding
 from trnbench.spec.collective_efficiency import CollectiveStack, Rule, Tuning, stack_of
 from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
+from trnbench.spec.compute_unit import GpuTile, Multiprocessors
 from trnbench.spec.fabric import Switch
 from trnbench.spec.instance import Host, Instance, Platform
 from trnbench.spec.library import load_platform

@@ -43,7 +43,7 @@ def test_blocked_times_agree(chip_name: str, number_format: str):
     assert np.max(error) < 0.10
     # Memory's part is what the busiest DMA engine does, the short last row of stores included.
     served = np.array([run.utilization["dma 0"] * run.time_s for run in played])
-    assert np.allclose(closed.memory_s, served, rtol=0.005)
+    assert np.allclose(closed.parts_s["memory"], served, rtol=0.005)
     read = np.array([run.read_bytes for run in played])
     assert np.allclose(closed.read_bytes, read, rtol=0.01)
 

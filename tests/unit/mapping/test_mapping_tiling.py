@@ -12,7 +12,7 @@ from trnbench.mapping.tiling.legality import format_reasons, pattern_fits, rate_
 from trnbench.mapping.tiling.schedule import KERNELS, Kernel, Schedule, schedule_of
 from trnbench.mapping.tiling.split import core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct, matrix_product
-from trnbench.spec.chip import NeuronCores
+from trnbench.spec.compute_unit import NeuronCores
 from trnbench.spec.library import load_chip
 
 CATALOG = open_catalog()

@@ -8,10 +8,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from trnbench.arrays import BoolArray
+from trnbench.errors import unhandled
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import parse_pattern, pattern_problem
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip, NeuronCores
+from trnbench.spec.chip import Chip
+from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 
 Precision: TypeAlias = Literal["native", "fast"]
 
@@ -99,9 +101,17 @@ def _mixed_reasons(product: MatrixProduct, chip: Chip) -> list[str]:
     first, second = product.format_a, product.format_b
     if first == second:
         return []
-    if chip.multiprocessors is not None:
-        same = format_named(first).bits == format_named(second).bits == 8
-        return [] if same else [f"{chip.name} takes {first} and {second} not in one product"]
+    match chip.unit:
+        case Multiprocessors():
+            same = format_named(first).bits == format_named(second).bits == 8
+            return [] if same else [f"{chip.name} takes {first} and {second} not in one product"]
+        case NeuronCores():
+            return _mixed_on_cores(first, second)
+        case unknown:
+            unhandled(unknown, "rule for two formats in one product")
+
+
+def _mixed_on_cores(first: str, second: str) -> list[str]:
     solo = [name for name in (first, second) if name in _SOLO_FORMATS]
     if solo:
         return [f"{solo[0]} mixes with no other format ({first} x {second})"]
@@ -127,14 +137,10 @@ def _pattern_reasons(product: MatrixProduct, chip: Chip) -> list[str]:
 
 
 def _has_fast_mode(product: MatrixProduct, chip: Chip) -> bool:
-    if chip.cores is None:
-        return False
-    formats = chip.cores.tensor.formats
-    return any(formats[name].fast_passes for name in (product.format_a, product.format_b))
+    return bool({product.format_a, product.format_b} & {*chip.unit.fast_formats})
 
 
 def _no_fast_mode(product: MatrixProduct, chip: Chip) -> str:
-    formats = {} if chip.cores is None else chip.cores.tensor.formats
-    fast = [name for name, rate in formats.items() if rate.fast_passes]
+    fast = chip.unit.fast_formats
     has = f"it has one for {', '.join(fast)}" if fast else "it has none"
     return f"{chip.name} has no fast mode for {product.format_a}; {has}"

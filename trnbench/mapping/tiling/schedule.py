@@ -22,7 +22,8 @@ import numpy as np
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip, NeuronCores
+from trnbench.spec.chip import Chip
+from trnbench.spec.compute_unit import NeuronCores
 
 Kernel: TypeAlias = Literal["naive", "hoisted", "blocked-free", "blocked"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
@@ -177,7 +178,7 @@ class _Frame:
 
 def kernel_reasons(kernel: Kernel, chip: Chip) -> tuple[str, ...]:
     """Return why a chip has no such kernel; empty if it has, or if none is chosen."""
-    if chip.cores is not None or kernel == DEFAULT_KERNEL:
+    if chip.unit.has_kernels or kernel == DEFAULT_KERNEL:
         return ()
     return (f"{chip.name} has no kernel {kernel}, NeuronCores have; leave it out",)
 

@@ -11,7 +11,8 @@ import numpy as np
 from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip, NeuronCores
+from trnbench.spec.chip import Chip
+from trnbench.spec.compute_unit import NeuronCores
 
 Cores: TypeAlias = int | Literal["all"]
 
@@ -30,7 +31,7 @@ class Split:
 def core_count(cores: Cores, chip: Chip) -> int:
     """Return how many cores are meant; a GPU counts as one."""
     if cores == "all":
-        return 1 if chip.cores is None else chip.cores.count
+        return chip.unit.separate_cores
     if cores < 1:
         raise InputError(f"cores: expected at least 1 or all, found {cores}")
     return cores
@@ -38,7 +39,7 @@ def core_count(cores: Cores, chip: Chip) -> int:
 
 def core_reasons(cores: int, chip: Chip) -> tuple[str, ...]:
     """Return why a chip has not that many cores; empty if it has."""
-    available = 1 if chip.cores is None else chip.cores.count
+    available = chip.unit.separate_cores
     if cores <= available:
         return ()
     return (f"{chip.name} has {available} core{'s' * (available > 1)}, not {cores}",)

@@ -1,0 +1,327 @@
+"""The compute units of a chip: tables of a chip's file, and what every engine may ask of them.
+
+`cores` are NeuronCores (a systolic array with its memories and DMA engines per core),
+`multiprocessors` those of a GPU. Each answers the questions of `ComputeUnit`, so that nobody asks
+which kind it is; where a kind has a rule or a price of its own, a `match` on `Chip.unit` ends in
+`unhandled` and names the kind it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import attrs
+
+from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS, Hertz, Ratio, Seconds
+from trnbench.errors import did_you_mean
+from trnbench.numerics.formats import FORMATS
+from trnbench.units import FLOP_PER_MULTIPLY_ADD
+
+SPARSE = "sparse"
+"""Stands for any format under a sparsity pattern."""
+
+
+def keyed_by_format(
+    record: object, attribute: attrs.Attribute[Any], table: Mapping[str, object]
+) -> None:
+    """Refuse a table whose keys are not all number formats."""
+    _refuse_keys(attribute.name, table, FORMATS)
+
+
+def keyed_by_format_or_sparse(
+    record: object, attribute: attrs.Attribute[Any], table: Mapping[str, object]
+) -> None:
+    """Refuse a table whose keys are not all number formats, or `sparse`."""
+    _refuse_keys(attribute.name, table, (*FORMATS, SPARSE))
+
+
+def _refuse_keys(name: str, table: Iterable[str], known: Collection[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{name}: unknown number format {key!r}{did_you_mean(key, known)}")
+
+
+class ComputeUnit(Protocol):
+    """What engines ask of the compute units of a chip, whatever their kind."""
+
+    @property
+    def clock_hz(self) -> float:
+        """The clock of the tensor units, Hz."""
+        ...
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The number formats that the tensor units take, in the file's order."""
+        ...
+
+    @property
+    def fast_formats(self) -> tuple[str, ...]:
+        """Those of them that have a faster mode, which some kernels reach."""
+        ...
+
+    @property
+    def separate_cores(self) -> int:
+        """Cores that products can be divided over; 1 where the hardware divides them itself."""
+        ...
+
+    @property
+    def logical_sizes(self) -> tuple[int, ...]:
+        """How many cores may form one rank; empty where a device is always one rank."""
+        ...
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether a product runs under a kernel schedule that can be chosen."""
+        ...
+
+    def cores_per_rank(self, logical_size: int | None) -> int:
+        """Return the cores that form one rank, of a logical size or of the default."""
+        ...
+
+    def peak_flop_per_s(self, number_format: str) -> float:
+        """Return the dense peak of all tensor units of the chip, FLOP/s."""
+        ...
+
+    def rate_keys(self, number_format: str) -> tuple[str, ...]:
+        """Return the keys of the chip's file that this peak rests on."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class TensorRate:
+    """How the tensor engine takes a format.
+
+    `passes`: times the moving data streams through for one product. `rows_per_pe`: contraction
+    elements a processing element takes at once (2: double-row FP8, 4: micro-scaled formats).
+    `fast_passes`: passes of a faster mode of the same format that some kernels reach.
+    """
+
+    passes: float
+    rows_per_pe: int = 1
+    fast_passes: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TensorEngine:
+    """A systolic array that multiplies a stationary tile with a moving one.
+
+    One product costs max(min(`moving_min`, stationary columns), moving columns) cycles per pass.
+    A stationary tile loads `load_rows_per_cycle` rows a cycle, behind the running product.
+    Rows or columns cut into `slices` of a smaller size run small products side by side.
+    """
+
+    rows: int
+    columns: int
+    clock_hz: Hertz
+    moving_min: int
+    moving_max: int
+    load_rows_per_cycle: int
+    formats: dict[str, TensorRate] = attrs.field(validator=keyed_by_format)
+    accumulates_into: tuple[str, ...] = ("fp32",)
+    slices: tuple[int, ...] = ()
+    input_elements_per_cycle: dict[str, int] = attrs.field(
+        factory=dict, validator=keyed_by_format_or_sparse
+    )
+    output_elements_per_cycle: int | None = None
+
+    def peak_flop_per_s(self, passes: float, rows_per_pe: int) -> float:
+        """Return the peak of one core's array when it takes a format so, FLOP/s."""
+        multiply_adds = self.rows * self.columns * rows_per_pe / passes
+        return FLOP_PER_MULTIPLY_ADD * multiply_adds * self.clock_hz
+
+
+@attrs.frozen(kw_only=True)
+class OnChipMemory:
+    """The state buffer: software-managed memory of `partitions` rows."""
+
+    partitions: int
+    partition_bytes: Bytes
+    bandwidth_per_interface_bytes_per_s: BytesPerS | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Accumulator:
+    """PSUM: banks in which the tensor engine accumulates in fp32."""
+
+    partitions: int
+    banks: int
+    bank_per_partition_bytes: Bytes
+
+
+@attrs.frozen(kw_only=True)
+class VectorEngine:
+    """A lane-wise engine: `lanes` elements a cycle; `elements_per_cycle` in its fast modes.
+
+    An instruction takes at least `minimum_cycles`, and `access_overhead_cycles` on each tensor. One
+    that reads two tensors takes `two_input_cycles_per_element`; without it the engine cannot.
+    """
+
+    clock_hz: Hertz
+    lanes: int
+    minimum_cycles: int
+    access_overhead_cycles: int
+    two_input_cycles_per_element: float | None = None
+    elements_per_cycle: dict[str, int] = attrs.field(factory=dict, validator=keyed_by_format)
+    headline_fp32_per_core_flop_per_s: FlopPerS | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Dma:
+    """The DMA engines of one core.
+
+    A transfer starts after `start_latency`; a descriptor (one row of a partition) costs
+    `descriptor_overhead` and its bytes at `bandwidth_per_engine`; one that adds or transposes runs
+    at `reduce_rate` or `transpose_rate` of that. `largest_measured_per_core`: the most one core
+    was seen to move, so a bound must not lie below it. GpSimd cores with a DMA engine of their own
+    have `gpsimd_bandwidth_per_core_one_way`.
+    """
+
+    engines_per_core: int
+    queues_per_engine: int
+    bandwidth_per_engine_bytes_per_s: BytesPerS
+    start_latency_s: Seconds
+    descriptor_overhead_s: Seconds
+    descriptor_generation_s: Seconds | None = None
+    largest_measured_per_core_bytes_per_s: BytesPerS | None = None
+    headline_per_chip_bytes_per_s: BytesPerS | None = None
+    host_engines_per_chip: int | None = None
+    compute_packet_bytes: Bytes | None = None
+    collective_packet_bytes: Bytes | None = None
+    reduce_rate: Ratio | None = None
+    transpose_rate: Ratio | None = None
+    gpsimd_bandwidth_per_core_one_way_bytes_per_s: BytesPerS | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SharedPort:
+    """Engines of a core that cannot use one of its memories at the same time."""
+
+    engines: tuple[Literal["tensor", "vector", "scalar", "gpsimd"], ...]
+    memory: Literal["sbuf", "psum"]
+
+
+@attrs.frozen(kw_only=True)
+class NeuronCores:
+    """The cores of a Trainium chip; `logical_sizes` are the legal LNC values.
+
+    `counter_clock`: the clock in whose cycles profiles of the vendor count.
+    """
+
+    generation: str
+    count: int
+    logical_sizes: tuple[int, ...]
+    logical_default: int
+    collective_cores_per_chip: int
+    tensor: TensorEngine
+    sbuf: OnChipMemory
+    psum: Accumulator
+    vector: VectorEngine
+    scalar: VectorEngine
+    gpsimd: VectorEngine
+    dma: Dma
+    shared_ports: tuple[SharedPort, ...] = ()
+    counter_clock_hz: Hertz | None = None
+
+    @property
+    def clock_hz(self) -> float:
+        """The clock of the tensor engine, Hz."""
+        return self.tensor.clock_hz
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The number formats that the tensor engine takes."""
+        return tuple(self.tensor.formats)
+
+    @property
+    def fast_formats(self) -> tuple[str, ...]:
+        """Formats with a mode of fewer passes."""
+        return tuple(name for name, rate in self.tensor.formats.items() if rate.fast_passes)
+
+    @property
+    def separate_cores(self) -> int:
+        """Every core runs products of its own."""
+        return self.count
+
+    @property
+    def has_kernels(self) -> bool:
+        """The software chooses how a product is cut up."""
+        return True
+
+    def cores_per_rank(self, logical_size: int | None) -> int:
+        """Return the cores of a logical core, which is one rank."""
+        return logical_size or self.logical_default
+
+    def peak_flop_per_s(self, number_format: str) -> float:
+        """Return the dense peak of all cores together, FLOP/s."""
+        rate = self.tensor.formats[number_format]
+        return self.count * self.tensor.peak_flop_per_s(rate.passes, rate.rows_per_pe)
+
+    def rate_keys(self, number_format: str) -> tuple[str, ...]:
+        """Return the array, its clock, how it takes the format, and how many there are."""
+        array = tuple(f"cores.tensor.{key}" for key in ("rows", "columns", "clock"))
+        return (*array, f"cores.tensor.formats.{number_format}", "cores.count")
+
+
+@attrs.frozen(kw_only=True)
+class GpuTile:
+    """An output tile a multiprocessor works on, with its rate relative to the best tile."""
+
+    rows: int
+    columns: int
+    relative_rate: Ratio
+
+
+@attrs.frozen(kw_only=True)
+class Multiprocessors:
+    """The streaming multiprocessors of a GPU with their tensor cores."""
+
+    count: int
+    clock_hz: Hertz
+    cache_per_chip_bytes: Bytes
+    cache_bandwidth_per_chip_bytes_per_s: BytesPerS
+    launch_latency_s: Seconds
+    contraction_step: int
+    rates_per_chip_flop_per_s: dict[str, FlopPerS] = attrs.field(validator=keyed_by_format)
+    tiles: tuple[GpuTile, ...]
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The number formats that the tensor cores take."""
+        return tuple(self.rates_per_chip_flop_per_s)
+
+    @property
+    def fast_formats(self) -> tuple[str, ...]:
+        """No format has a second mode."""
+        return ()
+
+    @property
+    def separate_cores(self) -> int:
+        """The hardware spreads a product over all multiprocessors."""
+        return 1
+
+    @property
+    def logical_sizes(self) -> tuple[int, ...]:
+        """A device is one rank."""
+        return ()
+
+    @property
+    def has_kernels(self) -> bool:
+        """The library chooses how a product is cut up."""
+        return False
+
+    def cores_per_rank(self, logical_size: int | None) -> int:
+        """Return 1: a device is one rank."""
+        return 1
+
+    def peak_flop_per_s(self, number_format: str) -> float:
+        """Return the dense peak of the chip as stated, FLOP/s."""
+        return self.rates_per_chip_flop_per_s[number_format]
+
+    def rate_keys(self, number_format: str) -> tuple[str, ...]:
+        """Return the key of the stated rate."""
+        return (f"multiprocessors.rates_per_chip.{number_format}",)
+
+
+UnitKind: TypeAlias = NeuronCores | Multiprocessors
+"""Every kind there is; `match` on it where a kind has a rule or a price of its own."""
