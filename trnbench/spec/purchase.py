@@ -121,7 +121,7 @@ class PriceChange:
     families: tuple[str, ...]
     words: str
 
-    def concerns(self, instance: str, option: PurchaseOption) -> bool:
+    def concerns(self, instance: str, option: str) -> bool:
         """Return whether rates of this instance type bought so are among them."""
         return option in self.options and instance.startswith(self.families)
 

@@ -165,6 +165,9 @@ def test_a_missed_deadline_never_makes_the_purchase_dearer_at_an_equal_end(days,
     shown = nearest(ways, Limits(deadline_s=deadline * min(days) * DAY_S))
     without = cheapest_first(ways)[0]
     earliest = min(one.elapsed_s for one in ways)
+    assert shown is not None
+    assert shown.cost_usd is not None
+    assert without.cost_usd is not None
     reach = max(DAY_S, 0.02 * earliest)
     assert shown.elapsed_s <= (earliest + reach) * (1 + 1e-6)
     if without.elapsed_s <= earliest + reach:

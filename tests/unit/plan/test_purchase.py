@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import attrs
 import pytest
@@ -100,8 +101,9 @@ def test_sources_that_round_differently_are_one_price():
 
 
 def test_a_newer_rate_without_a_region_is_told():
-    at_news = {"options": ["capacity-block"], "region": "us-east-1"}
+    at_news: dict[str, Any] = {"options": ["capacity-block"], "region": "us-east-1"}
     prices = find_prices(CATALOG, "p5en.48xlarge")
+    assert prices is not None
     rows = [row for row in prices.price if row.date_to.isoformat() != "2026-10-07"]
     instance = load_instance(CATALOG, "p5en.48xlarge")
     (tariff,) = offers_of(
