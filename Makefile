@@ -1,8 +1,11 @@
-# Every target that needs the virtual environment makes it, and makes it anew when pyproject.toml changes.
+# Every target that needs the virtual environment makes it, and installs anew when pyproject.toml changes: what
+# users need for targets that ask trnbench, the tools of development on top of it for the others.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.ready-tools
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 ARGS ?=
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
@@ -13,31 +16,35 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-setup: $(READY) ## create the virtual environment and install trnbench with its tools
+setup: $(TOOLS) ## create the virtual environment and install trnbench with its tools
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trnbench needs Python 3.11 or newer; set PYTHON=..." >&2; exit 1; }
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) .
+	@touch $@
+
+$(TOOLS): $(READY)
+	@$(INSTALL) '.[dev]'
 	@touch $@
 
 run: $(READY) ## the main job: a 70B model on 2T tokens within 60 days, on Trainium and GPU instances
 	@$(BIN)/trnbench compare llama3.1-70b --tokens 2T --deadline 60d --baseline p5.48xlarge \
 	  --on trn1.32xlarge,trn1n.32xlarge,trn2.48xlarge,trn2-ultraserver,p4d.24xlarge,p5.48xlarge,p5en.48xlarge $(ARGS)
 
-test: $(READY) ## run every test but those that take minutes
+test: $(TOOLS) ## run every test but those that take minutes
 	@$(PYTEST) -m "not soak" $(ARGS)
 
-test-fast: $(READY) ## run the tests that are quick: under 90 s on two cores
+test-fast: $(TOOLS) ## run the tests that are quick: under 90 s on two cores
 	@$(PYTEST) -m "not slow and not soak" $(ARGS)
 
-check: $(READY) ## format, lint, types and import rules, as CI does
+check: $(TOOLS) ## format, lint, types and import rules, as CI does
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-fmt: $(READY) ## format and fix what can be fixed by itself
+fmt: $(TOOLS) ## format and fix what can be fixed by itself
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
@@ -55,10 +62,10 @@ bench-train: $(READY) ## time the training suites on Trn1 and Trn2
 	@for suite in trn1 trn2 nxd-examples; do \
 	  $(BIN)/trnbench train --suite $$suite $(ARGS) || exit $$?; echo; done
 
-bench-self: $(READY) ## measure trnbench's own speed against its bars
+bench-self: $(TOOLS) ## measure trnbench's own speed against its bars
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
-snapshots: $(READY) ## rewrite the golden files and the pictures of screens after a change that is meant
+snapshots: $(TOOLS) ## rewrite the golden files and the pictures of screens after a change that is meant
 	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)
 	@$(BIN)/python -m pytest tests/tui/test_snapshots.py --snapshot-update $(ARGS)
 
@@ -66,7 +73,7 @@ calibration: $(READY) ## fit the shipped calibrations anew, from priors and the 
 	@$(BIN)/trnbench calibrate workloads/published/gpu_training.csv workloads/published/trainium_training.csv \
 		--spec-dir specs/priors --into specs/calibration --date 2026-11-21 $(ARGS)
 
-wheel: $(READY) ## build the wheel and the source archive into dist/
+wheel: $(TOOLS) ## build the wheel and the source archive into dist/
 	@$(BIN)/python -m build --no-isolation
 
 clean: ## remove everything that was made

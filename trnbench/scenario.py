@@ -19,7 +19,6 @@ import attrs
 from trnbench.catalog.quantity import Ratio, Seconds
 from trnbench.errors import DataFileError
 from trnbench.units import Dimension, exact
-from trnbench.workload.toml_text import Value, toml_text
 
 Count = Annotated[float, Dimension.COUNT]
 
@@ -61,7 +60,7 @@ def read_scenario(path: Path) -> Scenario:
 
 def scenario_text(scenario: Scenario) -> str:
     """Return the scenario as TOML that reads back as the same scenario."""
-    plain: dict[str, Value] = {
+    plain: dict[str, object] = {
         "model": scenario.model,
         "tokens": exact(scenario.tokens, Dimension.COUNT),
         "instances": list(scenario.instances),
@@ -79,4 +78,6 @@ def scenario_text(scenario: Scenario) -> str:
         "prices": list(scenario.prices),
         "assumed_prices": list(scenario.assumed_prices),
     }
+    from trnbench.catalog.toml_file import toml_text
+
     return toml_text({key: value for key, value in plain.items() if value not in ("", [], 0.0)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -14,29 +13,6 @@ import tomli
 ROOT = Path(__file__).parents[2]
 PACKAGE = sorted((ROOT / "trnbench").rglob("*.py"))
 BAGS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base"}
-
-
-def modules_imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.partition(".")[0]
-
-
-def importers(module):
-    return {
-        path.relative_to(ROOT).as_posix() for path in PACKAGE if module in modules_imported(path)
-    }
-
-
-def test_one_module_reads_toml_and_one_knows_cattrs():
-    assert importers("tomli") == {"trnbench/catalog/toml_file.py"}
-    assert importers("cattrs") == {"trnbench/catalog/structure.py"}
-
-
-def test_typer_stays_in_the_command_line():
-    assert all(path.startswith("trnbench/cli/") for path in importers("typer"))
 
 
 def test_no_module_is_a_bag():

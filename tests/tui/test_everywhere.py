@@ -12,9 +12,8 @@ from textual.command import CommandPalette
 from textual.widgets import Input, Static
 
 from trnbench.scenario import read_scenario
-from trnbench.tui.app import VIEWS, TrnbenchApp
-from trnbench.tui.bindings import every_binding
-from trnbench.tui.help import GROUPS, HelpScreen
+from trnbench.tui.app import VIEWS, TrnbenchApp, known_bindings
+from trnbench.tui.help import HelpScreen
 from trnbench.tui.jump import JumpScreen
 from trnbench.tui.settings import config_path
 from trnbench.tui.widgets.field import Form
@@ -41,7 +40,7 @@ async def test_help_lists_every_key_with_its_id(opened):
     await pilot.press("question_mark")
     assert isinstance(app.screen, HelpScreen)
     text = app.screen.text.plain
-    bindings = list(every_binding(list(GROUPS)))
+    bindings = list(known_bindings())
     assert len(bindings) > 40
     for binding in bindings:
         assert binding.id is not None
@@ -53,7 +52,7 @@ async def test_help_lists_every_key_with_its_id(opened):
 
 async def test_every_binding_has_an_id_of_its_own_and_a_description():
     seen: dict[str | None, Binding] = {}
-    for binding in every_binding(list(GROUPS)):
+    for binding in known_bindings():
         assert binding.description
         assert seen.setdefault(binding.id, binding) is binding
     for owner in (TrnbenchApp, ResultTable):
@@ -86,7 +85,7 @@ async def test_visible_rows_are_written_in_their_order(opened, home):
     await pilot.press("right", "right", "s", "s")
     begins = {"csv": "instance,nodes,", "json": "{", "markdown": "| instance | nodes |"}
     for output_format, begin in begins.items():
-        app.export_rows(app.view, output_format)
+        app.export_rows(app.view.report, "compare", output_format)
         (path,) = home.glob("trnbench-compare-*")
         text = path.read_text()
         assert text.startswith(begin)

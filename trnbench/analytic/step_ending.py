@@ -17,14 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.step_blocks import NOTHING, Slot
+from trnbench.analytic.step_blocks import NOTHING, Pick, Slot
 from trnbench.analytic.step_stages import StagePlan, StageSlots, weighted
 from trnbench.arrays import FloatArray
-from trnbench.program.points import Pick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepEnding:
+class Ending:
     """Seconds that follow the last slot of a pipeline.
 
     `update_s`: the optimizer of the stage with most weights; `exposed_s`: what exchanges of
@@ -37,7 +36,7 @@ class StepEnding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OverlapWindow:
+class Window:
     """What transfers at a step's end may overlap with.
 
     `chunks` on each of `stages` stages, `send_s` a message between them, `share` of a transfer that
@@ -74,8 +73,8 @@ def ending(
     pick: Pick,
     slowdown: FloatArray,
     crossing: Mapping[str, FloatArray],
-    window: OverlapWindow,
-) -> StepEnding:
+    window: Window,
+) -> Ending:
     """Return the end of the step; `crossing` is each kind of block's `crossing_s`."""
     reduced, rest, update, moved = NOTHING, NOTHING, NOTHING, NOTHING
     for plan, stage in zip(plans, stages, strict=True):
@@ -91,7 +90,7 @@ def ending(
         update = np.maximum(update, update_s)
         moved = np.maximum(moved, reduce_s + sums_s + gather_s)
     exposed = reduced + (rest - update)
-    return StepEnding(update_s=update, exposed_s=exposed, hidden_s=np.maximum(moved - exposed, 0))
+    return Ending(update_s=update, exposed_s=exposed, hidden_s=np.maximum(moved - exposed, 0))
 
 
 def _last_slot(seconds: Mapping[Slot, FloatArray]) -> FloatArray:

@@ -9,6 +9,7 @@ from typing import Protocol, Self, TypeVar
 import attrs
 
 from trnbench.catalog.evidence import collect
+from trnbench.catalog.older_files import modern
 from trnbench.catalog.provenance import Claim, Conflict, Provenance, Source, split
 from trnbench.catalog.structure import structure
 from trnbench.catalog.toml_file import read_toml
@@ -45,7 +46,7 @@ class _Remarks:
 
 def load(path: Path, record: type[D]) -> D:
     """Return the record in the file, or raise DataFileError with every fault in it."""
-    table = read_toml(path)
+    table = modern(read_toml(path))
     remarks_table = {
         key: table.pop(key) for key in ("sources", "conflict", "claim") if key in table
     }

@@ -122,7 +122,7 @@ def split(table: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Not
     faults: list[Fault] = []
 
     def walk(value: object, path: str, above: Note) -> object:
-        if isinstance(value, dict) and "value" in value:
+        if isinstance(value, dict) and "value" in value and path:
             return number(value, path, above)
         if isinstance(value, dict):
             here = defaults(value, path, above)

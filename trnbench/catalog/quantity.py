@@ -21,6 +21,7 @@ Seconds = Annotated[float, Dimension.SECONDS]
 UsdPerHour = Annotated[float, Dimension.USD_PER_HOUR]
 Watts = Annotated[float, Dimension.WATTS]
 Ratio = Annotated[float, Dimension.RATIO]
+Correlation = Annotated[float, "correlation"]
 
 _MAY_BE_ZERO = (Dimension.SECONDS, Dimension.RATIO, Dimension.COUNT)
 _MAX_WHOLE = 2**63
@@ -53,6 +54,15 @@ def number(value: object) -> float:
         raise Misfit(f"expected a number, found {kind_of(value)}")
     if not math.isfinite(value) or not 0 <= value < _MAX_WHOLE:
         raise Misfit(f"must be a finite number, not negative; found {value}")
+    return float(value)
+
+
+def correlation(value: object) -> float:
+    """Return a number from -1 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Misfit(f"expected a number, found {kind_of(value)}")
+    if not -1 <= value <= 1:
+        raise Misfit(f"a correlation must be from -1 to 1; found {value}")
     return float(value)
 
 

@@ -13,7 +13,16 @@ from cattrs import ClassValidationError, Converter, ForbiddenExtraKeysError, Ite
 from cattrs.gen import make_dict_structure_fn, override
 
 from trnbench.catalog.provenance import join
-from trnbench.catalog.quantity import Misfit, exactly, kind_of, number, quantity, whole
+from trnbench.catalog.quantity import (
+    Correlation,
+    Misfit,
+    correlation,
+    exactly,
+    kind_of,
+    number,
+    quantity,
+    whole,
+)
 from trnbench.catalog.schema import (
     TAG,
     TypeForm,
@@ -49,6 +58,9 @@ def _converter() -> Converter:
     converter.register_structure_hook_func(
         lambda form: dimension_of(form) is not None,
         lambda value, form: quantity(value, dimension_of(form) or Dimension.COUNT),
+    )
+    converter.register_structure_hook_func(
+        lambda form: form == Correlation, lambda value, _: correlation(value)
     )
     converter.register_structure_hook_func(lambda form: origin_of(form) is Literal, _choice)
     converter.register_structure_hook_func(

@@ -1,7 +1,8 @@
-"""Reading one TOML file; the only module that knows the TOML parser."""
+"""Reading and writing one TOML file; the only module that knows TOML's parser and writer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import tomli
@@ -20,3 +21,10 @@ def read_toml(path: Path) -> dict[str, object]:
         raise refused(path, "not valid TOML: nested too deeply") from None
     except ValueError as error:
         raise refused(path, f"not valid TOML: {error}") from None
+
+
+def toml_text(table: Mapping[str, object]) -> str:
+    """Return TOML that reads back as this table of texts, numbers, dates, lists and tables."""
+    import tomli_w
+
+    return tomli_w.dumps(table, indent=2)

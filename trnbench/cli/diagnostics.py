@@ -19,7 +19,6 @@ from collections.abc import Callable
 from enum import IntEnum
 
 import typer
-from typer._click.exceptions import NoArgsIsHelpError
 
 from trnbench.errors import TrnbenchError
 
@@ -36,6 +35,13 @@ class ExitCode(IntEnum):
     ENVIRONMENT = 3
     BUG = 70
     INTERRUPTED = 130
+
+
+def help_alone(context: typer.Context) -> None:
+    """Print the help of a command group that was called without a command, and end."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
 
 
 def say(text: str) -> None:
@@ -68,9 +74,6 @@ def guarded(action: Callable[[], object], *, debug: bool) -> int:
         sys.stdout.flush()
     except TrnbenchError as error:
         return _failed(f"error: {error.message}", error.hint, error.exit_code, debug)
-    except NoArgsIsHelpError as error:
-        sys.stdout.write(error.format_message() + "\n")
-        return ExitCode.DONE
     except typer.TyperException as error:
         return _usage(error, debug)
     except (KeyboardInterrupt, typer.Abort):

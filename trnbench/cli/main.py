@@ -25,7 +25,7 @@ from trnbench.cli import (
     validate_command,
     workload_command,
 )
-from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
+from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded, help_alone
 
 EPILOG = (
     "Exit codes: 0 done; 1 the answer is no (it does not fit, is not legal, has no price, a check "
@@ -36,7 +36,7 @@ application = typer.Typer(
     name="trnbench",
     help="Benchmark and plan training on AWS Trainium: does it fit, how fast, how much, how sure?",
     epilog=EPILOG,
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,  # Rich costs 40 ms, and help has to appear at once
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -64,12 +64,14 @@ def _version(wanted: bool) -> None:
 
 @application.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
     """Take the options that stand before the verb; `main` has acted on --debug already."""
+    help_alone(context)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.diagnostics import ExitCode, help_alone
 from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT, Format, chosen_output
 from trnbench.cli.printing import printing
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 application = typer.Typer(
     help="Models and benchmark suites: list, show, validate, import.",
-    no_args_is_help=True,
+    callback=help_alone,
+    invoke_without_command=True,
     rich_markup_mode=None,
 )
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from trnbench.catalog.older_files import modern
 from trnbench.catalog.provenance import join
 from trnbench.catalog.search import Catalog
-from trnbench.catalog.toml_file import read_toml
+from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.evidence.calibrate import Calibration, Fitted, FittedRow, mean_error
 from trnbench.evidence.model_family import family_of
 from trnbench.evidence.ranges import CHIP
-from trnbench.evidence.toml_text import toml_text
 from trnbench.spec.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
 from trnbench.spec.transfer import HANDED_ON, most_of, wider_ends
 from trnbench.units import Dimension, parse, show
@@ -57,7 +57,7 @@ class CalibrationFiles:
         return f"{_HEADER}\n{toml_text(table | {'name': name or of})}"
 
     def _before(self, name: str) -> Table:
-        return dict(read_toml(self.catalog.find("calibration", name).path))
+        return modern(read_toml(self.catalog.find("calibration", name).path))
 
     def _table(self, name: str) -> Table:
         if name not in self._made:
@@ -84,17 +84,17 @@ class CalibrationFiles:
             new["fitted_to"] = sorted({family_of(row.row.prepared.program.model) for row in rows})
             table["fit"] = _errors(rows, source)
             if pairs := self._correlations(name, {row.row.chip for row in rows}):
-                new["correlations"] = pairs
+                table["correlations"] = pairs
         return _behind(table, "title", new)
 
-    def _correlations(self, stack: str, chips: set[str]) -> list[str]:
+    def _correlations(self, stack: str, chips: set[str]) -> dict[str, dict[str, float]]:
         """Return the correlations between a stack's numbers and those of the one chip it ran on."""
         owners = {stack, *(chips if len(chips) == 1 else ())}
-        return [
-            f"{one[1]} ~ {other[1]}: {value:.2f}"
-            for one, other, value in self.calibration.correlations
-            if {one[0], other[0]} <= owners
-        ]
+        pairs: dict[str, dict[str, float]] = {}
+        for one, other, value in self.calibration.correlations:
+            if {one[0], other[0]} <= owners:
+                pairs.setdefault(one[1], {})[other[1]] = float(f"{value:.2f}")
+        return pairs
 
     def _unfitted(self, before: Table) -> Table:
         """Return a calibration without rows: what it inherits, and how far unseen stacks lie."""

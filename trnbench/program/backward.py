@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import GapError, unhandled
+from trnbench.program.collective import Op
 from trnbench.program.derivatives import DERIVATIVES
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
-    AttentionOp,
+    Attention,
     CollectiveOp,
     Elementwise,
     Gather,
@@ -26,7 +27,6 @@ from trnbench.program.ops import (
     Term,
 )
 from trnbench.program.tensor import ONE, Tensor, array, partial_after
-from trnbench.workload.operation import Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,7 +137,7 @@ class _Deriver:
         match op:
             case MatMul():
                 self._reverse_product(op)
-            case AttentionOp():
+            case Attention():
                 self._reverse_attention(op)
             case Elementwise():
                 self._reverse_pass(op)
@@ -201,7 +201,7 @@ class _Deriver:
         self._pass("cast", (gradient,), (out,), "B_input")
         return out
 
-    def _reverse_attention(self, op: AttentionOp) -> None:
+    def _reverse_attention(self, op: Attention) -> None:
         gradient = self.summed(op.writes[0])
         if gradient is None:
             return

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.program.collective import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
     CollectiveOp,
@@ -22,8 +23,7 @@ from trnbench.program.ops import (
     Region,
     Term,
 )
-from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Tensor, TensorRole, array, partial_after
-from trnbench.workload.operation import Op
+from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Role, Tensor, array, partial_after
 
 
 class BlockBuilder:
@@ -48,7 +48,7 @@ class BlockBuilder:
         reads: tuple[Tensor, ...] = (),
         *,
         number_format: str | None = None,
-        role: TensorRole = "activation",
+        role: Role = "activation",
     ) -> Tensor:
         """Return a new tensor that is computed from `reads`."""
         return Tensor(
@@ -156,7 +156,7 @@ class BlockBuilder:
         dims: Sequence[Dim],
         *,
         number_format: str | None = None,
-        role: TensorRole = "activation",
+        role: Role = "activation",
         view: bool = False,
         when: FloatArray = ONE,
     ) -> Tensor:

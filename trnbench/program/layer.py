@@ -18,7 +18,7 @@ FeedForward = Literal["dense", "moe", "moe_exchanged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LayerFlow:
+class Flow:
     """What passes from block to block: the residual stream and, of a denoiser, the condition."""
 
     stream: Tensor
@@ -30,13 +30,13 @@ class LayerFlow:
         return (self.stream,) if self.condition is None else (self.stream, self.condition)
 
 
-def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -> LayerFlow:
+def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -> Flow:
     """Return the tensors a layer or head receives."""
     hidden = b.grid.dim("hidden", transformer.hidden)
     stream = b.tensor("stream", (*b.stream(), hidden))
     if not conditioned:
-        return LayerFlow(stream=stream)
-    return LayerFlow(stream=stream, condition=b.tensor("condition", condition_dims(b, transformer)))
+        return Flow(stream=stream)
+    return Flow(stream=stream, condition=b.tensor("condition", condition_dims(b, transformer)))
 
 
 def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]:
@@ -44,9 +44,7 @@ def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]
     return (b.grid.batch(), b.grid.dim("condition", transformer.hidden))
 
 
-def layer(
-    b: BlockBuilder, transformer: Transformer, flow: LayerFlow, kind: FeedForward
-) -> LayerFlow:
+def layer(b: BlockBuilder, transformer: Transformer, flow: Flow, kind: FeedForward) -> Flow:
     """Emit a layer and return what it hands on."""
     told = None
     if flow.condition is not None:
@@ -56,7 +54,7 @@ def layer(
     else:
         stream = _part(b, transformer, flow.stream, "attention", kind, told)
         stream = _part(b, transformer, stream, "mlp", kind, told)
-    return LayerFlow(stream=stream, condition=flow.condition)
+    return Flow(stream=stream, condition=flow.condition)
 
 
 def _part(

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from trnbench.arrays import FloatArray
 from trnbench.numerics.formats import format_named
 
-TensorRole = Literal["activation", "weight", "gradient", "constant", "state"]
+Role = Literal["activation", "weight", "gradient", "constant", "state"]
 
 INDEX, MASK = "int32", "bool"
 """Formats of what is never computed with: token ids and choices of experts; dropout masks."""
@@ -73,7 +73,7 @@ class Tensor:
     name: str
     dims: tuple[Dim, ...]
     format: str
-    role: TensorRole = "activation"
+    role: Role = "activation"
     partial: frozenset[str] = frozenset()
     pieces: FloatArray = field(default_factory=one)
 

@@ -7,14 +7,13 @@ A number may be a row of samples, as in `compute_efficiency`.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import attrs
 
 from trnbench.catalog.document import load
 from trnbench.catalog.provenance import Provenance
-from trnbench.catalog.quantity import Ratio
+from trnbench.catalog.quantity import Correlation, Ratio
 from trnbench.catalog.search import BUILT_IN, Catalog, Entry
 from trnbench.catalog.toml_file import read_toml
 from trnbench.spec.compute_efficiency import (
@@ -35,8 +34,6 @@ from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroS
 CHIP_PREFIX = "chip-"
 STACK_PREFIX = "training-"
 """Calibrations of all sorts share a folder; the names of these begin so."""
-
-_CORRELATION = re.compile(r"(\S+) ~ (\S+): (-?[01]?\.?\d+)")
 
 RankOrder = Literal["megatron", "nxd-trn1"]
 ExpertTokens = Literal["copies", "once-a-node"]
@@ -131,8 +128,8 @@ class TrainingStack:
     publications call its software. `basis`: whether its numbers
     were fitted to step times of these chips, taken over from `inherits_from`, or only assumed;
     `fitted_on` the instances where they were measured, `fitted_to` the families of models, `fit`
-    how that came out, `correlations` of numbers that were told together ("one ~ other: -0.5"; those
-    of the chip stand behind `chip.`). `spread` is that of what was measured, `unseen` that of what
+    how that came out, `correlations` of numbers that were fitted together (the chip's are named
+    `chip.` and their name). `spread` is that of what was measured, `unseen` that of what
     no measured step tells of.
     `collectives`: the communication stack, where it is not the instance's own. `order`: how it
     counts ranks. `attention`: the kernel it uses unasked. `expert_tokens`: whether a token crosses
@@ -174,7 +171,7 @@ class TrainingStack:
     fragmentation: float
     spread: Spread
     unseen: Spread | None = None
-    correlations: tuple[str, ...] = ()
+    correlations: dict[str, dict[str, Correlation]] = attrs.field(factory=dict)
     provenance: Provenance = attrs.field(
         factory=Provenance, repr=False, eq=False, metadata={"derived": True}
     )
@@ -193,16 +190,17 @@ class TrainingStack:
             for share in ([row] if isinstance(row, float | int) else row.tolist())
         ):
             raise ValueError("an overlap must be from 0 to 1")
-        if any(_CORRELATION.fullmatch(text) is None for text in self.correlations):
-            raise ValueError('`correlations` must be such as "factor ~ chip.tensor_share: -0.5"')
         if self.release is not None and self.release not in self.releases:
             raise ValueError(f"no release {self.release!r}; known: {', '.join(self.releases)}")
 
     @property
     def correlated(self) -> dict[tuple[str, str], float]:
         """Return the correlations of pairs of keys."""
-        found = (_CORRELATION.fullmatch(text) for text in self.correlations)
-        return {(pair[1], pair[2]): float(pair[3]) for pair in found if pair}
+        return {
+            (one, other): value
+            for one, others in self.correlations.items()
+            for other, value in others.items()
+        }
 
     def basis_on(self, instance: str, family: str | None = None) -> Basis:
         """Return what its numbers rest on at an instance, and for a family of models if given.

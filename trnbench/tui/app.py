@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widget import Widget
@@ -32,6 +33,7 @@ from trnbench.tui.settings import (
 from trnbench.tui.view import SMALLEST, View
 
 if TYPE_CHECKING:
+    from trnbench.report.report import Report
     from trnbench.scenario import Scenario
     from trnbench.tui.views.compare import CompareView
 
@@ -53,10 +55,15 @@ def _view(name: str) -> Callable[[], Screen[None]]:
     """Return what makes a view when it is first wanted: start-up pays for one view only."""
 
     def made() -> Screen[None]:
-        module = import_module(f"trnbench.tui.views.{name}")
-        return cast("Screen[None]", getattr(module, VIEWS[name][1])())
+        return _class_of(name)()
 
     return made
+
+
+def _class_of(name: str) -> type[View]:
+    """Return the class of a view, importing it."""
+    module = import_module(f"trnbench.tui.views.{name}")
+    return cast("type[View]", getattr(module, VIEWS[name][1]))
 
 
 class TrnbenchApp(App[None]):
@@ -198,7 +205,7 @@ class TrnbenchApp(App[None]):
         """Show every key."""
         self.push_screen(
             HelpScreen(
-                bindings_by_group(self._all_bindings()),
+                bindings_by_group(known_bindings()),
                 dict(self._config.keys),
                 str(config_path()),
             )
@@ -250,13 +257,15 @@ class TrnbenchApp(App[None]):
         from trnbench.tui.scenario_files import save
 
         self.switch_mode("compare")
-        self.call_after_refresh(self._with_compare, lambda view: save(self, view.scenario))
+        self.call_after_refresh(
+            self._with_compare, lambda view: save(self, self.folder, view.scenario)
+        )
 
     def action_load(self) -> None:
         """Load a scenario into the Compare view."""
         from trnbench.tui.scenario_files import load
 
-        load(self)
+        load(self, self.folder, self.take_scenario)
 
     # What views share
 
@@ -279,15 +288,14 @@ class TrnbenchApp(App[None]):
 
     # Taking away
 
-    def export_rows(self, view: View, output_format: str) -> None:
-        """Write the visible rows of a view to a file, and say where."""
+    def export_rows(self, report: Report | None, stem: str, output_format: str) -> None:
+        """Write rows to a file whose name begins with `stem`, and say where."""
         from trnbench.tui.export import ENDINGS, rows_as
 
-        report = view.report
         if report is None:
             self.notify("there are no rows to export", severity="warning")
             return
-        self._write(view.NAME, ENDINGS[output_format], rows_as(report, output_format))
+        self._write(stem, ENDINGS[output_format], rows_as(report, output_format))
 
     def export_svg(self) -> None:
         """Write a picture of the screen, and say where."""
@@ -323,7 +331,7 @@ class TrnbenchApp(App[None]):
 
     def _export(self, output_format: str) -> None:
         if self.view is not None:
-            self.export_rows(self.view, output_format)
+            self.export_rows(self.view.report, self.view.NAME, output_format)
 
     def _on_view(self, action: str) -> None:
         if self.view is not None:
@@ -346,12 +354,9 @@ class TrnbenchApp(App[None]):
     def _configured(self) -> tuple[Config, str]:
         path = config_path()
         try:
-            return read_config(path, lambda: [one.id for one in _known() if one.id]), ""
+            return read_config(path, lambda: [one.id for one in known_bindings() if one.id]), ""
         except TrnbenchError as error:
             return Config(), error.message
-
-    def _all_bindings(self) -> Iterator[Binding]:
-        yield from _known()
 
     def _views(self) -> list[View]:
         found = [one for stack in self._screen_stacks.values() for one in stack]
@@ -371,11 +376,12 @@ class TrnbenchApp(App[None]):
         )
 
 
-def _known() -> Iterator[Binding]:
+def known_bindings() -> Iterator[Binding]:
     """Yield every binding of application, views and widgets."""
     from trnbench.tui.bindings import every_binding
 
-    yield from every_binding(list(GROUPS))
+    owners: list[type[DOMNode]] = [TrnbenchApp, View, *map(_class_of, VIEWS)]
+    yield from every_binding(owners, list(GROUPS))
 
 
 def _call(function: Callable[[str], object], argument: str) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,20 +10,21 @@ from trnbench.errors import TrnbenchError
 from trnbench.tui.ask_path import AskPath
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from trnbench.scenario import Scenario
-    from trnbench.tui.app import TrnbenchApp
 
 USUAL = "scenario.toml"
 
 
-def save(app: TrnbenchApp, scenario: Scenario) -> None:
-    """Ask for a path, and write the scenario there."""
+def save(app: App[None], folder: Path, scenario: Scenario) -> None:
+    """Ask for a path in `folder`, and write the scenario there."""
     from trnbench.scenario import scenario_text
 
     def named(text: str | None) -> None:
         if not text:
             return
-        path = app.folder / Path(text).expanduser()
+        path = folder / Path(text).expanduser()
         try:
             path.write_text(scenario_text(scenario), encoding="utf-8")
         except OSError as error:
@@ -33,15 +35,15 @@ def save(app: TrnbenchApp, scenario: Scenario) -> None:
     app.push_screen(AskPath("save the scenario as", USUAL), named)
 
 
-def load(app: TrnbenchApp) -> None:
-    """Ask for a path, and put the scenario there into the form."""
+def load(app: App[None], folder: Path, take: Callable[[Scenario], None]) -> None:
+    """Ask for a path in `folder`, and let the scenario there be taken."""
     from trnbench.scenario import read_scenario
 
     def named(text: str | None) -> None:
         if not text:
             return
         try:
-            app.take_scenario(read_scenario(app.folder / Path(text).expanduser()))
+            take(read_scenario(folder / Path(text).expanduser()))
         except TrnbenchError as error:
             text = f"{error.message}\n{error.hint or ''}".strip()
             app.notify(text, severity="error", markup=False, timeout=15)

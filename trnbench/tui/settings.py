@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trnbench.catalog.toml_file import read_toml
+from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.errors import DataFileError, Fault, TrnbenchError, did_you_mean
-from trnbench.workload.toml_text import toml_text
 
 FILE = "tui.toml"
 

@@ -28,7 +28,7 @@ from trnbench.tui.work import Crash, Lane, News
 from trnbench.tui.work_process import Answer, Cancelled, Failure, Progress, Question, Refusal
 
 if TYPE_CHECKING:
-    from trnbench.tui.app import TrnbenchApp
+    from trnbench.tui.application import Application
 
 SMALLEST = (60, 16)
 """Columns and lines below which nothing can be shown properly."""
@@ -94,9 +94,9 @@ class View(Screen[None]):
         self._asked: dict[str, float] = {}
 
     @property
-    def trnbench(self) -> TrnbenchApp:
+    def trnbench(self) -> Application:
         """The application."""
-        return cast("TrnbenchApp", self.app)
+        return cast("Application", self.app)
 
     def compose(self) -> ComposeResult:
         """Yield the frame with the view's own body."""
@@ -320,7 +320,7 @@ class View(Screen[None]):
 
     def action_export(self, output_format: str) -> None:
         """Write the visible rows to a file."""
-        self.trnbench.export_rows(self, output_format)
+        self.trnbench.export_rows(self.report, self.NAME, output_format)
 
     def action_copy_command(self) -> None:
         """Copy the command line that reproduces the view."""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trnbench.catalog.structure import structure
+from trnbench.catalog.toml_file import toml_text
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.workload.config_fields import Fields
 from trnbench.workload.json_file import read_object
 from trnbench.workload.model import Model
-from trnbench.workload.toml_text import Value, toml_text
 
-ConfigTable = dict[str, Value]
+Table = dict[str, object]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _ACTIVATIONS = {
@@ -55,15 +55,12 @@ def import_config(
     model = ARCHITECTURES[architecture](fields)
     if fields.faults:
         raise _refused(origin, list(dict.fromkeys(fields.faults)))
-    head: ConfigTable = {
-        "name": name,
-        "title": f"{name}, imported from a {architecture} configuration",
-    }
+    head: Table = {"name": name, "title": f"{name}, imported from a {architecture} configuration"}
     built = structure({**head, **model}, Model)
     if isinstance(built, list):
         raise _refused(origin, built)
-    source: ConfigTable = {"title": f"Hugging Face config.json of {name}", "date": date}
-    remarks: ConfigTable = {"source": "config", "kind": "vendor", "sources": {"config": source}}
+    source: Table = {"title": f"Hugging Face config.json of {name}", "date": date}
+    remarks: Table = {"source": "config", "kind": "vendor", "sources": {"config": source}}
     return toml_text({**head, **remarks, **model})
 
 
@@ -88,7 +85,7 @@ def _architecture(config: Mapping[str, object], origin: str) -> str:
 # Parts that architectures share
 
 
-def _attention(fields: Fields, *, causal: bool, biases: str) -> ConfigTable:
+def _attention(fields: Fields, *, causal: bool, biases: str) -> Table:
     heads = fields.whole("num_attention_heads")
     kv_heads = fields.whole("num_key_value_heads", heads)
     if fields.has("num_key_value_heads"):
@@ -98,12 +95,12 @@ def _attention(fields: Fields, *, causal: bool, biases: str) -> ConfigTable:
         if fields.has("head_dim")
         else fields.share("hidden_size", "num_attention_heads")
     )
-    table: ConfigTable = {"heads": heads, "kv_heads": kv_heads, "head_size": size, "causal": causal}
+    table: Table = {"heads": heads, "kv_heads": kv_heads, "head_size": size, "causal": causal}
     return table if biases == "none" else {**table, "biases": biases}
 
 
-def _mlp(fields: Fields, size: str = "intermediate_size", *, biases: bool = False) -> ConfigTable:
-    table: ConfigTable = {
+def _mlp(fields: Fields, size: str = "intermediate_size", *, biases: bool = False) -> Table:
+    table: Table = {
         "hidden": fields.whole(size),
         "gated": True,
         "activation": fields.choice("hidden_act", _ACTIVATIONS, "silu"),
@@ -111,7 +108,7 @@ def _mlp(fields: Fields, size: str = "intermediate_size", *, biases: bool = Fals
     return {**table, "biases": True} if biases else table
 
 
-def _plain_mlp(fields: Fields, hidden: int, activation: str) -> ConfigTable:
+def _plain_mlp(fields: Fields, hidden: int, activation: str) -> Table:
     return {
         "hidden": hidden,
         "gated": False,
@@ -120,7 +117,7 @@ def _plain_mlp(fields: Fields, hidden: int, activation: str) -> ConfigTable:
     }
 
 
-def _rotary(fields: Fields, key: str = "rope_theta") -> ConfigTable:
+def _rotary(fields: Fields, key: str = "rope_theta") -> Table:
     scaling = Fields(fields.table("rope_parameters"))
     base = fields.real(key, scaling.real("rope_theta", _ROTARY_BASE))
     fields.faults += scaling.faults
@@ -131,15 +128,15 @@ def _rotary(fields: Fields, key: str = "rope_theta") -> ConfigTable:
     }
 
 
-def _vocabulary(fields: Fields, *, tied: bool) -> ConfigTable:
+def _vocabulary(fields: Fields, *, tied: bool) -> Table:
     return {
         "size": fields.whole("vocab_size"),
         "tied": fields.flag("tie_word_embeddings", default=tied),
     }
 
 
-def _rms_decoder(fields: Fields, attention: ConfigTable, rest: ConfigTable) -> ConfigTable:
-    transformer: ConfigTable = {
+def _rms_decoder(fields: Fields, attention: Table, rest: Table) -> Table:
+    transformer: Table = {
         "layers": fields.whole("num_hidden_layers"),
         "hidden": fields.whole("hidden_size"),
         "norm": "rms",
@@ -150,7 +147,7 @@ def _rms_decoder(fields: Fields, attention: ConfigTable, rest: ConfigTable) -> C
     return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=False)}
 
 
-def _decoder_attention(fields: Fields, biases: str = "none") -> ConfigTable:
+def _decoder_attention(fields: Fields, biases: str = "none") -> Table:
     return _attention(fields, causal=True, biases=biases)
 
 
@@ -161,13 +158,13 @@ def _attention_bias(fields: Fields) -> str:
 # One function an architecture
 
 
-def _llama(fields: Fields) -> ConfigTable:
+def _llama(fields: Fields) -> Table:
     attention = _decoder_attention(fields, _attention_bias(fields))
     biases = fields.flag("mlp_bias", default=False)
     return _rms_decoder(fields, attention, {"mlp": _mlp(fields, biases=biases)})
 
 
-def _mistral(fields: Fields) -> ConfigTable:
+def _mistral(fields: Fields) -> Table:
     attention = _decoder_attention(fields)
     # Absent, the library assumes its default; written as null, there is no window.
     if fields.has("sliding_window") or not fields.mentions("sliding_window"):
@@ -175,11 +172,11 @@ def _mistral(fields: Fields) -> ConfigTable:
     return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
 
 
-def _mixtral(fields: Fields) -> ConfigTable:
+def _mixtral(fields: Fields) -> Table:
     attention = _decoder_attention(fields)
     if fields.has("sliding_window"):
         attention["window"] = fields.whole("sliding_window")
-    moe: ConfigTable = {
+    moe: Table = {
         "experts": fields.whole("num_local_experts"),
         "top_k": fields.whole("num_experts_per_tok"),
         "expert": _mlp(fields),
@@ -187,19 +184,19 @@ def _mixtral(fields: Fields) -> ConfigTable:
     return _rms_decoder(fields, attention, {"moe": moe})
 
 
-def _qwen2(fields: Fields) -> ConfigTable:
+def _qwen2(fields: Fields) -> Table:
     attention = {**_decoder_attention(fields, "qkv"), **_qwen_window(fields)}
     return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
 
 
-def _qwen3(fields: Fields) -> ConfigTable:
+def _qwen3(fields: Fields) -> Table:
     attention = {**_decoder_attention(fields, _attention_bias(fields)), **_qwen_window(fields)}
     attention["query_key_norm"] = True
     attention["head_size"] = fields.whole("head_dim")
     return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
 
 
-def _qwen_window(fields: Fields) -> ConfigTable:
+def _qwen_window(fields: Fields) -> Table:
     if not fields.flag("use_sliding_window", default=False):
         return {}
     window = fields.whole("sliding_window")
@@ -209,17 +206,17 @@ def _qwen_window(fields: Fields) -> ConfigTable:
     return {} if full else {"window": window}
 
 
-def _gpt2(fields: Fields) -> ConfigTable:
+def _gpt2(fields: Fields) -> Table:
     fields.only("add_cross_attention", False, "it is a decoder alone")
     hidden, heads = fields.whole("n_embd"), fields.whole("n_head")
-    attention: ConfigTable = {
+    attention: Table = {
         "heads": heads,
         "kv_heads": heads,
         "head_size": fields.share("n_embd", "n_head"),
         "causal": True,
         "biases": "all",
     }
-    transformer: ConfigTable = {
+    transformer: Table = {
         "layers": fields.whole("n_layer"),
         "hidden": hidden,
         "norm": "layer",
@@ -230,7 +227,7 @@ def _gpt2(fields: Fields) -> ConfigTable:
     return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=True)}
 
 
-def _gpt_neox(fields: Fields) -> ConfigTable:
+def _gpt_neox(fields: Fields) -> Table:
     fields.only("attention_bias", True, "its projections have biases")
     hidden = fields.whole("hidden_size")
     attention = _attention(fields, causal=True, biases="all")
@@ -242,7 +239,7 @@ def _gpt_neox(fields: Fields) -> ConfigTable:
     if isinstance(size, int) and share < 1:
         position["rotary_size"] = max(int(size * share), 1)
     parallel = fields.flag("use_parallel_residual", default=True)
-    transformer: ConfigTable = {
+    transformer: Table = {
         "layers": fields.whole("num_hidden_layers"),
         "hidden": hidden,
         "norm": "layer",
@@ -254,7 +251,7 @@ def _gpt_neox(fields: Fields) -> ConfigTable:
     return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=False)}
 
 
-def _encoder(fields: Fields, placement: str, position: ConfigTable) -> ConfigTable:
+def _encoder(fields: Fields, placement: str, position: Table) -> Table:
     hidden = fields.whole("hidden_size")
     return {
         "layers": fields.whole("num_hidden_layers"),
@@ -267,13 +264,10 @@ def _encoder(fields: Fields, placement: str, position: ConfigTable) -> ConfigTab
     }
 
 
-def _bert(fields: Fields) -> ConfigTable:
+def _bert(fields: Fields) -> Table:
     fields.only("is_decoder", False, "it is an encoder")
     fields.only("position_embedding_type", "absolute", "relative positions add weights")
-    position: ConfigTable = {
-        "encoding": "learned",
-        "length": fields.whole("max_position_embeddings"),
-    }
+    position: Table = {"encoding": "learned", "length": fields.whole("max_position_embeddings")}
     vocabulary = _vocabulary(fields, tied=True)
     vocabulary["token_types"] = fields.whole("type_vocab_size", minimum=0)
     return {
@@ -283,11 +277,11 @@ def _bert(fields: Fields) -> ConfigTable:
     }
 
 
-def _vit(fields: Fields) -> ConfigTable:
+def _vit(fields: Fields) -> Table:
     fields.only("qkv_bias", True, "its projections have biases")
     patches = fields.share("image_size", "patch_size") ** 2
-    position: ConfigTable = {"encoding": "learned", "length": patches + 1}
-    image: ConfigTable = {
+    position: Table = {"encoding": "learned", "length": patches + 1}
+    image: Table = {
         "size": fields.whole("image_size"),
         "channels": fields.whole("num_channels"),
         "patch": fields.whole("patch_size"),
@@ -297,7 +291,7 @@ def _vit(fields: Fields) -> ConfigTable:
     return {"transformer": transformer, "image": image, "head": _vit_head(fields)}
 
 
-def _vit_head(fields: Fields) -> ConfigTable:
+def _vit_head(fields: Fields) -> Table:
     named = fields.texts("architectures") or ("ViTModel",)
     if named == ("ViTForImageClassification",):
         # The library's default is two classes, and the table of labels, where there is one, counts.
@@ -308,18 +302,18 @@ def _vit_head(fields: Fields) -> ConfigTable:
     return {"pooler": True}
 
 
-def _deepseek_v3(fields: Fields) -> ConfigTable:
+def _deepseek_v3(fields: Fields) -> Table:
     fields.only("attention_bias", False, "its projections have no biases")
     fields.only("moe_layer_freq", 1, "every layer after the dense ones has experts")
     heads = fields.whole("num_attention_heads")
-    latent: ConfigTable = {
+    latent: Table = {
         "kv_rank": fields.whole("kv_lora_rank"),
         "rope_head_size": fields.whole("qk_rope_head_dim"),
         "value_head_size": fields.whole("v_head_dim"),
     }
     if fields.has("q_lora_rank"):
         latent["query_rank"] = fields.whole("q_lora_rank")
-    attention: ConfigTable = {
+    attention: Table = {
         "heads": heads,
         "kv_heads": heads,
         "head_size": fields.whole("qk_nope_head_dim"),
@@ -327,7 +321,7 @@ def _deepseek_v3(fields: Fields) -> ConfigTable:
         "latent": latent,
     }
     dense = fields.whole("first_k_dense_replace", minimum=0)
-    moe: ConfigTable = {
+    moe: Table = {
         "experts": fields.whole("n_routed_experts"),
         "top_k": fields.whole("num_experts_per_tok"),
         "shared_experts": fields.whole("n_shared_experts", 0, minimum=0),
@@ -335,11 +329,11 @@ def _deepseek_v3(fields: Fields) -> ConfigTable:
         "selection_bias": fields.text("topk_method", "noaux_tc") == "noaux_tc",
         "expert": _mlp(fields, "moe_intermediate_size"),
     }
-    mlp: ConfigTable = {"mlp": _mlp(fields)} if dense else {}
+    mlp: Table = {"mlp": _mlp(fields)} if dense else {}
     return _rms_decoder(fields, attention, {**mlp, "moe": moe})
 
 
-ARCHITECTURES: Mapping[str, Callable[[Fields], ConfigTable]] = {
+ARCHITECTURES: Mapping[str, Callable[[Fields], Table]] = {
     "bert": _bert,
     "deepseek_v3": _deepseek_v3,
     "gpt2": _gpt2,

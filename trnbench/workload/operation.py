@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Op = Literal[
+Operation = Literal[
     "all-reduce",
     "all-gather",
     "reduce-scatter",
@@ -13,4 +13,4 @@ Op = Literal[
     "permute",
     "send-receive",
 ]
-OPS: tuple[Op, ...] = get_args(Op)
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)

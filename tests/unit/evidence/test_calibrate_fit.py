@@ -273,8 +273,7 @@ def test_pairs_that_contradict_each_other_still_make_a_correlation():
 
 
 def test_an_earlier_fits_correlation_is_part_of_the_prior():
-    tied = "chip.tensor_share ~ factor: 0.99"
-    stack = efficiency(correlations=(tied,))
+    stack = efficiency(correlations={"chip.tensor_share": {"factor": 0.99}})
     rows = [replace(one, efficiency=stack) for one in measured_with({"factor": 1.2}, WORKS[:1])]
     loose = calibrate(measured_with({"factor": 1.2}, WORKS[:1]))
     held = calibrate(rows)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder, open_catalog
+from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.errors import DataFileError, UnknownNameError
 from trnbench.program.ops import Elementwise
 from trnbench.program.step import training_step
@@ -148,11 +149,10 @@ def test_a_stack_is_found_with_and_without_its_prefix():
 
 
 def test_an_instance_without_default_takes_the_first_stack_that_lists_it_or_none(tmp_path):
-    text = (CALIBRATION / "training-nxd-trn1.toml").read_text()
-    ours = '["trn1.2xlarge", "trn1.32xlarge", "trn1n.32xlarge"]'
-    text = text.replace(f"default_for = {ours}\n", "").replace(ours, '["lab"]')
+    table = read_toml(CALIBRATION / "training-nxd-trn1.toml")
+    del table["default_for"]
     lab = with_user_file(
-        tmp_path, "training-lab", text.replace("training-nxd-trn1", "training-lab")
+        tmp_path, "training-lab", toml_text(table | {"name": "training-lab", "instances": ["lab"]})
     )
     assert training_stack_of(lab, "lab").name == "training-lab"
     with pytest.raises(UnknownNameError, match="unknown instance 'lab'"):

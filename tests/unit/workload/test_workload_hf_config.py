@@ -9,11 +9,11 @@ import tomli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnbench.catalog.toml_file import toml_text
 from trnbench.errors import DataFileError, InputError, UnknownNameError
 from trnbench.workload.hf_config import ARCHITECTURES, import_config, read_config
 from trnbench.workload.library import read_model
 from trnbench.workload.model import Model
-from trnbench.workload.toml_text import toml_text
 from trnbench.workload.weights import parameter_count
 
 PUBLISHED = json.loads(

@@ -9,15 +9,15 @@ from math import prod
 from typing import TypeAlias
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from trnbench.emulate.functional.arithmetic import Arithmetic, Numbers
-from trnbench.emulate.functional.blas import one_thread
 from trnbench.emulate.functional.data import Text
 from trnbench.emulate.functional.draws import Draws
 from trnbench.emulate.functional.instance import BlockInstance
 from trnbench.emulate.functional.optimizer import AdamW, BucketState, share_kept
 from trnbench.emulate.functional.parts import parts_of
-from trnbench.emulate.functional.pipeline import ExecutedPipeline
+from trnbench.emulate.functional.pipeline import Pipeline
 from trnbench.emulate.functional.stage import Stage
 from trnbench.emulate.functional.traffic import Book, Message
 from trnbench.program.ops import CollectiveOp
@@ -35,7 +35,7 @@ WORLD = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRun:
+class Run:
     """How to train: the text, the optimizer, the seed of first weights and rounding.
 
     `exact`: compute in float64 throughout, whatever the recipe says.
@@ -50,7 +50,7 @@ class TrainingRun:
 class Trainer:
     """A model on emulated ranks, in a program's layout; ask `problems` first."""
 
-    def __init__(self, program: StepProgram, run: TrainingRun) -> None:
+    def __init__(self, program: StepProgram, run: Run) -> None:
         layout = program.layout
         self.program = program
         self.run = run
@@ -73,7 +73,7 @@ class Trainer:
         )
         head = program.blocks["head"]
         flow = head.entering[0]
-        self._pipeline = ExecutedPipeline(
+        self._pipeline = Pipeline(
             order=order,
             stages=self.stages,
             book=self.book,
@@ -89,7 +89,9 @@ class Trainer:
 
     def step(self) -> float:
         """Train one step; return its mean loss a token, before the update."""
-        with one_thread():
+        # Products of a few hundred rows take longer when threads share them, and sums would depend
+        # on how many there are.
+        with threadpool_limits(limits=1, user_api="blas"):
             loss = self._pass()
             self._update(self._clipped())
         self.steps_done += 1

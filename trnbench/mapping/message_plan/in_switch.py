@@ -8,7 +8,7 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import GapError, unhandled
-from trnbench.mapping.message_plan.pattern import CollectivePart, Fan, Messages
+from trnbench.mapping.message_plan.pattern import Fan, Messages, Part
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -19,7 +19,7 @@ class InSwitch:
     """
 
     positions: int
-    part: CollectivePart
+    part: Part
     pieces: int
     name: str = "in-switch"
     channels: int = 1

@@ -1,0 +1,51 @@
+"""What views ask of the application that shows them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from trnbench.catalog.search import Catalog
+from trnbench.tui.cluster import Cluster
+
+if TYPE_CHECKING:
+    from trnbench.report.report import Report
+
+
+class Application(Protocol):
+    """The application, as a view knows it; `cluster` is shared by Layouts and Schedule."""
+
+    catalog: Catalog
+    today: datetime.date
+    cluster: Cluster
+
+    @property
+    def view_names(self) -> tuple[tuple[str, str], ...]:
+        """The views: name and label."""
+        ...
+
+    @property
+    def specs_facts(self) -> tuple[str, ...]:
+        """Where specs come from."""
+        ...
+
+    def texts_of(self, view: str) -> Mapping[str, str]:
+        """Return the texts that the last session left in a view."""
+        ...
+
+    def action_view(self, name: str) -> None:
+        """Go to a view."""
+        ...
+
+    def choose_cluster(self, cluster: Cluster) -> None:
+        """Make a cluster the one that Layouts and Schedule look at, and go to Layouts."""
+        ...
+
+    def export_rows(self, report: Report | None, stem: str, output_format: str) -> None:
+        """Write rows to a file whose name begins with `stem`, and say where."""
+        ...
+
+    def copy_text(self, text: str, what: str) -> None:
+        """Copy a text, and show it."""
+        ...
