@@ -11,7 +11,7 @@ from trnbench.analytic.collective_sweep import sweep
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.collective import play
 from trnbench.emulate.collective_data import check_data
-from trnbench.emulate.collective_streams import Stream, play_chunked, play_together
+from trnbench.emulate.collective_streams import ChunkStream, play_chunked, play_together
 from trnbench.mapping.message_plan.algorithm import Algorithm
 from trnbench.mapping.message_plan.placed import Placed, place_collective
 from trnbench.mapping.message_plan.select import select
@@ -48,7 +48,7 @@ def main() -> None:
 
     kanga = placed("trn2.48xlarge", 1, Algorithm(name="kangaring"))
     streams = [
-        Stream(placed=kanga, tuning=tuning, size_bytes=size * MIB, start_s=start * 1e-5)
+        ChunkStream(placed=kanga, tuning=tuning, size_bytes=size * MIB, start_s=start * 1e-5)
         for start, size in enumerate((64, 100, 33, 128, 71, 256, 90, 45))
     ]
     together, cpu_s = best_of(lambda: play_together(streams, steps_per_run=10**6))

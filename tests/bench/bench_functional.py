@@ -8,7 +8,7 @@ from tests.bench.figure import best_of, show
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Run, Trainer
+from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
@@ -32,7 +32,7 @@ def trainer(precision: str) -> Trainer:
     )
     model = load_model(open_catalog(), "tiny-gpt")
     text = text_of("markov", 256, seed=0)
-    return Trainer(training_step(model, layout), Run(text=text, optimizer=AdamW()))
+    return Trainer(training_step(model, layout), TrainingRun(text=text, optimizer=AdamW()))
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.bench.figure import best_of, show
 from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import Ending, OverlapRules, Sends, StageTimes
+from trnbench.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import slot_order
 from trnbench.program.slot_times import Lane, SlotTimes
 from trnbench.workload.layout import Schedule
@@ -38,7 +38,7 @@ def slots_per_s(schedule: Schedule, pp: int, vpp: int, micro_batches: int, layou
             forward_lane=(NETWORK,) * pp,
             backward_lane=(NETWORK,) * pp,
         ),
-        ending=Ending(gradients_s=0.02, optimizer_s=0.01, parameters_s=0.02),
+        ending=EndingTimes(gradients_s=0.02, optimizer_s=0.01, parameters_s=0.02),
     )
 
     def work() -> int:

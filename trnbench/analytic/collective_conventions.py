@@ -14,7 +14,7 @@ import numpy as np
 
 from trnbench.analytic.collective_shape import MessageClasses, Profile, lanes
 from trnbench.arrays import FloatArray
-from trnbench.program.collective import Op
+from trnbench.workload.operation import Op
 
 _NS_PER_S = 1e9
 _NOISE = 1e-6

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from trnbench.analytic.collective_shape import MessageClasses, PhaseProfile, Pipeline
+from trnbench.analytic.collective_shape import ChunkPipeline, MessageClasses, PhaseProfile
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import flow_of
@@ -124,8 +124,8 @@ def link_loads(placed: Placed, found: PlacedRound) -> FloatArray:
     return counts.astype(float)
 
 
-def _pipeline(rounds: tuple[PlacedRound, ...], needs: list[FloatArray]) -> Pipeline:
-    return Pipeline(
+def _pipeline(rounds: tuple[PlacedRound, ...], needs: list[FloatArray]) -> ChunkPipeline:
+    return ChunkPipeline(
         flow=flow_of(rounds),
         latency_s=np.concatenate([found.latency_s for found in rounds]),
         remote=np.concatenate([found.remote for found in rounds]),

@@ -17,7 +17,7 @@ from trnbench.analytic.collective_shape import PhaseProfile, Profile, Resource
 from trnbench.arrays import IntArray
 from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.build import node_lines
-from trnbench.mapping.message_plan.pattern import Pattern, identity
+from trnbench.mapping.message_plan.pattern import MessagePattern, identity
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.rails import Rail, one_rail
 
@@ -84,7 +84,7 @@ def _of_lines(placed: Placed, index: int, memo: PhaseMemo | None, unit: float) -
     return remembered(key, memo, unit, look)
 
 
-def _lines(placed: Placed, index: int) -> list[tuple[Hashable, Pattern, Hashable]] | None:
+def _lines(placed: Placed, index: int) -> list[tuple[Hashable, MessagePattern, Hashable]] | None:
     """Return the lines of a phase on a node by pattern; None where more has to be known.
 
     Phases with like lines ask the same of a node.
@@ -93,7 +93,7 @@ def _lines(placed: Placed, index: int) -> list[tuple[Hashable, Pattern, Hashable
     if members.local is None or placed.op == "broadcast" or placed.placement.fabric.faulty:
         return None
     lines_of: dict[Hashable, list[IntArray]] = {}
-    patterns: dict[Hashable, Pattern] = {}
+    patterns: dict[Hashable, MessagePattern] = {}
     ways = np.array(members.ways)
     for grid, found in enumerate(placed.outlines):
         step = found.steps[index]
@@ -104,7 +104,7 @@ def _lines(placed: Placed, index: int) -> list[tuple[Hashable, Pattern, Hashable
         patterns[mark] = step.pattern
         ranks = members.local[ways == grid] if len(placed.outlines) > 1 else members.local
         lines_of.setdefault(mark, []).append(ranks[:, lines].reshape(-1, lines.shape[1]))
-    key: list[tuple[Hashable, Pattern, Hashable]] = []
+    key: list[tuple[Hashable, MessagePattern, Hashable]] = []
     for mark, parts in lines_of.items():
         rows = np.concatenate(parts)
         # Lines stand side by side: their order does not matter.

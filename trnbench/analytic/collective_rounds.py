@@ -17,7 +17,7 @@ from trnbench.analytic.collective_messages import profiled
 from trnbench.analytic.collective_shape import MessageClasses, PhaseProfile
 from trnbench.arrays import FloatArray
 from trnbench.mapping.message_plan.build import node_lines
-from trnbench.mapping.message_plan.pattern import Fan, Messages, Pattern
+from trnbench.mapping.message_plan.pattern import Fan, MessagePattern, Messages
 from trnbench.mapping.message_plan.placed import Placed
 
 PhaseMemo: TypeAlias = dict[Hashable, tuple[float, PhaseProfile]]
@@ -75,7 +75,7 @@ def phase_of_rounds(
     return _joined(step.pattern, rounds, parts, unit)
 
 
-def _rounds(pattern: Pattern, width: int) -> list[_Round] | None:
+def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
     """Return the rounds of a pattern on lines of which `width` positions are on a node."""
     wide = pattern.positions > width
     found = []
@@ -113,7 +113,7 @@ def _ends(batch: Messages, *, elsewhere: bool) -> Hashable:
 
 
 def _joined(
-    pattern: Pattern, rounds: list[_Round], parts: list[PhaseProfile], unit: float
+    pattern: MessagePattern, rounds: list[_Round], parts: list[PhaseProfile], unit: float
 ) -> PhaseProfile:
     """Return rounds as a phase."""
     classes = [part.classes for part in parts]

@@ -12,7 +12,7 @@ import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import LinkKind
-from trnbench.mapping.message_plan.pieces import Flow
+from trnbench.mapping.message_plan.pieces import PieceFlow
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -85,14 +85,14 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Pipeline:
+class ChunkPipeline:
     """The messages of a pipelined phase: what waits for what, latency and [kind] need of each.
 
     Each carries `factor` times what `s_per_byte` tells. `ways` remembers critical ways, which are
     the same whatever the factor is.
     """
 
-    flow: Flow
+    flow: PieceFlow
     latency_s: FloatArray
     remote: BoolArray
     s_per_byte: FloatArray
@@ -115,7 +115,7 @@ class PhaseProfile:
     adds: FloatArray
     fanout: IntArray
     classes: MessageClasses
-    pipeline: Pipeline | None
+    pipeline: ChunkPipeline | None
     loads: FloatArray
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from trnbench.analytic.collective_shape import Pipeline, Way
+from trnbench.analytic.collective_shape import ChunkPipeline, Way
 from trnbench.arrays import FloatArray
 from trnbench.mapping.message_plan.pieces import last_arrivals
 from trnbench.spec.collective_efficiency import Tuning
@@ -19,7 +19,7 @@ from trnbench.spec.collective_efficiency import Tuning
 _SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
 
 
-def critical_ways(pipeline: Pipeline, tuning: Tuning) -> list[Way]:
+def critical_ways(pipeline: ChunkPipeline, tuning: Tuning) -> list[Way]:
     """Return the critical ways of a pipelined phase with a stack, for small to large sizes.
 
     Samples of a parameter share the ways of their mean.
@@ -46,7 +46,7 @@ def critical_ways(pipeline: Pipeline, tuning: Tuning) -> list[Way]:
 
 
 def _found_ways(
-    pipeline: Pipeline,
+    pipeline: ChunkPipeline,
     on_chip: float,
     link: float,
     network: float,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.matrix_parts import Columns, Parts, Rows, parts_of
-from trnbench.arrays import BoolArray, FloatArray
+from trnbench.analytic.matrix_parts import ColumnBlock, Parts, RowBlock, parts_of
+from trnbench.arrays import BoolArray, FloatArray, Number
 from trnbench.costs.instructions import Instructions
-from trnbench.mapping.tiling.schedule import Number, Schedule
+from trnbench.mapping.tiling.schedule import KernelSchedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +80,7 @@ class _Traffic:
     reads_b: Number
 
 
-def core_time(s: Schedule, costs: Instructions, banks: int) -> CoreTime:
+def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
     """Return the time of each product of the schedule on one core with so many PSUM banks."""
     parts = parts_of(s, costs)
     pace = _Pace(
@@ -100,7 +100,7 @@ def core_time(s: Schedule, costs: Instructions, banks: int) -> CoreTime:
     return _with_totals(s, parts, costs, time_s, traffic)
 
 
-def _blocked(s: Schedule, p: Parts, pace: _Pace, latency_s: float, banks: int) -> FloatArray:
+def _blocked(s: KernelSchedule, p: Parts, pace: _Pace, latency_s: float, banks: int) -> FloatArray:
     """Return the time of blocks of N, of M inside them, of K inside those."""
     several = np.minimum(s.k_blocks - 1, 1.0)
     across, down = s.n_blocks - 1, s.m_blocks - 1
@@ -164,7 +164,7 @@ class _Last:
     deferred_s: FloatArray
 
 
-def _fill(s: Schedule, p: Parts, pace: _Pace, several: FloatArray) -> FloatArray:
+def _fill(s: KernelSchedule, p: Parts, pace: _Pace, several: FloatArray) -> FloatArray:
     """Return how long the first step's loads take; each starts when it has been triggered."""
     loads = p.k_tiles + several * (s.block_k - p.k_tiles)
     a, b = p.m.load.transfer_s, p.n.load.transfer_s
@@ -173,7 +173,7 @@ def _fill(s: Schedule, p: Parts, pace: _Pace, several: FloatArray) -> FloatArray
 
 
 def _end(
-    s: Schedule, p: Parts, pace: _Pace, row: _RowTime, last: _Last, latency_s: float
+    s: KernelSchedule, p: Parts, pace: _Pace, row: _RowTime, last: _Last, latency_s: float
 ) -> FloatArray:
     """Return the time from the end of the last window to the end of the last store.
 
@@ -204,7 +204,7 @@ def _end(
     return np.maximum(finish, arrived + stored + (rows - 1 + p.last_row) * store)
 
 
-def _loading(window: _Window, columns: Columns, pace: _Pace) -> _Window:
+def _loading(window: _Window, columns: ColumnBlock, pace: _Pace) -> _Window:
     """Return the window with nothing loaded in it but this block of `b`."""
     transfers = columns.load.transfer_s
     compute, stores, turn = window.compute_s, window.store_s, window.turn_s
@@ -224,7 +224,7 @@ def _choose(when: BoolArray, this: _Window, other: _Window) -> _Window:
     )
 
 
-def _streamed(s: Schedule, p: Parts, pace: _Pace, latency_s: float, banks: int) -> FloatArray:
+def _streamed(s: KernelSchedule, p: Parts, pace: _Pace, latency_s: float, banks: int) -> FloatArray:
     """Return the time of kernels that keep the whole contraction of an output block in PSUM.
 
     Rows of output wait for each other where few have room, and without a second buffer for a block
@@ -248,7 +248,7 @@ def _streamed(s: Schedule, p: Parts, pace: _Pace, latency_s: float, banks: int) 
     return 2 * (latency_s + pace.trigger_s) + first + s.batch * total + drain
 
 
-def _row_time(s: Schedule, columns: Columns, several: FloatArray, banks: int) -> _RowTime:
+def _row_time(s: KernelSchedule, columns: ColumnBlock, several: FloatArray, banks: int) -> _RowTime:
     """Return what computing a row of output tiles takes.
 
     The first block of K is copied out, the others (`several`: 1 if there are any) are added.
@@ -271,7 +271,7 @@ def _row_time(s: Schedule, columns: Columns, several: FloatArray, banks: int) ->
 
 
 def _window(
-    rows: Rows, columns: Columns, row: _RowTime, pace: _Pace, a: Number, b: Number
+    rows: RowBlock, columns: ColumnBlock, row: _RowTime, pace: _Pace, a: Number, b: Number
 ) -> _Window:
     """Return what a block takes while `a` and `b` are loaded (1 or 0 times) for the next.
 
@@ -302,7 +302,7 @@ def _overlapped(
     return _Window(time_s, compute, loads, stores, turn)
 
 
-def _while_loading(s: Schedule, p: Parts, pace: _Pace) -> FloatArray:
+def _while_loading(s: KernelSchedule, p: Parts, pace: _Pace) -> FloatArray:
     """Return what the tensor engine does with a K tile while the next one is loaded."""
     transfers = p.last_m.load.transfer_s + p.last_n.load.transfer_s
     transfers = np.maximum(transfers, 2 * pace.trigger_s)
@@ -313,7 +313,7 @@ def _while_loading(s: Schedule, p: Parts, pace: _Pace) -> FloatArray:
 
 
 def _with_totals(
-    s: Schedule, p: Parts, costs: Instructions, time_s: FloatArray, traffic: _Traffic
+    s: KernelSchedule, p: Parts, costs: Instructions, time_s: FloatArray, traffic: _Traffic
 ) -> CoreTime:
     """Return the time with what each engine is busy in all, and the bytes at memory."""
     across, down, batch = s.n_blocks - 1, s.m_blocks - 1, s.batch

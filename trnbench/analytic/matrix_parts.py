@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.arrays import FloatArray, Number
 from trnbench.costs.instructions import Instructions
-from trnbench.mapping.tiling.schedule import Number, Operand, Schedule, Transfer
+from trnbench.mapping.tiling.schedule import KernelSchedule, Operand, Transfer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +21,7 @@ class Loads:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class RowBlock:
     """A block of M: how many rows of output tiles it has, that in whole stores, and loading it."""
 
     count: FloatArray
@@ -30,7 +30,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class ColumnBlock:
     """A block of N, per row of output tiles: a K tile multiplied; copied, added and stored."""
 
     tiles: FloatArray
@@ -51,10 +51,10 @@ class Parts:
     block's first tile, `turn_multiply_s` and `turn_copy_s` to a transpose.
     """
 
-    m: Rows
-    n: Columns
-    last_m: Rows
-    last_n: Columns
+    m: RowBlock
+    n: ColumnBlock
+    last_m: RowBlock
+    last_n: ColumnBlock
     k_tiles: FloatArray
     last_row: FloatArray
     multiply_s: FloatArray
@@ -64,7 +64,7 @@ class Parts:
     turn_copy_s: float
 
 
-def parts_of(s: Schedule, costs: Instructions) -> Parts:
+def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:
     """Return the prices of a schedule's parts on a core with these instruction costs."""
     last_m, last_n = s.last_m, s.last_n
     served = costs.transfer.partitions_per_engine
@@ -75,9 +75,9 @@ def parts_of(s: Schedule, costs: Instructions) -> Parts:
     last_k = np.minimum(np.ceil(s.last_contraction / s.b.stored_depth) / served, 1.0)
     last_row = np.minimum((last_m - (last_rows - 1) * s.tile.m) / served, 1.0)
     return Parts(
-        m=Rows(rows, rows, _loads(s, costs, s.a, s.block_m, s.columns_a)),
+        m=RowBlock(rows, rows, _loads(s, costs, s.a, s.block_m, s.columns_a)),
         n=_whole_columns(s, costs),
-        last_m=Rows(
+        last_m=RowBlock(
             last_rows, last_rows - 1 + last_row, _loads(s, costs, s.a, last_m, s.columns_a)
         ),
         last_n=_ragged_columns(s, costs, stationary, last_n),
@@ -91,11 +91,11 @@ def parts_of(s: Schedule, costs: Instructions) -> Parts:
     )
 
 
-def _whole_columns(s: Schedule, costs: Instructions) -> Columns:
+def _whole_columns(s: KernelSchedule, costs: Instructions) -> ColumnBlock:
     """Return a block of N that is not the last, so made of whole tiles."""
     full, side = float(s.tile.n), float(s.tile.m)
     tiles = np.ceil(s.block_n / full)
-    return Columns(
+    return ColumnBlock(
         tiles,
         tiles * float(_multiply_s(costs, side, full)),
         tiles * float(costs.copy_each_s(full)),
@@ -106,13 +106,13 @@ def _whole_columns(s: Schedule, costs: Instructions) -> Columns:
 
 
 def _ragged_columns(
-    s: Schedule, costs: Instructions, stationary: FloatArray, width: FloatArray
-) -> Columns:
+    s: KernelSchedule, costs: Instructions, stationary: FloatArray, width: FloatArray
+) -> ColumnBlock:
     full, side = float(s.tile.n), float(s.tile.m)
     whole = np.floor(width / full)
     rest = width - whole * full
     more = np.minimum(rest, 1.0)
-    return Columns(
+    return ColumnBlock(
         whole + more,
         whole * float(_multiply_s(costs, side, full)) + more * _multiply_s(costs, stationary, rest),
         whole * float(costs.copy_each_s(full)) + more * costs.copy_each_s(rest),
@@ -127,7 +127,7 @@ def _multiply_s(costs: Instructions, stationary: Number, moving: Number) -> Floa
 
 
 def _loads(
-    s: Schedule, costs: Instructions, operand: Operand, width: FloatArray, at_once: FloatArray
+    s: KernelSchedule, costs: Instructions, operand: Operand, width: FloatArray, at_once: FloatArray
 ) -> Loads:
     depth: Number = np.minimum(s.k, s.tile.k) if operand.turned else float(s.tile.k)
     turns = operand.turns(width)

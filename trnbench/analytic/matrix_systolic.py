@@ -21,7 +21,7 @@ Dataflow: TypeAlias = Literal["ws", "is", "os"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conventions:
+class ArrayConventions:
     """How cycles are counted.
 
     `dataflow`: what stays in the array (b, a or the result, named weights, inputs, output).
@@ -36,7 +36,9 @@ class Conventions:
     count_from_zero: bool
 
 
-SCALE_SIM = Conventions(dataflow="ws", rows=128, columns=128, overlap=False, count_from_zero=True)
+SCALE_SIM = ArrayConventions(
+    dataflow="ws", rows=128, columns=128, overlap=False, count_from_zero=True
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,7 +57,7 @@ class ArrayTime:
     compute_utilization: FloatArray
 
 
-def array_time(product: MatrixProduct, conventions: Conventions) -> ArrayTime:
+def array_time(product: MatrixProduct, conventions: ArrayConventions) -> ArrayTime:
     """Return cycles and utilisations of one product (times its batch) on the array."""
     down, across, streamed = _planes(product, conventions.dataflow)
     rows, columns = conventions.rows, conventions.columns

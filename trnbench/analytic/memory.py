@@ -11,7 +11,7 @@ platform's reserve is taken off its capacity.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -20,7 +20,7 @@ import numpy as np
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.errors import unhandled
 from trnbench.program.block import Lifetime, Resident
-from trnbench.program.points import Points
+from trnbench.program.points import Pick, Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.schedule_memory import InFlight, in_flight
 from trnbench.program.stages import StageClass
@@ -29,9 +29,7 @@ from trnbench.spec.instance import Platform
 from trnbench.units import Dimension, show
 from trnbench.workload.layout import Schedule
 
-Pick: TypeAlias = Callable[[FloatArray], FloatArray]
-
-Category = Literal[
+MemoryCategory = Literal[
     "weights",
     "gradients",
     "optimizer",
@@ -40,8 +38,8 @@ Category = Literal[
     "scratch",
     "fragmentation",
 ]
-CATEGORIES: tuple[Category, ...] = get_args(Category)
-_PASSING: tuple[Category, ...] = ("activations", "communication", "scratch")
+CATEGORIES: tuple[MemoryCategory, ...] = get_args(MemoryCategory)
+_PASSING: tuple[MemoryCategory, ...] = ("activations", "communication", "scratch")
 
 Flights: TypeAlias = dict[tuple[Schedule, str], InFlight]
 """What schedules keep in flight on each class of stages, for some layouts."""
@@ -59,7 +57,7 @@ class StageMemory:
 
     role: str
     stages: FloatArray
-    by_category: Mapping[Category, FloatArray]
+    by_category: Mapping[MemoryCategory, FloatArray]
 
     @property
     def total_bytes(self) -> FloatArray:
@@ -69,7 +67,7 @@ class StageMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Memory:
+class StepMemory:
     """Memory of every stage class, and of the worst of them, for every layout asked for."""
 
     stages: tuple[StageMemory, ...]
@@ -91,7 +89,7 @@ class Memory:
         """Return the stage class that needs most in the layout at an index."""
         return max(self.stages, key=lambda stage: self._at(stage.total_bytes, index))
 
-    def by_category(self, index: tuple[int, ...] = ()) -> Mapping[Category, float]:
+    def by_category(self, index: tuple[int, ...] = ()) -> Mapping[MemoryCategory, float]:
         """Return the worst stage's bytes by category, of the layout at an index."""
         held = self.worst(index).by_category
         return {name: self._at(value, index) for name, value in held.items()}
@@ -117,13 +115,13 @@ def memory(
     fragmentation_ratio: float,
     logical_size: int | None = None,
     points: Points | None = None,
-) -> Memory:
+) -> StepMemory:
     """Return the memory a step needs on each stage, and what a rank of the platform has.
 
     With `points`, for those layouts of the program's grid only, one after the other.
     """
     stages = _stages(program, fragmentation_ratio, points)
-    return Memory(
+    return StepMemory(
         stages=stages,
         total_bytes=_worst(program, stages, points),
         capacity_bytes=platform.memory_per_rank_bytes(logical_size),
@@ -180,7 +178,7 @@ def _reserve_bytes(platform: Platform, logical_size: int | None) -> float:
 class _Held:
     """Bytes of one instance of a block that are counted alike."""
 
-    category: Category
+    category: MemoryCategory
     lifetime: Lifetime
     bytes: FloatArray
 
@@ -205,7 +203,7 @@ class _Reader:
 
     def _counted_alike(self, residents: Sequence[Resident]) -> tuple[_Held, ...]:
         """Return residents added up where category and lifetime make no difference."""
-        sums: dict[tuple[Category, Lifetime], FloatArray] = {}
+        sums: dict[tuple[MemoryCategory, Lifetime], FloatArray] = {}
         for resident in residents:
             lifetime = resident.lifetime
             if not splits_backward(self._schedule):
@@ -227,7 +225,7 @@ class _Reader:
 
     def stage(self, stage: StageClass, fragmentation_ratio: float) -> StageMemory:
         """Return what a class of stages holds."""
-        held: dict[Category, FloatArray] = {category: np.zeros(()) for category in CATEGORIES}
+        held: dict[MemoryCategory, FloatArray] = {category: np.zeros(()) for category in CATEGORIES}
         for category, size in (*self._staying(stage), *self._passing(stage)):
             held[category] = np.asarray(held[category] + size)
         passing = sum((held[category] for category in _PASSING), start=np.zeros(()))
@@ -241,9 +239,9 @@ class _Reader:
         held = staying + passing * (1 + fragmentation_ratio)
         return np.asarray(held * (self._pick(stage.multiplicity) > 0))
 
-    def _staying(self, stage: StageClass) -> Iterator[tuple[Category, FloatArray]]:
+    def _staying(self, stage: StageClass) -> Iterator[tuple[MemoryCategory, FloatArray]]:
         """Yield what a class of stages holds for the whole step."""
-        sums: dict[Category, FloatArray] = {}
+        sums: dict[MemoryCategory, FloatArray] = {}
         for kind, count in stage.blocks.items():
             for part in self._held[kind]:
                 if part.lifetime == "step":
@@ -253,9 +251,9 @@ class _Reader:
         for category, size in sums.items():
             yield category, self._pick(size)
 
-    def _passing(self, stage: StageClass) -> Iterator[tuple[Category, FloatArray]]:
+    def _passing(self, stage: StageClass) -> Iterator[tuple[MemoryCategory, FloatArray]]:
         """Yield what comes and goes on a class of stages: kept, worked on, under way."""
-        slots: dict[Category, FloatArray] = {}
+        slots: dict[MemoryCategory, FloatArray] = {}
         for kind, blocks in stage.blocks.items():
             count = self._pick(blocks)
             for part in self._held[kind]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -19,19 +19,19 @@ from trnbench.arrays import FloatArray
 from trnbench.errors import GapError, unhandled
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp, Phase
+from trnbench.program.points import Pick
 from trnbench.spec.training_stack import Overlaps
 
 Slot = Literal["forward", "backward", "weight"]
 Purpose = Literal["tensor", "context", "expert", "data"]
 """Why ranks exchange inside a block; `data` are weights and gradients kept in slices."""
-Part = Literal["matrix", "attention", "element-wise", "fixed"]
+ComputePart = Literal["matrix", "attention", "element-wise", "fixed"]
 SLOTS: tuple[Slot, ...] = get_args(Slot)
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
-PARTS: tuple[Part, ...] = get_args(Part)
+PARTS: tuple[ComputePart, ...] = get_args(ComputePart)
 
-Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 
-_PART_OF: Mapping[ComputeCategory, Part] = {
+_PART_OF: Mapping[ComputeCategory, ComputePart] = {
     "matrix": "matrix",
     "attention": "attention",
     "element-wise": "element-wise",
@@ -85,7 +85,7 @@ class BlockPrices:
     """
 
     compute: Mapping[Slot, FloatArray]
-    parts: Mapping[Part, FloatArray]
+    parts: Mapping[ComputePart, FloatArray]
     exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
     reduce_s: FloatArray
     gather_s: FloatArray
@@ -171,7 +171,7 @@ def block_prices(
     """
     last = slot_of("B_weight", split=split)
     compute: dict[Slot, FloatArray] = {}
-    parts: dict[Part, FloatArray] = {}
+    parts: dict[ComputePart, FloatArray] = {}
     exchanges: dict[tuple[Purpose, Slot], FloatArray] = {}
     reduce_s, gather_s, sums_s, update_s = NOTHING, NOTHING, NOTHING, NOTHING
     crossing_s = NOTHING

@@ -24,19 +24,19 @@ from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import Selected, select_for, selected_for
 from trnbench.mapping.placement import Placement, place
 from trnbench.mapping.rank_groups import AxisOrder, RankGroups, groups_along
-from trnbench.program.collective import Op
 from trnbench.program.grid import Grid
 from trnbench.program.legality import Reason
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.spec.collective_efficiency import CollectiveStack
 from trnbench.spec.instance import Platform
+from trnbench.workload.operation import Op
 
-Place: TypeAlias = tuple[int, int, int, int, int]
+GroupPlace: TypeAlias = tuple[int, int, int, int, int]
 """A group's ranks, stride, width and period, and the ranks over which groups are placed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Priced:
+class PricedExchange:
     """Seconds of one run, and which groups the stack cannot serve.
 
     0 where nothing runs; not a number where groups were refused, or are only those of layouts that
@@ -82,9 +82,11 @@ class _Site:
     """A platform on which groups were placed: one node of it, its groups, phases and engines."""
 
     node: Placement
-    members: dict[tuple[Place, bool], Members] = field(default_factory=dict, repr=False)
+    members: dict[tuple[GroupPlace, bool], Members] = field(default_factory=dict, repr=False)
     memo: PhaseMemo = field(default_factory=dict, repr=False)
-    engines: dict[tuple[Op, Place], _Engine | Refusal] = field(default_factory=dict, repr=False)
+    engines: dict[tuple[Op, GroupPlace], _Engine | Refusal] = field(
+        default_factory=dict, repr=False
+    )
 
 
 Engines: TypeAlias = dict[tuple[str, str, int | None], _Site]
@@ -101,7 +103,7 @@ class _Kinds:
     key: Hashable
     alone: BoolArray
     kinds: IntArray
-    places: tuple[Place, ...]
+    places: tuple[GroupPlace, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,7 +122,7 @@ class CollectivePrices:
     wanted: BoolArray = field(default_factory=lambda: np.array(True))
     engines: Engines = field(default_factory=dict, repr=False)
     kinds: dict[Hashable, _Kinds] = field(default_factory=dict, repr=False)
-    priced: dict[Hashable, Priced] = field(default_factory=dict, repr=False)
+    priced: dict[Hashable, PricedExchange] = field(default_factory=dict, repr=False)
 
     @property
     def ranks_per_node(self) -> int:
@@ -136,7 +138,7 @@ class CollectivePrices:
             self.engines[key] = _Site(node=node)
         return self.engines[key]
 
-    def collective(self, op: CollectiveOp) -> Priced:
+    def collective(self, op: CollectiveOp) -> PricedExchange:
         """Return the time of one run of a program's collective."""
         key = (op.axis, op.ranks.shape, op.ranks.tobytes())
         if key not in self.kinds:
@@ -144,7 +146,7 @@ class CollectivePrices:
             self.kinds[key] = self._kinds_of(groups, key)
         return self._price(op.op, self.kinds[key], op.size_bytes, runs=op.count > 0)
 
-    def message(self, send: Send) -> Priced:
+    def message(self, send: Send) -> PricedExchange:
         """Return the time of one message to the next stage, while every stage sends one."""
         key = "message"
         if key not in self.kinds:
@@ -154,7 +156,7 @@ class CollectivePrices:
 
     def price(
         self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
-    ) -> Priced:
+    ) -> PricedExchange:
         """Return the time of an operation of groups for sizes that broadcast with them."""
         numbers = (groups.ranks, groups.stride, groups.width, groups.period)
         key = tuple((number.shape, number.tobytes()) for number in numbers)
@@ -162,7 +164,9 @@ class CollectivePrices:
             self.kinds[key] = self._kinds_of(groups, key)
         return self._price(op, self.kinds[key], size_bytes, runs=runs)
 
-    def _price(self, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> Priced:
+    def _price(
+        self, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray
+    ) -> PricedExchange:
         present = np.asarray(runs & ~groups.alone)
         sizes, where = (size_bytes.shape, size_bytes.tobytes()), (present.shape, present.tobytes())
         key = (op, groups.key, sizes, where)
@@ -170,7 +174,9 @@ class CollectivePrices:
             self.priced[key] = self._times(op, groups, size_bytes, present)
         return self.priced[key]
 
-    def _times(self, op: Op, groups: _Kinds, size_bytes: FloatArray, present: BoolArray) -> Priced:
+    def _times(
+        self, op: Op, groups: _Kinds, size_bytes: FloatArray, present: BoolArray
+    ) -> PricedExchange:
         """Return the time of each kind of groups where it stands, and which are refused."""
         kinds = groups.kinds
         shape = np.broadcast_shapes(kinds.shape, size_bytes.shape, present.shape)
@@ -190,7 +196,7 @@ class CollectivePrices:
         times = np.empty(shape)
         times[...] = np.where(present, np.nan, 0.0)
         times.reshape(-1)[asked] = found
-        return Priced(time_s=times, refused=tuple(refused))
+        return PricedExchange(time_s=times, refused=tuple(refused))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
         """Return the distinct groups; whole nodes apart is one node apart."""
@@ -216,13 +222,13 @@ class CollectivePrices:
         places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
         return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
 
-    def _engine(self, op: Op, where: Place) -> _Engine | Refusal:
+    def _engine(self, op: Op, where: GroupPlace) -> _Engine | Refusal:
         site = self.site
         if (op, where) not in site.engines:
             site.engines[op, where] = self._placed(site, op, where)
         return site.engines[op, where]
 
-    def _placed(self, site: _Site, op: Op, where: Place) -> _Engine | Refusal:
+    def _placed(self, site: _Site, op: Op, where: GroupPlace) -> _Engine | Refusal:
         plain = op == "send-receive"
         if (where, plain) not in site.members:
             site.members[where, plain] = _members(site.node, where, plain=plain)
@@ -264,7 +270,7 @@ def _neighbours(stages: RankGroups, per_node: int) -> RankGroups:
     )
 
 
-def _members(node: Placement, where: Place, *, plain: bool) -> Members:
+def _members(node: Placement, where: GroupPlace, *, plain: bool) -> Members:
     """Return the groups of one kind on as many nodes as it takes until they repeat.
 
     `plain` ones only send from rank to rank.
@@ -288,7 +294,7 @@ def _members(node: Placement, where: Place, *, plain: bool) -> Members:
     )
 
 
-def _listed(where: Place) -> IntArray:
+def _listed(where: GroupPlace) -> IntArray:
     ranks, stride, width, period, used = where
     groups = RankGroups(
         ranks=np.asarray(ranks),

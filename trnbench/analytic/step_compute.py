@@ -24,7 +24,7 @@ from trnbench.numerics.formats import format_named
 from trnbench.program.block import Block
 from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.ops import (
-    Attention,
+    AttentionOp,
     CollectiveOp,
     Elementwise,
     Gather,
@@ -42,7 +42,7 @@ from trnbench.units import BITS_PER_BYTE
 ComputeCategory = Literal["matrix", "attention", "element-wise", "gather", "fixed"]
 COMPUTE_CATEGORIES: tuple[ComputeCategory, ...] = get_args(ComputeCategory)
 
-Shape: TypeAlias = tuple[Dim, ...]
+DimShape: TypeAlias = tuple[Dim, ...]
 
 _PASSES: tuple[Phase, ...] = ("F", "recompute", "B_input")
 """The phases that go through a whole block."""
@@ -138,7 +138,7 @@ def _block(
                     seconds = seconds + rank.scores(op)
                 category: ComputeCategory = "attention" if op.region == "core" else "matrix"
                 add(op.phase, category, rank.along(op.count) * seconds)
-            case Attention():
+            case AttentionOp():
                 add(op.phase, "attention", rank.along(op.count) * rank.attention(op))
             case Elementwise():
                 if not any(tensor.dims in scores for tensor in (*op.reads, *op.writes)):
@@ -156,7 +156,7 @@ def _block(
     return BlockSeconds(kind=block.kind, parts=parts)
 
 
-def _score_shapes(ops: Iterable[Operation]) -> frozenset[Shape]:
+def _score_shapes(ops: Iterable[Operation]) -> frozenset[DimShape]:
     """Return the shape of unfused attention's scores: what its passes between products write."""
     return frozenset(
         op.writes[0].dims for op in ops if isinstance(op, Elementwise) and op.region == "core"
@@ -204,7 +204,7 @@ class _Rank:
         touches = kernels.score_touches_backward if backward else kernels.score_touches_forward
         return np.asarray(self.moved(op.terms[0].out.bytes) * touches)
 
-    def attention(self, op: Attention) -> FloatArray:
+    def attention(self, op: AttentionOp) -> FloatArray:
         """Return the time of fused attention, s."""
         number_format = format_on(self.chip, op.format)
         example = matrix_product(1, 1, 1, format_a=number_format)

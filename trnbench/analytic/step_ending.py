@@ -17,13 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.step_blocks import NOTHING, Pick, Slot
+from trnbench.analytic.step_blocks import NOTHING, Slot
 from trnbench.analytic.step_stages import StagePlan, StageSlots, weighted
 from trnbench.arrays import FloatArray
+from trnbench.program.points import Pick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ending:
+class StepEnding:
     """Seconds that follow the last slot of a pipeline.
 
     `update_s`: the optimizer of the stage with most weights; `exposed_s`: what exchanges of
@@ -36,7 +37,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Window:
+class OverlapWindow:
     """What transfers at a step's end may overlap with.
 
     `chunks` on each of `stages` stages, `send_s` a message between them, `share` of a transfer that
@@ -73,8 +74,8 @@ def ending(
     pick: Pick,
     slowdown: FloatArray,
     crossing: Mapping[str, FloatArray],
-    window: Window,
-) -> Ending:
+    window: OverlapWindow,
+) -> StepEnding:
     """Return the end of the step; `crossing` is each kind of block's `crossing_s`."""
     reduced, rest, update, moved = NOTHING, NOTHING, NOTHING, NOTHING
     for plan, stage in zip(plans, stages, strict=True):
@@ -90,7 +91,7 @@ def ending(
         update = np.maximum(update, update_s)
         moved = np.maximum(moved, reduce_s + sums_s + gather_s)
     exposed = reduced + (rest - update)
-    return Ending(update_s=update, exposed_s=exposed, hidden_s=np.maximum(moved - exposed, 0))
+    return StepEnding(update_s=update, exposed_s=exposed, hidden_s=np.maximum(moved - exposed, 0))
 
 
 def _last_slot(seconds: Mapping[Slot, FloatArray]) -> FloatArray:

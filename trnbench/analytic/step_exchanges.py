@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trnbench.analytic.step_blocks import NOTHING, Purpose, purpose_of
-from trnbench.analytic.step_collectives import CollectivePrices, Engines, Priced
+from trnbench.analytic.step_collectives import CollectivePrices, Engines, PricedExchange
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.mapping.rank_groups import MEGATRON, NXD_TRN1, AxisOrder, groups_along
 from trnbench.program.legality import Reason
@@ -104,7 +104,7 @@ class Exchanges:
         groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
         return groups.nodes(self.prices.ranks_per_node) > 1
 
-    def _once_a_node(self, op: CollectiveOp) -> Priced:
+    def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
         per_node = self.prices.ranks_per_node
         groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
         nodes, inside = groups.nodes(per_node), groups.ranks_in_node(per_node)
@@ -116,7 +116,7 @@ class Exchanges:
         runs = op.count > 0
         across = self.prices.price(op.op, groups, crossing, runs=runs)
         within = self.prices.price(op.op, local, op.size_bytes, runs=runs & spread)
-        return Priced(
+        return PricedExchange(
             time_s=np.maximum(across.time_s, within.time_s),
             refused=(*across.refused, *within.refused),
         )
@@ -149,7 +149,7 @@ class Exchanges:
         piped = (send.count > 0) & (grid.pp > 1)
         return self._factored(self.prices.price("all-gather", groups, send.size_bytes, runs=piped))
 
-    def _factored(self, priced: Priced, count: FloatArray = ONE) -> FloatArray:
+    def _factored(self, priced: PricedExchange, count: FloatArray = ONE) -> FloatArray:
         self.refused.extend(priced.refused)
         stack = self.efficiency.stack
         # Counts span few axes: they take the factor before they meet the times, which span many.

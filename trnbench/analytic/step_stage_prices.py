@@ -16,7 +16,7 @@ from trnbench.analytic.step_blocks import (
 from trnbench.analytic.step_stages import StageSlots, weighted
 from trnbench.arrays import FloatArray
 from trnbench.program.slot_times import Lane, SlotTimes
-from trnbench.program.stages import Role
+from trnbench.program.stages import StageRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class StagePrices:
     `optimizer_s`, `parameters_s` gathered, and the stack's `step_s`.
     """
 
-    role: Role
+    role: StageRole
     index: int
     stages: int
     chunks: int

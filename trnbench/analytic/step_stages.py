@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.step_blocks import NOTHING, BlockCost, BlockPrices, Pick, Purpose, Slot
+from trnbench.analytic.step_blocks import NOTHING, BlockCost, BlockPrices, Purpose, Slot
 from trnbench.arrays import FloatArray
+from trnbench.program.points import Pick
 from trnbench.program.slot_times import SlotTimes
-from trnbench.program.stages import Role, StageClass
+from trnbench.program.stages import StageClass, StageRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,7 +22,7 @@ class StagePlan:
     kind. Seconds once a step as in `BlockPrices`. All 0 where a layout has no such stage.
     """
 
-    role: Role
+    role: StageRole
     index: FloatArray
     stages: FloatArray
     blocks: Mapping[str, FloatArray]

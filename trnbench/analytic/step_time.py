@@ -24,14 +24,13 @@ from trnbench.analytic.step_blocks import (
     PURPOSES,
     BlockCost,
     BlockPrices,
-    Part,
-    Pick,
+    ComputePart,
     Slot,
     block_prices,
 )
 from trnbench.analytic.step_collectives import Engines
 from trnbench.analytic.step_compute import ComputeTime, compute_time
-from trnbench.analytic.step_ending import Ending, Window, ending
+from trnbench.analytic.step_ending import OverlapWindow, StepEnding, ending
 from trnbench.analytic.step_exchanges import Exchanges, along, exchanges_of
 from trnbench.analytic.step_scatter import slowest_node
 from trnbench.analytic.step_stage_prices import (
@@ -51,7 +50,7 @@ from trnbench.analytic.step_stages import (
 )
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.legality import Reason
-from trnbench.program.points import Points
+from trnbench.program.points import Pick, Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array
@@ -124,7 +123,7 @@ class _Run:
     degrees: _Degrees
     slowest: SlowestStage
     pipeline: PipelineTime
-    ending: Ending
+    ending: StepEnding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -294,8 +293,8 @@ class StepPrices:
             work=work,
         )
 
-    def _window(self, degrees: _Degrees) -> Window:
-        return Window(
+    def _window(self, degrees: _Degrees) -> OverlapWindow:
+        return OverlapWindow(
             stages=degrees.pp,
             chunks=degrees.vpp,
             send_s=degrees.send_s,
@@ -303,7 +302,7 @@ class StepPrices:
             interleaved=self.program.layout.schedule == "interleaved",
         )
 
-    def _part(self, pick: Pick, slowest: SlowestStage, part: Part) -> FloatArray:
+    def _part(self, pick: Pick, slowest: SlowestStage, part: ComputePart) -> FloatArray:
         """Return a part of the slowest stage's compute of one micro-batch, on a typical node."""
         of_kind = {kind: b.parts.get(part, NOTHING) for kind, b in self.blocks.items()}
         picked = {kind: s if s is NOTHING else pick(s) for kind, s in of_kind.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer
-from trnbench.emulate.functional.accounting import Line
+from trnbench.emulate.functional.accounting import TrafficLine
 
 AGREEMENT = 0.02
 """By how much the memory model may miss what was measured."""
@@ -75,7 +75,7 @@ class FunctionalRun:
     measured: int = 0
     usd_per_hour: float | None = None
     region: str | None = None
-    traffic: tuple[Line, ...] = ()
+    traffic: tuple[TrafficLine, ...] = ()
     flop: tuple[FormatFlop, ...] = ()
     stages: tuple[StageHeld, ...] = ()
     busiest_link: tuple[int, int, float] | None = None
@@ -86,7 +86,7 @@ class FunctionalRun:
     @property
     def agrees(self) -> bool:
         """Whether all that was measured is what the program and the models say."""
-        parts: tuple[Line | FormatFlop | StageHeld, ...] = (
+        parts: tuple[TrafficLine | FormatFlop | StageHeld, ...] = (
             *self.traffic,
             *self.flop,
             *self.stages,

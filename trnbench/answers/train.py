@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from trnbench.analytic.memory import CATEGORIES, Category
+from trnbench.analytic.memory import CATEGORIES, MemoryCategory
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory
 from trnbench.answers.row import Cell, Row
 from trnbench.catalog.provenance import Kind
@@ -75,7 +75,7 @@ class MemoryAnswer:
     """What a rank of the worst stage holds, and what it has."""
 
     stage: str
-    by_category: Mapping[Category, float]
+    by_category: Mapping[MemoryCategory, float]
     total_bytes: float
     capacity_bytes: float
     reserve_bytes: float

@@ -16,15 +16,15 @@ from trnbench.app.replica_groups import replica_groups
 from trnbench.arrays import IntArray
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
-from trnbench.emulate.collective import Played, play
+from trnbench.emulate.collective import PlayedCollective, play
 from trnbench.emulate.collective_data import DataCheck, check_data
-from trnbench.emulate.collective_streams import Stream, play_selected, play_together
+from trnbench.emulate.collective_streams import ChunkStream, play_selected, play_together
 from trnbench.errors import InputError
 from trnbench.mapping.fabric import LinkFault
-from trnbench.mapping.legality import Verdict, cluster_verdict, verdict
+from trnbench.mapping.legality import PlacementVerdict, cluster_verdict, verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.plan import Plan
+from trnbench.mapping.message_plan.plan import MessagePlan
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import (
     Selected,
@@ -35,11 +35,12 @@ from trnbench.mapping.message_plan.select import (
 )
 from trnbench.mapping.placement import Placement, place
 from trnbench.numerics.formats import format_named
-from trnbench.program.collective import Collective, Op, bus_factor
+from trnbench.program.collective import Collective, bus_factor
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.fabric import Torus
 from trnbench.spec.library import load_platform
 from trnbench.workload.library import load_collective_suite
+from trnbench.workload.operation import Op
 
 MAX_SIZES = 10_000
 LARGEST_BYTES = 2.0**60
@@ -189,12 +190,12 @@ def _answers(
     groups = replica_groups(placement, request.ranks, request.groups)
     beside = _beside(placement, stack, request)
     for refused in (groups, beside):
-        if isinstance(refused, Verdict):
+        if isinstance(refused, PlacementVerdict):
             ranks = request.ranks or placement.ranks
             yield from _refused(request, replace(blank, ranks=ranks), refused)
             return
-    assert not isinstance(groups, Verdict)
-    assert not isinstance(beside, Verdict)
+    assert not isinstance(groups, PlacementVerdict)
+    assert not isinstance(beside, PlacementVerdict)
     blank = replace(blank, ranks=int(groups.size), group_size=int(groups.shape[1]))
     yield from _sizes(request, placement, stack, op, groups, beside, blank)
 
@@ -205,7 +206,7 @@ def _sizes(
     stack: CollectiveStack,
     op: Op,
     groups: IntArray,
-    beside: Sequence[Stream],
+    beside: Sequence[ChunkStream],
     blank: CollectiveAnswer,
 ) -> Iterator[CollectiveAnswer]:
     element = format_named(request.number_format).bytes_per_element
@@ -234,7 +235,7 @@ def _sizes(
                 symmetric=not request.beside,
             )
         if isinstance(selected, Refusal):
-            no = Verdict(reasons=(selected.reason,))
+            no = PlacementVerdict(reasons=(selected.reason,))
             yield from _refused(replace(request, sizes_bytes=(size_bytes,)), here, no)
             continue
         if swept is None:
@@ -247,7 +248,7 @@ def _by_engine(
     selected: Sequence[Selected],
     swept: Sweep,
     i: int,
-    beside: Sequence[Stream],
+    beside: Sequence[ChunkStream],
     here: CollectiveAnswer,
 ) -> Iterator[CollectiveAnswer]:
     size_bytes = here.size_bytes
@@ -283,7 +284,7 @@ def _by_engine(
 
 
 def _refused(
-    request: CollectiveRequest, here: CollectiveAnswer, found: Verdict
+    request: CollectiveRequest, here: CollectiveAnswer, found: PlacementVerdict
 ) -> Iterator[CollectiveAnswer]:
     others = f"; possible: {', '.join(found.alternatives)}" if found.alternatives else ""
     reasons = tuple(f"{reason}{others}" for reason in found.reasons)
@@ -301,11 +302,11 @@ def _refused(
 
 def _beside(
     placement: Placement, stack: CollectiveStack, request: CollectiveRequest
-) -> list[Stream] | Verdict:
+) -> list[ChunkStream] | PlacementVerdict:
     streams = []
     for neighbour in request.beside:
         groups = replica_groups(placement, request.ranks, neighbour.groups)
-        if isinstance(groups, Verdict):
+        if isinstance(groups, PlacementVerdict):
             return groups
         exchange = Collective(
             op=neighbour.op, ranks=int(groups.shape[1]), size_bytes=neighbour.size_bytes
@@ -316,7 +317,7 @@ def _beside(
         pairs = _pairs(placement, neighbour.op, groups)
         selected = select(stack, placement, neighbour.op, groups, pairs=pairs, symmetric=False)
         if isinstance(selected, Refusal):
-            return Verdict(reasons=(selected.reason,))
+            return PlacementVerdict(reasons=(selected.reason,))
         streams.append(_stream(_choice(selected, neighbour.size_bytes), neighbour.size_bytes))
     return streams
 
@@ -329,13 +330,15 @@ def _choice(selected: Sequence[Selected], size_bytes: float) -> Selected:
     return selected[int(selected_for(selected, np.array([size_bytes]))[0])]
 
 
-def _stream(choice: Selected, size_bytes: float) -> Stream:
+def _stream(choice: Selected, size_bytes: float) -> ChunkStream:
     phases = len(choice.placed.plan.phases)
     chunks = int(chunks_of(choice.tuning, phases, np.array([size_bytes]))[0])
-    return Stream(placed=choice.placed, tuning=choice.tuning, size_bytes=size_bytes, chunks=chunks)
+    return ChunkStream(
+        placed=choice.placed, tuning=choice.tuning, size_bytes=size_bytes, chunks=chunks
+    )
 
 
-def _together(choice: Selected, size_bytes: float, beside: Sequence[Stream]) -> float:
+def _together(choice: Selected, size_bytes: float, beside: Sequence[ChunkStream]) -> float:
     """Return when a collective ends while others run beside it from the same moment on."""
     return play_together([_stream(choice, size_bytes), *beside]).end_s[0]
 
@@ -350,11 +353,13 @@ def _check(request: CollectiveRequest, placed: Placed, here: CollectiveAnswer) -
 
 
 @lru_cache(maxsize=32)
-def _checked(plan: Plan, elements: int, seed: int) -> DataCheck:
+def _checked(plan: MessagePlan, elements: int, seed: int) -> DataCheck:
     return check_data(plan, elements, seed=seed)
 
 
-def _loads(placed: Placed, played: Played) -> tuple[tuple[LinkLoad, ...], tuple[TorusLoad, ...]]:
+def _loads(
+    placed: Placed, played: PlayedCollective
+) -> tuple[tuple[LinkLoad, ...], tuple[TorusLoad, ...]]:
     fabric = placed.placement.fabric
     links = [
         LinkLoad(
@@ -369,7 +374,7 @@ def _loads(placed: Placed, played: Played) -> tuple[tuple[LinkLoad, ...], tuple[
     return tuple(links), tuple(_tori(placed, played))
 
 
-def _tori(placed: Placed, played: Played) -> Iterator[TorusLoad]:
+def _tori(placed: Placed, played: PlayedCollective) -> Iterator[TorusLoad]:
     fabric = placed.placement.fabric
     for number, up in enumerate(fabric.levels):
         level = up.level

@@ -12,16 +12,16 @@ from trnbench.app.replica_groups import replica_groups
 from trnbench.arrays import FloatArray
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.collective import busy_time
-from trnbench.mapping.legality import Verdict, cluster_verdict
+from trnbench.mapping.legality import PlacementVerdict, cluster_verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import algorithm_named, select, selected_for
 from trnbench.mapping.placement import place
-from trnbench.program.collective import Op
 from trnbench.spec.collective_efficiency import stack_of
 from trnbench.spec.fabric import Torus
 from trnbench.spec.library import load_platform
+from trnbench.workload.operation import Op
 
 BUSIEST = 12
 """Links that are listed of each step."""
@@ -94,7 +94,7 @@ def collective_steps(
         return _refused(blank, legal.reasons)
     placement = place(platform, nodes=where.nodes)
     groups = replica_groups(placement, None, None)
-    if isinstance(groups, Verdict):
+    if isinstance(groups, PlacementVerdict):
         return _refused(blank, groups.reasons)
     selected = select(
         stack_of(catalog, platform.instance.name),

@@ -28,7 +28,7 @@ from trnbench.plan.objective import (
     Candidate,
     Limits,
     cheapest_first,
-    fastest_first,
+    nearest,
     ranked,
 )
 from trnbench.report.quote_text import days_text, in_days
@@ -155,10 +155,10 @@ def row_of_market(
     if kept:
         fewest = min(way.nodes for way in kept)
         return quote(catalog, run, explored, next(way for way in kept if way.nodes == fewest))
-    fastest = fastest_first(ways)[0]
-    found = quote(catalog, run, explored, fastest)
+    soonest = nearest(ways, limits) or ways[0]
+    found = quote(catalog, run, explored, soonest)
     late = (
-        f"{days_text(fastest.elapsed_s)} d at the fastest, on {fastest.nodes:,} nodes, is past the "
+        f"{days_text(soonest.elapsed_s)} d at the fastest, on {soonest.nodes:,} nodes, is past the "
         f"deadline of {days_text(limits.deadline_s or 0.0)} d"
     )
     if request.deadline_s is None:

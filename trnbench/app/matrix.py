@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from trnbench.analytic.matrix import MATRIX_PARTS, MatrixTime, matrix_time
-from trnbench.analytic.matrix_systolic import ArrayTime, Conventions, array_time
+from trnbench.analytic.matrix_systolic import ArrayConventions, ArrayTime, array_time
 from trnbench.answers.matrix import MatrixAnswer
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
@@ -21,7 +21,7 @@ from trnbench.numerics.accuracy import ErrorReport, error_against_float64
 from trnbench.numerics.memory import check_memory
 from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul, product_problem
-from trnbench.numerics.rounding import Rounding
+from trnbench.numerics.rounding import RoundingRule
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 from trnbench.spec.chip import Chip
 from trnbench.spec.library import load_chip
@@ -45,13 +45,13 @@ class MatrixRequest:
     cores: Cores = 1
     precision: Precision = "native"
     pattern: str | None = None
-    rounding: Rounding = "rne"
+    rounding: RoundingRule = "rne"
     seed: int = 0
     check: bool = False
     trace: bool = False
 
 
-def on_array(products: Sequence[Product], conventions: Conventions) -> tuple[ArrayTime, ...]:
+def on_array(products: Sequence[Product], conventions: ArrayConventions) -> tuple[ArrayTime, ...]:
     """Return the cycles of products on a bare systolic array under stated conventions."""
     return tuple(
         array_time(matrix_product(p.m, p.k, p.n, batch=p.batch), conventions) for p in products

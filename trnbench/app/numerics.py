@@ -13,7 +13,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.emulate.functional.coverage import check_memory, problems
 from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Run, Trainer
+from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
 from trnbench.numerics.accumulation import accumulate_demo
 from trnbench.numerics.product_demo import product_demos
@@ -90,7 +90,9 @@ def compare_recipes(
         losses = np.empty((request.seeds, request.steps))
         for seed in range(request.seeds):
             text = text_of(request.task, model.vocabulary.size, seed)
-            trainer = Trainer(program, Run(text=text, optimizer=request.optimizer, seed=seed))
+            trainer = Trainer(
+                program, TrainingRun(text=text, optimizer=request.optimizer, seed=seed)
+            )
             for step in range(request.steps):
                 progress(done, total, f"{name}, seed {seed}")
                 losses[seed, step] = trainer.step()

@@ -29,7 +29,7 @@ from trnbench.plan.market import Market, every_candidate
 from trnbench.plan.objective import (
     Candidate,
     Limits,
-    Objective,
+    Order,
     nearest,
     pareto,
     ranked,
@@ -82,12 +82,12 @@ class _Planning:
         """Return the plan."""
         ways = every_candidate(self.markets)
         asked, limits = self.request.asked, self.limits
-        objective = asked.objective
+        objective: Order = asked.objective
         best = ranked(ways, limits, objective)
         notes: tuple[str, ...] = ()
         if not best and asked.assumed_deadline:
-            # Nobody asked for the deadline; without it the fastest is what comes nearest to it.
-            limits, objective = replace(limits, deadline_s=None), "time"
+            # Nobody asked for the deadline: what comes nearest to it is a plan all the same.
+            limits, objective = replace(limits, deadline_s=None), "soonest"
             best = ranked(ways, limits, objective)[:1]
             if best:
                 notes = ("nothing ends within the deadline that was assumed; this is the fastest",)
@@ -225,7 +225,7 @@ class _Planning:
         chosen: Candidate | None,
         quoted: Quote | None,
         limits: Limits,
-        objective: Objective,
+        objective: Order,
     ) -> tuple[Change, ...]:
         step = quoted.step.step if quoted else None
         if chosen is None or step is None:

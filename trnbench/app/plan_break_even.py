@@ -11,10 +11,10 @@ from trnbench.plan.market import candidates
 from trnbench.plan.objective import (
     Candidate,
     Limits,
-    Objective,
+    Order,
     cheapest_first,
-    fastest_first,
     ranked,
+    soonest_first,
 )
 
 
@@ -22,7 +22,7 @@ def break_even(
     explored: Sequence[Explored],
     chosen: Candidate | None,
     limits: Limits,
-    objective: Objective,
+    objective: Order,
     baseline: str | None,
 ) -> tuple[BreakEven, ...]:
     """Return it for each instance type, against the baseline's best plan.
@@ -30,7 +30,7 @@ def break_even(
     Without a baseline, against the plan; and for the plan itself, against the cheapest other.
     """
     best = _best_plans(explored, limits)
-    if chosen is not None and objective == "time":
+    if chosen is not None and objective in ("time", "soonest"):
         best[chosen.instance] = chosen
     against = baseline or (chosen.instance if chosen else None)
     if against not in best:
@@ -44,12 +44,12 @@ def break_even(
 
 
 def _best_plans(explored: Sequence[Explored], limits: Limits) -> dict[str, Candidate]:
-    """Return the cheapest plan of each type that is on sale; the fastest where none is in time."""
+    """Return the cheapest plan of each type that is on sale; the soonest where none is in time."""
     best = {}
     for one in explored:
         ways = [] if one.market is None else candidates(one.market)
         sold = [way for way in ways if way.cost_usd is not None]
-        kept = ranked(sold, limits, "cost") or fastest_first(sold)
+        kept = ranked(sold, limits, "cost") or soonest_first(sold)
         if kept:
             best[one.name] = kept[0]
     return best

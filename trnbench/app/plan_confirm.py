@@ -11,7 +11,7 @@ from trnbench.app.quotes import quote
 from trnbench.app.searching import Watch
 from trnbench.catalog.search import Catalog
 from trnbench.plan.market import candidates
-from trnbench.plan.objective import Candidate, Limits, Objective, ranked
+from trnbench.plan.objective import Candidate, Limits, Order, ranked
 
 
 def confirmed(
@@ -20,7 +20,7 @@ def confirmed(
     explored: Sequence[Explored],
     kept: Sequence[Candidate],
     limits: Limits,
-    objective: Objective,
+    objective: Order,
     *,
     watch: Watch,
 ) -> tuple[Confirmed, ...]:

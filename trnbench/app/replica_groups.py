@@ -9,7 +9,7 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import InputError
-from trnbench.mapping.legality import Verdict, even_groups
+from trnbench.mapping.legality import PlacementVerdict, even_groups
 from trnbench.mapping.placement import Placement
 
 _STRIDED = re.compile(r"(\d{1,9})(?:@(\d{1,9}))?")
@@ -19,7 +19,7 @@ MOST_LISTED = 1_000_000
 
 def replica_groups(
     placement: Placement, wanted: int | None, text: str | None
-) -> IntArray | Verdict:
+) -> IntArray | PlacementVerdict:
     """Return the groups a text describes among the first `wanted` ranks, or why there are none.
 
     "16": consecutive groups of 16; "16@32": groups whose ranks are 32 apart; "0-7;8-15": lists; no
@@ -37,7 +37,7 @@ def replica_groups(
     if size < 1 or stride < 1:
         raise InputError(f"--groups: groups and steps of 1 rank or more, not {text!r}")
     blocks = even_groups(placement, ranks, size * stride)
-    if isinstance(blocks, Verdict):
+    if isinstance(blocks, PlacementVerdict):
         return blocks if stride == 1 else replace(blocks, alternatives=())
     return blocks.reshape(-1, size, stride).swapaxes(1, 2).reshape(-1, size)
 

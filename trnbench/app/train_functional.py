@@ -27,7 +27,7 @@ from trnbench.emulate.functional.checkpoint import resume, save
 from trnbench.emulate.functional.coverage import check_memory, problems
 from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Run, Trainer
+from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
@@ -105,7 +105,9 @@ def run_functional(
     check_memory(program)
     assert model.vocabulary is not None
     text = text_of(request.task, model.vocabulary.size, request.seed)
-    trainer = Trainer(program, Run(text=text, optimizer=request.optimizer, seed=request.seed))
+    trainer = Trainer(
+        program, TrainingRun(text=text, optimizer=request.optimizer, seed=request.seed)
+    )
     losses, resumed, interrupted = _train(trainer, request, setting, progress)
     usd_per_hour, region = _rate(catalog, request)
     links = trainer.book.links_bytes()

@@ -16,10 +16,10 @@ from trnbench.analytic.step_stage_prices import StagePrices
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory, StepPrices
 from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler
-from trnbench.emulate.schedule.play import Played, play
+from trnbench.emulate.schedule.play import PlayedSchedule, play
 from trnbench.emulate.schedule.timeline import Timeline, timeline
 from trnbench.emulate.schedule.times import (
-    Ending,
+    EndingTimes,
     OverlapRules,
     Sends,
     Shares,
@@ -48,7 +48,7 @@ class PlayedStep:
     by_category: Mapping[StepCategory, float]
     slowest_stage: int
     slots: int
-    played: Played
+    played: PlayedSchedule
     timeline: Timeline | None
 
     @property
@@ -132,7 +132,7 @@ def stage_times(stages: Sequence[StagePrices], *, typical: bool = False) -> Stag
             forward_lane=lanes,
             backward_lane=lanes,
         ),
-        ending=Ending(
+        ending=EndingTimes(
             gradients_s=chunk(stage.gradients_s for stage in stages),
             sums_s=chunk(stage.sums_s for stage in stages),
             optimizer_s=chunk(stage.optimizer_s for stage in stages),
@@ -200,7 +200,7 @@ def _jitter(prices: StepPrices, seed: int) -> Jitter:
 
 
 def _by_category(
-    prices: StepPrices, stage: StagePrices, played: Played, slowest: int, silent_s: float
+    prices: StepPrices, stage: StagePrices, played: PlayedSchedule, slowest: int, silent_s: float
 ) -> Mapping[StepCategory, float]:
     """Return the seconds of a played step, its slowest stage standing for the pipeline."""
     closed = {name: float(seconds) for name, seconds in prices.time().by_category.items()}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from trnbench.analytic.memory import Memory, memory
+from trnbench.analytic.memory import StepMemory, memory
 from trnbench.analytic.step_collectives import Engines
 from trnbench.analytic.step_time import StepPrices, step_prices
 from trnbench.analytic.step_utilization import utilization
@@ -112,7 +112,7 @@ def _beyond(setup: TrainSetup, setting: Setting) -> list[str]:
     return found
 
 
-def _memory(held: Memory) -> MemoryAnswer:
+def _memory(held: StepMemory) -> MemoryAnswer:
     return MemoryAnswer(
         stage=held.worst().role,
         by_category=held.by_category(),

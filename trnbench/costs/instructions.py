@@ -12,14 +12,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.arrays import FloatArray, Number
 from trnbench.errors import InputError
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.spec.chip import Chip
 from trnbench.spec.compute_unit import NeuronCores, VectorEngine
 
 EvacuationEngine: TypeAlias = Literal["vector", "scalar"]
-Number: TypeAlias = FloatArray | float
 
 _EVACUATORS: tuple[EvacuationEngine, ...] = ("vector", "scalar")
 

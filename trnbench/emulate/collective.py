@@ -23,7 +23,7 @@ _MESSAGES_AT_ONCE = 400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class MessageEvent:
     """One message on its way, for a trace: times in s from the collective's start."""
 
     start_s: float
@@ -36,7 +36,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Played:
+class PlayedCollective:
     """A collective as played: its time, what each link carried, and how much was simulated.
 
     `link_bytes[link]` and `link_busy[link]` (share of the time at full speed) are by the link
@@ -48,7 +48,7 @@ class Played:
     link_busy: FloatArray
     messages: int
     chunks: int
-    events: tuple[Event, ...]
+    events: tuple[MessageEvent, ...]
 
 
 def reached_capacity(placed: Placed, tuning: Tuning) -> FloatArray:
@@ -96,7 +96,7 @@ def play(
     *,
     symmetric: bool = True,
     with_events: bool = False,
-) -> Played:
+) -> PlayedCollective:
     """Return a collective played in rounds, without overlap of chunks."""
     capacity = reached_capacity(placed, tuning)
     durations, played = (
@@ -110,7 +110,7 @@ def play(
     # A rank by itself starts nothing.
     launch = tuning.launch_s if placed.rounds else 0.0
     time = launch + max(float(sum(durations)), float(busy.max(initial=0.0)))
-    return Played(
+    return PlayedCollective(
         time_s=time,
         link_bytes=carried,
         link_busy=busy_time(carried, placed.capacity[:-1]) / time if time > 0 else carried,
@@ -233,17 +233,19 @@ def _every_round(
     return durations, played
 
 
-def _events(placed: Placed, tuning: Tuning, size: float, capacity: FloatArray) -> tuple[Event, ...]:
+def _events(
+    placed: Placed, tuning: Tuning, size: float, capacity: FloatArray
+) -> tuple[MessageEvent, ...]:
     """Return every message of the kept rounds with its times, in lock step."""
     clock = float(tuning.launch_s)
-    events: list[Event] = []
+    events: list[MessageEvent] = []
     for found in placed.rounds:
         start, through = start_latency(found, tuning), _through(found, size, capacity)
         length = float((start + through).max()) + after_round(placed, found, tuning, size)
         ends = start + through
         for turn in range(found.times):
             events += [
-                Event(
+                MessageEvent(
                     start_s=clock,
                     end_s=clock + float(end),
                     source=int(source),

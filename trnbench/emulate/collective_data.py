@@ -13,7 +13,7 @@ import numpy as np
 
 from trnbench.arrays import BoolArray, IntArray
 from trnbench.errors import InputError, unhandled
-from trnbench.mapping.message_plan.plan import Moves, Plan
+from trnbench.mapping.message_plan.plan import MessagePlan, Moves
 
 _LARGEST_VALUE = 1000
 _MOST_NUMBERS = 64_000_000
@@ -32,7 +32,7 @@ class DataCheck:
 
 
 def check_data(
-    plan: Plan,
+    plan: MessagePlan,
     elements: int,
     *,
     seed: int = 0,
@@ -85,7 +85,7 @@ def check_data(
     )
 
 
-def _bounds(plan: Plan, elements: int) -> IntArray:
+def _bounds(plan: MessagePlan, elements: int) -> IntArray:
     """Return where each segment begins; items of all-to-all each get a share of the buffer."""
     if not plan.items:
         return np.arange(plan.segments + 1) * elements // plan.segments
@@ -96,7 +96,7 @@ def _bounds(plan: Plan, elements: int) -> IntArray:
     return np.concatenate([[0], np.cumsum(np.tile(one_rank, plan.ranks))])
 
 
-def _of_blocks(plan: Plan, blocks: IntArray, bounds: IntArray) -> BoolArray:
+def _of_blocks(plan: MessagePlan, blocks: IntArray, bounds: IntArray) -> BoolArray:
     """Return [row, element] whether an element lies in the row's block."""
     start = bounds[blocks * plan.channels]
     stop = bounds[(blocks + 1) * plan.channels]
@@ -104,7 +104,7 @@ def _of_blocks(plan: Plan, blocks: IntArray, bounds: IntArray) -> BoolArray:
     return (element >= start[:, None]) & (element < stop[:, None])
 
 
-def _item_masks(plan: Plan, bounds: IntArray) -> tuple[BoolArray, BoolArray]:
+def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArray]:
     """Return which elements each rank holds first and which it must hold in the end."""
     item = np.searchsorted(bounds, np.arange(bounds[-1]), side="right") - 1
     sender, goal = np.divmod(item // plan.channels, plan.ranks)
@@ -117,7 +117,7 @@ def _item_masks(plan: Plan, bounds: IntArray) -> tuple[BoolArray, BoolArray]:
     return sender == rank, goal == rank
 
 
-def _initial(plan: Plan, given: IntArray, bounds: IntArray) -> IntArray:
+def _initial(plan: MessagePlan, given: IntArray, bounds: IntArray) -> IntArray:
     """Return what each rank holds at the start; zero where it holds nothing."""
     match plan.op:
         case "all-reduce" | "reduce-scatter":
@@ -132,11 +132,11 @@ def _initial(plan: Plan, given: IntArray, bounds: IntArray) -> IntArray:
             unhandled(plan.op, "buffers to start with")
 
 
-def _roots(plan: Plan) -> BoolArray:
+def _roots(plan: MessagePlan) -> BoolArray:
     return np.asarray((plan.place == 0).all(axis=1))
 
 
-def _expected(plan: Plan, given: IntArray, bounds: IntArray) -> tuple[IntArray, BoolArray]:
+def _expected(plan: MessagePlan, given: IntArray, bounds: IntArray) -> tuple[IntArray, BoolArray]:
     """Return what each rank must hold at the end, and which elements are asked for."""
     everything = np.ones(given.shape, dtype=bool)
     match plan.op:

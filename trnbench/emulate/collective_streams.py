@@ -19,7 +19,7 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.emulate.collective import (
-    Played,
+    PlayedCollective,
     after_round,
     busy_time,
     link_totals,
@@ -39,7 +39,7 @@ _EQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Stream:
+class ChunkStream:
     """One collective among several: when it starts, and into how many chunks it is cut."""
 
     placed: Placed
@@ -50,7 +50,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class BusySpan:
     """A step as played, for a trace: like rounds of one phase of one chunk; times in s."""
 
     start_s: float
@@ -68,7 +68,7 @@ class Together:
     end_s: tuple[float, ...]
     link_bytes: FloatArray
     messages: int
-    spans: tuple[Span, ...]
+    spans: tuple[BusySpan, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +100,9 @@ class _Running:
         return len(self.going) == len(self.left)
 
 
-def play_selected(selected: Sequence[Selected], size_bytes: float) -> tuple[Selected, Played]:
+def play_selected(
+    selected: Sequence[Selected], size_bytes: float
+) -> tuple[Selected, PlayedCollective]:
     """Return what is selected for a size, and that collective as played."""
     sizes = np.array([float(size_bytes)])
     choice = selected[int(selected_for(selected, sizes)[0])]
@@ -108,15 +110,17 @@ def play_selected(selected: Sequence[Selected], size_bytes: float) -> tuple[Sele
     return choice, play_chunked(choice.placed, choice.tuning, size_bytes, chunks)
 
 
-def play_chunked(placed: Placed, tuning: Tuning, size_bytes: float, chunks: int) -> Played:
+def play_chunked(
+    placed: Placed, tuning: Tuning, size_bytes: float, chunks: int
+) -> PlayedCollective:
     """Return one collective with its chunks overlapping; one chunk is played in plain rounds."""
     if chunks == 1 or len(placed.plan.phases) < 2:
         return play(placed, tuning, size_bytes)
     together = play_together(
-        [Stream(placed=placed, tuning=tuning, size_bytes=size_bytes, chunks=chunks)]
+        [ChunkStream(placed=placed, tuning=tuning, size_bytes=size_bytes, chunks=chunks)]
     )
     time = together.end_s[0]
-    return Played(
+    return PlayedCollective(
         time_s=time,
         link_bytes=together.link_bytes,
         link_busy=busy_time(together.link_bytes, placed.capacity[:-1]) / time,
@@ -126,7 +130,9 @@ def play_chunked(placed: Placed, tuning: Tuning, size_bytes: float, chunks: int)
     )
 
 
-def play_together(streams: Sequence[Stream], *, steps_per_run: int = STEPS_PER_RUN) -> Together:
+def play_together(
+    streams: Sequence[ChunkStream], *, steps_per_run: int = STEPS_PER_RUN
+) -> Together:
     """Return several collectives of one cluster played at once.
 
     A link that two stacks reach with different shares gives the smaller one.
@@ -137,7 +143,7 @@ def play_together(streams: Sequence[Stream], *, steps_per_run: int = STEPS_PER_R
 class _Stage:
     """The clock, what is on its way, and what waits for what."""
 
-    def __init__(self, streams: Sequence[Stream], steps_per_run: int) -> None:
+    def __init__(self, streams: Sequence[ChunkStream], steps_per_run: int) -> None:
         if not streams:
             raise InputError("no collective to play")
         counts = {stream.placed.link_count for stream in streams}
@@ -161,7 +167,7 @@ class _Stage:
         self.serial = itertools.count()
         self.speeds: dict[tuple[int, ...], list[FloatArray]] = {}
         self.messages = 0
-        self.spans: list[Span] = []
+        self.spans: list[BusySpan] = []
 
     def run(self) -> Together:
         """Play until nothing is left."""
@@ -271,7 +277,7 @@ class _Stage:
                 end = running.ends_s + running.step.after_s
                 stream, chunk, phase = running.task
                 self.spans.append(
-                    Span(
+                    BusySpan(
                         start_s=running.begun_s,
                         end_s=end,
                         stream=stream,
@@ -284,7 +290,7 @@ class _Stage:
         self.running = staying
 
 
-def _turns_by_lane(stream: Stream) -> dict[int, deque[tuple[int, int]]]:
+def _turns_by_lane(stream: ChunkStream) -> dict[int, deque[tuple[int, int]]]:
     lanes = tuple(phase.lane for phase in stream.placed.plan.phases)
     found: dict[int, deque[tuple[int, int]]] = {lane: deque() for lane in lanes}
     for chunk, phase in turns(lanes, stream.chunks):
@@ -292,7 +298,7 @@ def _turns_by_lane(stream: Stream) -> dict[int, deque[tuple[int, int]]]:
     return found
 
 
-def _steps(stream: Stream, per_run: int, keys: itertools.count[int]) -> list[list[_Step]]:
+def _steps(stream: ChunkStream, per_run: int, keys: itertools.count[int]) -> list[list[_Step]]:
     """Return the steps of each phase for one chunk."""
     phases: list[list[_Step]] = [[] for _ in stream.placed.plan.phases]
     size = stream.size_bytes / stream.chunks

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trnbench.costs.instructions import instructions_of
-from trnbench.emulate.tensor_engine.machine import Core, Event
-from trnbench.emulate.tensor_engine.plan import FS_PER_S, Plan
+from trnbench.emulate.tensor_engine.machine import Core, InstructionEvent
+from trnbench.emulate.tensor_engine.plan import FS_PER_S, KernelPlan
 from trnbench.emulate.tensor_engine.steady import play_all
 from trnbench.errors import InputError, unhandled
 from trnbench.mapping.tiling.legality import (
@@ -100,7 +100,7 @@ def run_matrix(
     if reasons:
         return MatrixRun(chip=chip.name, kernel=kernel, cores=0, reasons=reasons)
     core = Core(
-        Plan(schedule, costs),
+        KernelPlan(schedule, costs),
         schedule,
         costs,
         banks=unit.psum.banks,
@@ -147,7 +147,7 @@ def _result(core: Core, chip: str, kernel: Kernel, cores: int, unit: NeuronCores
     )
 
 
-def _seconds(event: Event) -> TraceEvent:
+def _seconds(event: InstructionEvent) -> TraceEvent:
     return TraceEvent(
         start_s=event.start_fs / FS_PER_S,
         end_s=event.end_fs / FS_PER_S,

@@ -18,9 +18,10 @@ from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
-from trnbench.program.collective import Op, bus_factor, op_named
+from trnbench.program.collective import bus_factor, op_named
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.library import load_platform, load_published
+from trnbench.workload.operation import Op
 
 _GIGABYTE = 1e9
 _HOST = "host"

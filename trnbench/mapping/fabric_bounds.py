@@ -18,8 +18,8 @@ from trnbench.errors import unhandled
 from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.pattern import Fan
 from trnbench.mapping.message_plan.placed import Placed
-from trnbench.program.collective import Op
 from trnbench.spec.fabric import Torus
+from trnbench.workload.operation import Op
 
 _NODES_LOOKED_AT = 8
 

@@ -1,7 +1,7 @@
 """Whether a platform's software lets a collective run as asked: reasons, and what it does allow.
 
-An answer of no is a `Verdict` with reasons, never an exception. Malformed input (a rank that is not
-there, groups of different length) is an error and stands in `message_plan.placed`.
+An answer of no is a `PlacementVerdict` with reasons, never an exception. Malformed input (a rank
+that is not there, groups of different length) is an error and stands in `message_plan.placed`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trnbench.spec.instance import LegalDegrees, Platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PlacementVerdict:
     """Legal when there is no reason against it; `warnings` do not forbid."""
 
     reasons: tuple[str, ...] = ()
@@ -35,31 +35,31 @@ class Verdict:
         return not self.reasons
 
 
-def cluster_verdict(platform: Platform, nodes: int) -> Verdict:
+def cluster_verdict(platform: Platform, nodes: int) -> PlacementVerdict:
     """Return whether this many instances can form one cluster."""
     instance = platform.instance
     network = instance.network
     if nodes > 1 and network is None:
-        return Verdict(
+        return PlacementVerdict(
             reasons=(f"{instance.name} has no network adapters for {nodes} nodes",),
             alternatives=("1 node",),
         )
     limit = network.max_chips_per_cluster if network else None
     if limit is not None and nodes * instance.chips > limit:
         most = limit // instance.chips
-        return Verdict(
+        return PlacementVerdict(
             reasons=(
                 f"{nodes} nodes are {nodes * instance.chips} chips; a cluster has at most {limit}",
             ),
             alternatives=(f"up to {most} nodes",),
         )
-    return Verdict()
+    return PlacementVerdict()
 
 
-def even_groups(placement: Placement, ranks: int, size: int) -> IntArray | Verdict:
+def even_groups(placement: Placement, ranks: int, size: int) -> IntArray | PlacementVerdict:
     """Return `ranks` ranks in consecutive groups of `size`, or why they do not divide."""
     if ranks > placement.ranks:
-        return Verdict(
+        return PlacementVerdict(
             reasons=(f"{ranks} ranks asked for, the cluster has {placement.ranks}",),
             alternatives=(f"up to {placement.ranks} ranks",),
         )
@@ -67,7 +67,7 @@ def even_groups(placement: Placement, ranks: int, size: int) -> IntArray | Verdi
         near = sorted(
             (d for d in range(1, ranks + 1) if ranks % d == 0), key=lambda d: abs(d - size)
         )
-        return Verdict(
+        return PlacementVerdict(
             reasons=(f"{ranks} ranks do not divide into groups of {size}",),
             alternatives=tuple(f"groups of {d}" for d in sorted(near[:3])),
         )
@@ -80,7 +80,7 @@ def verdict(
     groups: Groups,
     *,
     pairs: IntArray | None = None,
-) -> Verdict:
+) -> PlacementVerdict:
     """Return whether these replica groups may run this collective on the platform."""
     members = checked_groups(placement, groups)
     found = [
@@ -92,7 +92,7 @@ def verdict(
     ]
     if collective.op == "permute":
         found.append(_permute_ring(placement, members, pairs))
-    return Verdict(
+    return PlacementVerdict(
         reasons=tuple(reason for one in found for reason in one.reasons),
         alternatives=tuple(choice for one in found for choice in one.alternatives),
         warnings=tuple(warning for one in found for warning in one.warnings),
@@ -104,63 +104,65 @@ def _degrees(placement: Placement) -> LegalDegrees | None:
     return placement.platform.legal_degrees(cores // placement.ranks_per_chip)
 
 
-def _job_size(placement: Placement, members: IntArray) -> Verdict:
+def _job_size(placement: Placement, members: IntArray) -> PlacementVerdict:
     degrees = _degrees(placement)
     if degrees is None or not degrees.ranks_per_job:
-        return Verdict()
+        return PlacementVerdict()
     job = int(members.size)
     multiple = degrees.ranks_per_job_multiple
     if job in degrees.ranks_per_job or (multiple and job % multiple == 0):
-        return Verdict()
+        return PlacementVerdict()
     few = ", ".join(map(str, degrees.ranks_per_job))
     name = placement.platform.instance.name
     more = f" or a multiple of {multiple}" if multiple else ""
-    return Verdict(
+    return PlacementVerdict(
         reasons=(f"{name} runs {few}{more} ranks in a job, not {job}",),
         alternatives=(f"{few}{more} ranks in all",),
     )
 
 
-def _group_shape(placement: Placement, members: IntArray) -> Verdict:
+def _group_shape(placement: Placement, members: IntArray) -> PlacementVerdict:
     """Groups in a host have a listed size; groups over hosts hold the same places on each."""
     fabric = placement.fabric
     degrees = _degrees(placement)
     size = members.shape[1]
     if degrees is None or size == 1:
-        return Verdict()
+        return PlacementVerdict()
     # An UltraServer is one instance of several hosts: its rules are those of the hosts.
     host, local = np.divmod(members, fabric.ranks_per_node // fabric.instance.hosts)
     if not (host == host[:, :1]).all():
         hosts = len(np.unique(host[0]))
         cut = local.reshape(len(members), hosts, -1) if size % hosts == 0 else None
         if cut is not None and bool((cut == cut[:, :1]).all()):
-            return Verdict()
-        return Verdict(
+            return PlacementVerdict()
+        return PlacementVerdict(
             reasons=("a group over several hosts must hold the same ranks on each of them",),
             alternatives=("the same local ranks on every host",),
         )
     legal = degrees.tensor_parallel
     warned = degrees.tensor_parallel_warned
     if size in legal:
-        return Verdict()
+        return PlacementVerdict()
     name = placement.platform.instance.name
     listed = ", ".join(map(str, legal))
     if size in warned:
-        return Verdict(warnings=(f"groups of {size} ranks are not supported everywhere on {name}",))
-    return Verdict(
+        return PlacementVerdict(
+            warnings=(f"groups of {size} ranks are not supported everywhere on {name}",)
+        )
+    return PlacementVerdict(
         reasons=(f"{name} has no replica groups of {size} ranks in a host",),
         alternatives=(f"groups of {listed} ranks",),
     )
 
 
-def _size(collective: Collective, ranks: int) -> Verdict:
+def _size(collective: Collective, ranks: int) -> PlacementVerdict:
     # All-reduce, broadcast and the pairs need one element in all, the others one for every rank.
     parts = collective.op in ("all-gather", "reduce-scatter", "all-to-all")
     least = ranks if parts else 1
     if collective.elements >= least:
-        return Verdict()
+        return PlacementVerdict()
     least_bytes = least * collective.element_bytes
-    return Verdict(
+    return PlacementVerdict(
         reasons=(
             f"{collective.size_bytes:g} bytes are less than one element for each of {ranks} ranks",
         ),
@@ -168,7 +170,7 @@ def _size(collective: Collective, ranks: int) -> Verdict:
     )
 
 
-def _links(placement: Placement, members: IntArray) -> Verdict:
+def _links(placement: Placement, members: IntArray) -> PlacementVerdict:
     fabric = placement.fabric
     cut = unreachable_pairs(placement.routes)
     reasons = [f"node {n}: no living way from chip {a} to chip {b}" for n, a, b in cut[:1]]
@@ -180,22 +182,26 @@ def _links(placement: Placement, members: IntArray) -> Verdict:
         lost = chips[np.isin(chips, far // fabric.ranks_per_chip)]
         if len(lost):
             reasons.append(f"chip {lost[0]} has no living way to the network")
-            return Verdict(reasons=tuple(reasons), alternatives=("groups inside a node",))
-    return Verdict(reasons=tuple(reasons))
+            return PlacementVerdict(reasons=tuple(reasons), alternatives=("groups inside a node",))
+    return PlacementVerdict(reasons=tuple(reasons))
 
 
-def _permute_ring(placement: Placement, members: IntArray, pairs: IntArray | None) -> Verdict:
+def _permute_ring(
+    placement: Placement, members: IntArray, pairs: IntArray | None
+) -> PlacementVerdict:
     """Refuse pairs of a permute that are no neighbours by wire, which NeuronCores need."""
     match placement.platform.chip.unit:
         case Multiprocessors():
-            return Verdict()
+            return PlacementVerdict()
         case NeuronCores():
             return _wired_pairs(placement, members, pairs)
         case unknown:
             unhandled(unknown, "rule for the pairs of a permute")
 
 
-def _wired_pairs(placement: Placement, members: IntArray, pairs: IntArray | None) -> Verdict:
+def _wired_pairs(
+    placement: Placement, members: IntArray, pairs: IntArray | None
+) -> PlacementVerdict:
     fabric = placement.fabric
     for group in members:
         if pairs is None:
@@ -209,13 +215,13 @@ def _wired_pairs(placement: Placement, members: IntArray, pairs: IntArray | None
         far = inside & apart & (hops > (2 if _switched(placement) else 1))
         if far.any():
             at = int(np.flatnonzero(far)[0])
-            return Verdict(
+            return PlacementVerdict(
                 reasons=(
                     f"ranks {source[at]} and {target[at]} of the permute have no link between them",
                 ),
                 alternatives=("pairs along a ring of neighbouring chips",),
             )
-    return Verdict()
+    return PlacementVerdict()
 
 
 def _switched(placement: Placement) -> bool:

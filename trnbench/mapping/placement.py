@@ -30,7 +30,7 @@ class Placement:
     platform: Platform
     fabric: Fabric
     routes: Routes
-    node_grids: dict[Hashable, Grid] = field(default_factory=dict, repr=False)
+    node_grids: dict[Hashable, RankGrid] = field(default_factory=dict, repr=False)
     rings: dict[tuple[int, tuple[int, ...]], IntArray] = field(default_factory=dict, repr=False)
 
     def of(self, nodes: int) -> Placement:
@@ -63,7 +63,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Grid:
+class RankGrid:
     """A group as a grid of ranks, outermost axis first: nodes, units of each level, cores.
 
     `ranks[...]` are numbers within the group; `places[axis]` are what stands along an axis: node
@@ -99,7 +99,7 @@ def place(
     return Placement(platform=platform, fabric=fabric, routes=build_routes(fabric))
 
 
-def grid_of(placement: Placement, group: IntArray) -> Grid:
+def grid_of(placement: Placement, group: IntArray) -> RankGrid:
     """Return the grid a group's ranks form (sorted); irregular parts become one axis."""
     fabric = placement.fabric
     group = np.sort(group)
@@ -111,7 +111,7 @@ def grid_of(placement: Placement, group: IntArray) -> Grid:
     )
     if not same:
         axis = tuple(range(len(group)))
-        return Grid(ranks=np.arange(len(group)), levels=(CHIPS,), places=(axis,))
+        return RankGrid(ranks=np.arange(len(group)), levels=(CHIPS,), places=(axis,))
     shape: list[int] = []
     levels: list[int] = []
     places: list[tuple[int, ...]] = []
@@ -137,4 +137,4 @@ def grid_of(placement: Placement, group: IntArray) -> Grid:
             axis_of(CHIPS, chips)
         axis_of(CORES, cores)
     ranks = np.arange(len(group)).reshape(tuple(shape) or (1,))
-    return Grid(ranks=ranks, levels=tuple(levels), places=tuple(places))
+    return RankGrid(ranks=ranks, levels=tuple(levels), places=tuple(places))

@@ -20,7 +20,7 @@ from trnbench.program.legality import FEW, Reason, Scalars, divisors_near
 from trnbench.program.tensor import array
 from trnbench.spec.instance import LegalDegrees, Platform
 
-Axis = Literal["tp", "cp", "dp", "pp"]
+GroupAxis = Literal["tp", "cp", "dp", "pp"]
 AXES: tuple[str, ...] = (
     *("tp", "cp", "ep", "dp", "pp", "data", "expert_data", "kv_copies", "tied", "world"),
 )
@@ -36,7 +36,7 @@ class AxisOrder:
     """
 
     name: str
-    axes: tuple[Axis, ...]
+    axes: tuple[GroupAxis, ...]
     kv_copies: Literal["adjacent", "interleaved"]
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class AxisOrder:
         if self.axes.index("dp") != self.axes.index("cp") + 1:
             raise InputError(f"{self.name}: dp must come right after cp")
 
-    def stride(self, axis: Axis, grid: Grid) -> FloatArray:
+    def stride(self, axis: GroupAxis, grid: Grid) -> FloatArray:
         """Return how far apart the ranks next to each other along an axis are."""
         stride = array(1)
         for inner in self.axes[: self.axes.index(axis)]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.errors import InputError
-from trnbench.numerics.formats import Format, format_named
-from trnbench.numerics.rounding import Rounding, round_to
+from trnbench.numerics.formats import NumberFormat, format_named
+from trnbench.numerics.rounding import RoundingRule, round_to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class AccumulateDemo:
 
 def accumulate_demo(
     *,
-    format: Format | str = "fp16",
+    format: NumberFormat | str = "fp16",
     start: float = 1024.0,
     step: float = 0.5,
     count: int = 2048,
@@ -52,7 +52,7 @@ def accumulate_demo(
 
 
 def _accumulate(
-    format: Format, start: float, step: float, count: int, rounding: Rounding, seed: int
+    format: NumberFormat, start: float, step: float, count: int, rounding: RoundingRule, seed: int
 ) -> float:
     rng = np.random.default_rng(seed)
     total = round_to(start, format)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.errors import InputError
-from trnbench.numerics.formats import FORMATS, Format
+from trnbench.numerics.formats import FORMATS, NumberFormat
 from trnbench.numerics.product import (
     ProductRecipe,
     ProductResult,
@@ -18,7 +18,7 @@ from trnbench.numerics.product import (
     round_moving,
     round_stationary,
 )
-from trnbench.numerics.rounding import Float32Array, Rounding
+from trnbench.numerics.rounding import Float32Array, RoundingRule
 from trnbench.numerics.sparsity import prune
 
 Float64Array = FloatArray
@@ -180,7 +180,7 @@ def product_error_bound(
         return np.asarray(bound + unit * (np.abs(exact) + bound) + step, dtype=np.float64)
 
 
-def _rounding_error(format: Format, rounding: Rounding) -> tuple[float, float]:
+def _rounding_error(format: NumberFormat, rounding: RoundingRule) -> tuple[float, float]:
     """Return the largest relative error of one rounding, and the absolute one near zero."""
     if format.name == "fp32":
         return 0.0, 0.0

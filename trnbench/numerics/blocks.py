@@ -21,8 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.numerics.formats import Format, ScaleRule, format_named
-from trnbench.numerics.rounding import Float32Array, Rounding, numpy_dtype, round_elements, widen
+from trnbench.numerics.formats import NumberFormat, ScaleRule, format_named
+from trnbench.numerics.rounding import (
+    Float32Array,
+    RoundingRule,
+    numpy_dtype,
+    round_elements,
+    widen,
+)
 
 SCALE_RULES: tuple[ScaleRule, ...] = ("trainium", "ocp")
 
@@ -34,7 +40,7 @@ _E8M0_NAN = 255
 class Blocks:
     """A quantised array; the grouped axis is last in both parts, `axis` is where it came from."""
 
-    format: Format
+    format: NumberFormat
     elements: NDArray[Any]
     scales: NDArray[Any]
     axis: int
@@ -47,11 +53,11 @@ class Blocks:
 
 def quantise(
     array: ArrayLike,
-    format: Format | str,
+    format: NumberFormat | str,
     *,
     axis: int = -1,
     rule: ScaleRule | None = None,
-    rounding: Rounding = "rne",
+    rounding: RoundingRule = "rne",
     rng: np.random.Generator | None = None,
 ) -> Blocks:
     """Return `array` in a block format, grouped along `axis`; the last group may be short.
@@ -88,13 +94,13 @@ def dequantise(blocks: Blocks) -> Float32Array:
 
 
 def block_round(
-    array: ArrayLike, format: Format | str, *, axis: int = -1, rule: ScaleRule | None = None
+    array: ArrayLike, format: NumberFormat | str, *, axis: int = -1, rule: ScaleRule | None = None
 ) -> Float32Array:
     """Return `array` as the block format holds it: quantised along `axis` and read back."""
     return dequantise(quantise(array, format, axis=axis, rule=rule))
 
 
-def _scale_codes(amax: Float32Array, format: Format, rule: ScaleRule) -> NDArray[np.uint8]:
+def _scale_codes(amax: Float32Array, format: NumberFormat, rule: ScaleRule) -> NDArray[np.uint8]:
     if rule not in SCALE_RULES:
         raise UnknownNameError("scale rule", rule, SCALE_RULES)
     headroom = 1 if rule == "trainium" else 0

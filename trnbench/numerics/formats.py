@@ -18,7 +18,7 @@ MX_SCALE_BITS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class NumberFormat:
     """How one number is stored. For block (MX) formats the fields describe one element.
 
     `bits` counts storage (tf32 keeps 19 of its 32); `min_exponent` is the exponent of the smallest
@@ -62,10 +62,10 @@ class Format:
 
 def _ieee(
     name: str, title: str, bits: int, layout: tuple[int, int], dtype_name: str | None
-) -> Format:
+) -> NumberFormat:
     exponent_bits, mantissa_bits = layout
     bias = 2 ** (exponent_bits - 1) - 1
-    return Format(
+    return NumberFormat(
         name=name,
         title=title,
         bits=bits,
@@ -78,8 +78,8 @@ def _ieee(
     )
 
 
-def _block(element: Format, name: str, title: str, rule: ScaleRule) -> Format:
-    return Format(
+def _block(element: NumberFormat, name: str, title: str, rule: ScaleRule) -> NumberFormat:
+    return NumberFormat(
         name=name,
         title=title,
         bits=element.bits,
@@ -95,7 +95,7 @@ def _block(element: Format, name: str, title: str, rule: ScaleRule) -> Format:
     )
 
 
-_E4M3FN = Format(
+_E4M3FN = NumberFormat(
     name="fp8_e4m3fn",
     title="FP8 E4M3, OCP: no infinity, one NaN, max 448",
     bits=8,
@@ -107,7 +107,7 @@ _E4M3FN = Format(
     dtype_name="float8_e4m3fn",
 )
 _E5M2 = _ieee("fp8_e5m2", "FP8 E5M2, max 57344", 8, (5, 2), "float8_e5m2")
-_E2M1 = Format(
+_E2M1 = NumberFormat(
     name="fp4_e2m1",
     title="FP4 E2M1, only as an element of MXFP4",
     bits=4,
@@ -120,7 +120,7 @@ _E2M1 = Format(
 )
 # In [64, 128) seven mantissa bits step by 1; calling everything below 2^7 "subnormal" makes the
 # step 1 over the whole range, so integers need no rules of their own.
-_INT8 = Format(
+_INT8 = NumberFormat(
     name="int8",
     title="8-bit integer, saturating",
     bits=8,
@@ -149,7 +149,7 @@ _ALL = (
     _INT8,
 )
 
-FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}
+FORMATS: Mapping[str, NumberFormat] = {format.name: format for format in _ALL}
 
 ALIASES: Mapping[str, str] = {
     "float64": "fp64",
@@ -176,7 +176,7 @@ ALIASES: Mapping[str, str] = {
 }
 
 
-def format_named(name: str) -> Format:
+def format_named(name: str) -> NumberFormat:
     """Return the format of this name or alias; case and `-` against `_` do not matter."""
     key = name.strip().lower().replace("-", "_")
     format = FORMATS.get(ALIASES.get(key, key))

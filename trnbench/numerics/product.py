@@ -16,18 +16,18 @@ from numpy.typing import ArrayLike
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.numerics.blocks import SCALE_RULES, block_round
-from trnbench.numerics.formats import FORMATS, Format, ScaleRule, format_named
+from trnbench.numerics.formats import FORMATS, NumberFormat, ScaleRule, format_named
 from trnbench.numerics.rounding import (
     OVERFLOWS,
     ROUNDINGS,
     Float32Array,
     Overflow,
-    Rounding,
+    RoundingRule,
     round_to,
 )
 from trnbench.numerics.sparsity import (
     Compressed,
-    Pattern,
+    SparsityPattern,
     compress,
     decompress,
     parse_pattern,
@@ -42,11 +42,11 @@ ACCUMULATE_FORMATS = ("fp32", "bf16")
 BLOCK_BYTES = 64 << 20
 
 
-def _as_format(value: Format | str) -> Format:
+def _as_format(value: NumberFormat | str) -> NumberFormat:
     return format_named(value) if isinstance(value, str) else value
 
 
-def _as_pattern(value: Pattern | str | None) -> Pattern | None:
+def _as_pattern(value: SparsityPattern | str | None) -> SparsityPattern | None:
     return parse_pattern(value) if isinstance(value, str) else value
 
 
@@ -63,14 +63,14 @@ class ProductRecipe:
     bf16 accumulation (NeuronCore-v4), every write to PSUM; inputs are rounded to nearest even.
     """
 
-    format_in_a: Format = attrs.field(default=FORMATS["bf16"], converter=_as_format)
-    format_in_b: Format = attrs.field(default=FORMATS["bf16"], converter=_as_format)
-    format_out: Format = attrs.field(default=FORMATS["fp32"], converter=_as_format)
-    accumulate: Format = attrs.field(default=FORMATS["fp32"], converter=_as_format)
-    rounding: Rounding = "rne"
+    format_in_a: NumberFormat = attrs.field(default=FORMATS["bf16"], converter=_as_format)
+    format_in_b: NumberFormat = attrs.field(default=FORMATS["bf16"], converter=_as_format)
+    format_out: NumberFormat = attrs.field(default=FORMATS["fp32"], converter=_as_format)
+    accumulate: NumberFormat = attrs.field(default=FORMATS["fp32"], converter=_as_format)
+    rounding: RoundingRule = "rne"
     overflow: Overflow = "native"
     scale_rule: ScaleRule | None = None
-    pattern: Pattern | None = attrs.field(default=None, converter=_as_pattern)
+    pattern: SparsityPattern | None = attrs.field(default=None, converter=_as_pattern)
     k_tile: int = 128
     seed: int = 0
 
@@ -200,7 +200,7 @@ def _checked_operands(a: ArrayLike, b: ArrayLike) -> tuple[Float32Array, Float32
 
 
 def _round_operand(
-    values: Float32Array, format: Format, axis: int, recipe: ProductRecipe
+    values: Float32Array, format: NumberFormat, axis: int, recipe: ProductRecipe
 ) -> Float32Array:
     if format.block > 1:
         return block_round(values, format, axis=axis, rule=recipe.scale_rule)

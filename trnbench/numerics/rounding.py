@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.numerics.formats import Format, OverflowResult, format_named
+from trnbench.numerics.formats import NumberFormat, OverflowResult, format_named
 
-Rounding = Literal["rne", "sr"]
+RoundingRule = Literal["rne", "sr"]
 Overflow = Literal["native", "saturate"]
-ROUNDINGS: tuple[Rounding, ...] = ("rne", "sr")
+ROUNDINGS: tuple[RoundingRule, ...] = ("rne", "sr")
 OVERFLOWS: tuple[Overflow, ...] = ("native", "saturate")
 
 Float32Array: TypeAlias = NDArray[np.float32]
@@ -37,7 +37,7 @@ _OVERFLOW_VALUE: Mapping[OverflowResult, float] = {"infinity": np.inf, "nan": np
 _CHUNK = 1 << 15
 
 
-def numpy_dtype(format: Format) -> np.dtype[Any] | None:
+def numpy_dtype(format: NumberFormat) -> np.dtype[Any] | None:
     """Return the numpy or ml_dtypes type that stores the format, None where there is none."""
     if format.dtype_name is None:
         return None
@@ -46,9 +46,9 @@ def numpy_dtype(format: Format) -> np.dtype[Any] | None:
 
 def round_to(
     array: ArrayLike,
-    format: Format | str,
+    format: NumberFormat | str,
     *,
-    rounding: Rounding = "rne",
+    rounding: RoundingRule = "rne",
     rng: np.random.Generator | None = None,
     overflow: Overflow = "native",
 ) -> Float32Array:
@@ -69,9 +69,9 @@ def round_to(
 
 def round_elements(
     array: ArrayLike,
-    format: Format,
+    format: NumberFormat,
     *,
-    rounding: Rounding,
+    rounding: RoundingRule,
     rng: np.random.Generator | None,
     overflow: Overflow,
 ) -> Float32Array:
@@ -94,7 +94,9 @@ def round_elements(
     return _by_chunk(values, format, drawn)
 
 
-def round_with(array: ArrayLike, format: Format | str, noise: NDArray[np.uint32]) -> Float32Array:
+def round_with(
+    array: ArrayLike, format: NumberFormat | str, noise: NDArray[np.uint32]
+) -> Float32Array:
     """Return `array` rounded stochastically with the 32 random bits given for each element.
 
     Who draws the noise decides what depends on it; equal noise rounds equal numbers alike.
@@ -110,7 +112,7 @@ def round_with(array: ArrayLike, format: Format | str, noise: NDArray[np.uint32]
 
 
 def _by_chunk(
-    values: Float32Array, format: Format, noise: Callable[[int, int], NDArray[np.uint32]]
+    values: Float32Array, format: NumberFormat, noise: Callable[[int, int], NDArray[np.uint32]]
 ) -> Float32Array:
     flat = np.ascontiguousarray(values).reshape(-1)
     rounded = np.empty_like(flat)
@@ -127,7 +129,7 @@ def _require_known(rounding: str, overflow: str) -> None:
         raise UnknownNameError("overflow policy", overflow, OVERFLOWS)
 
 
-def _nearest(values: Float32Array, format: Format) -> Float32Array:
+def _nearest(values: Float32Array, format: NumberFormat) -> Float32Array:
     dtype = numpy_dtype(format)
     if dtype is None:
         return _nearest_by_bits(values, format.mantissa_bits)
@@ -164,7 +166,9 @@ def _nearest_by_bits(values: Float32Array, mantissa_bits: int) -> Float32Array:
     return rounded.reshape(values.shape)
 
 
-def _stochastic(values: Float32Array, format: Format, noise: NDArray[np.uint32]) -> Float32Array:
+def _stochastic(
+    values: Float32Array, format: NumberFormat, noise: NDArray[np.uint32]
+) -> Float32Array:
     """Round one chunk up with probability equal to the distance from the value below.
 
     Model: hardware adds random bits below the last kept one and truncates the magnitude. With

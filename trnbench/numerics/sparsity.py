@@ -23,7 +23,7 @@ TAG_BITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class SparsityPattern:
     """`keep` numbers survive of every `group` along the contraction."""
 
     keep: int
@@ -43,8 +43,8 @@ class Pattern:
         return _TAGS_PER_WORD * self.ratio
 
 
-PATTERNS: tuple[Pattern, ...] = tuple(
-    Pattern(keep=keep, group=group)
+PATTERNS: tuple[SparsityPattern, ...] = tuple(
+    SparsityPattern(keep=keep, group=group)
     for keep, group in ((4, 16), (4, 12), (4, 8), (2, 8), (2, 4), (1, 4), (1, 2))
 )
 
@@ -53,7 +53,7 @@ PATTERNS: tuple[Pattern, ...] = tuple(
 class Compressed:
     """A pruned matrix (..., m, k): kept values (..., m, k/ratio) and tags, four to a word."""
 
-    pattern: Pattern
+    pattern: SparsityPattern
     k: int
     values: Float32Array
     tags: NDArray[np.uint16]
@@ -68,7 +68,7 @@ class Compressed:
         return tags + _window_starts(self.pattern, length)
 
 
-def parse_pattern(text: str) -> Pattern:
+def parse_pattern(text: str) -> SparsityPattern:
     """Return the pattern written as "4:16"; hardware has only the seven of PATTERNS."""
     for pattern in PATTERNS:
         if str(pattern) == text.strip():
@@ -76,7 +76,7 @@ def parse_pattern(text: str) -> Pattern:
     raise UnknownNameError("sparsity pattern", text, [str(pattern) for pattern in PATTERNS])
 
 
-def pattern_problem(pattern: Pattern, k: int) -> str | None:
+def pattern_problem(pattern: SparsityPattern, k: int) -> str | None:
     """Return why a contraction of length k cannot have this pattern, with the nearest that can."""
     if k % pattern.group == 0:
         return None
@@ -85,7 +85,7 @@ def pattern_problem(pattern: Pattern, k: int) -> str | None:
     return f"sparsity {pattern} needs k to be a multiple of {pattern.group}; k={k}, try {nearest}"
 
 
-def compress(array: ArrayLike, pattern: Pattern) -> Compressed:
+def compress(array: ArrayLike, pattern: SparsityPattern) -> Compressed:
     """Return the `keep` largest magnitudes of each group of the last axis; of equals, the first.
 
     NaN counts as largest, so that pruning never hides one.
@@ -116,7 +116,7 @@ def decompress(compressed: Compressed) -> Float32Array:
     return dense
 
 
-def prune(array: ArrayLike, pattern: Pattern) -> Float32Array:
+def prune(array: ArrayLike, pattern: SparsityPattern) -> Float32Array:
     """Return `array` with all but the kept numbers of each group set to zero."""
     return decompress(compress(array, pattern))
 
@@ -147,7 +147,7 @@ def tile_products(
         yield rows @ moving
 
 
-def _window_starts(pattern: Pattern, length: int) -> NDArray[np.int32]:
+def _window_starts(pattern: SparsityPattern, length: int) -> NDArray[np.int32]:
     return np.arange(length, dtype=np.int32) // _TAGS_PER_WORD * pattern.window
 
 

@@ -40,7 +40,7 @@ METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")
 LONGEST_S = 1000 * 365 * DAY_S
 """A run that takes longer counts as one that never ends."""
 RateEnd = Literal["used", "low", "high"]
-"""The rate itself, or that of the cheapest or dearest zone."""
+"""The rate itself, or an end of its range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trnbench.analytic.memory import Category, memory
+from trnbench.analytic.memory import MemoryCategory, memory
 from trnbench.program.step import training_step
 from trnbench.spec.instance import Platform
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 
-SAVED: tuple[Category, ...] = ("weights", "optimizer")
+SAVED: tuple[MemoryCategory, ...] = ("weights", "optimizer")
 
 
 def checkpoint_bytes(model: Model, platform: Platform, *, precision: str, sequence: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,13 @@ import numpy as np
 from trnbench.spec.instance import PurchaseOption
 
 Objective = Literal["cost", "time", "pareto"]
+Order = Literal["cost", "time", "pareto", "soonest"]
+"""What decides; `soonest` is what a missed deadline leaves: the cheapest of the earliest ends."""
 Limit = Literal["deadline", "budget", "price"]
+
+AS_LATE_S = 86400.0
+AS_LATE_SHARE = 0.02
+"""Two ends that lie within the longer of these of each other are equally late to a buyer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,28 +77,44 @@ def fastest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda one: (_digits(one.elapsed_s), _cost(one), one.nodes))
 
 
-def ranked(
-    candidates: Iterable[Candidate], limits: Limits, objective: Objective
-) -> list[Candidate]:
+def soonest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates from the earliest end on, the cheapest first of those as late as that."""
+    late = as_late_s(min((one.elapsed_s for one in candidates), default=math.inf))
+    return sorted(cheapest_first(candidates), key=lambda one: _digits(max(one.elapsed_s, late)))
+
+
+def ranked(candidates: Iterable[Candidate], limits: Limits, order: Order) -> list[Candidate]:
     """Return the candidates that keep the limits, best first; by cost unless time is asked for."""
     kept = [candidate for candidate in candidates if limits.kept_by(candidate)]
-    return fastest_first(kept) if objective == "time" else cheapest_first(kept)
+    if order == "soonest":
+        return soonest_first(kept)
+    return fastest_first(kept) if order == "time" else cheapest_first(kept)
 
 
 def nearest(candidates: Sequence[Candidate], limits: Limits) -> Candidate | None:
-    """Return the candidate that breaks its worst limit least, then the fastest.
+    """Return the candidate that breaks its worst limit least, then the cheapest.
 
+    Where none keeps the deadline, those that end about as early as the earliest are equally late.
     One with a price comes before others; of these, then, the one with the least machine time.
     """
+    sold = [one for one in candidates if one.cost_usd is not None] if limits.priced else []
+    earliest = min((one.elapsed_s for one in sold or candidates), default=math.inf)
+    in_time = limits.deadline_s is None or earliest <= limits.deadline_s
+    late = -math.inf if in_time else as_late_s(earliest)
 
     def order(candidate: Candidate) -> tuple[bool, float, float]:
-        excess = limits.excess(candidate)
+        excess = limits.excess(replace(candidate, elapsed_s=max(candidate.elapsed_s, late)))
         unsold = excess.pop("price", None) is not None
         worst = max(excess.values(), default=0.0)
-        machines = candidate.nodes if unsold else 1
-        return unsold, _digits(worst), _digits(machines * candidate.elapsed_s)
+        machine_s = candidate.nodes * candidate.elapsed_s if unsold else 0.0
+        return unsold, _digits(worst), _digits(machine_s)
 
     return min(cheapest_first(candidates), key=order, default=None)
+
+
+def as_late_s(earliest_s: float) -> float:
+    """Return the latest end, s, that is as good to a buyer as the earliest."""
+    return earliest_s + max(AS_LATE_S, AS_LATE_SHARE * earliest_s)
 
 
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -30,8 +30,9 @@ _SAME_PRICE = 1e-3
 class Tariff:
     """A rate at which an instance can be bought; USD per instance-hour before the discount.
 
-    `low_list_usd_per_hour` and `high_list_usd_per_hour` differ from the rate for spot: the
-    cheapest and the dearest zone. `price` and `source` are the row and where it was read.
+    `low_list_usd_per_hour` and `high_list_usd_per_hour` differ from the rate where the row gives a
+    range: of zones for spot, of what a second-hand rate replaced. `price` and `source` are the row
+    and where it was read.
     """
 
     instance: str
@@ -53,12 +54,12 @@ class Tariff:
 
     @property
     def low_usd_per_hour(self) -> float:
-        """What it costs in the cheapest zone."""
+        """What it costs at the lower end of its range."""
         return self.low_list_usd_per_hour * (1 - self.discount)
 
     @property
     def high_usd_per_hour(self) -> float:
-        """What it costs in the dearest zone."""
+        """What it costs at the upper end of its range."""
         return self.high_list_usd_per_hour * (1 - self.discount)
 
 
@@ -242,7 +243,11 @@ def _listed(
         discount=terms.discount,
         price=row,
         source=prices.source_of(row),
-        notes=(*_row_notes(row, prices, terms, assumed), *_cheaper(row, prices, rules, terms)),
+        notes=(
+            *_row_notes(row, prices, terms, assumed),
+            *_changed_since(row, like, rules, terms),
+            *_cheaper(row, prices, rules, terms),
+        ),
     )
 
 
@@ -308,7 +313,7 @@ def _row_notes(
         for other in prices.price
         if other.option == row.option
         and not _is_named(other)
-        and other.usd_per_hour not in (None, row.usd_per_hour)
+        and not _same(other.usd_per_hour, row.usd_per_hour)
         and row.applies_from < other.applies_from <= terms.on
     ]
     notes += [
@@ -317,6 +322,17 @@ def _row_notes(
         for other in unplaced
     ]
     return tuple(notes)
+
+
+def _changed_since(
+    row: Price, instance: Instance, rules: PurchaseRules | None, terms: PriceTerms
+) -> tuple[str, ...]:
+    """Return the announced changes of rates that the row was read before."""
+    return tuple(
+        f"read before the change of {change.on}: {change.words}"
+        for change in (rules.change if rules else ())
+        if row.date_to < change.on <= terms.on and change.concerns(instance.name, row.option)
+    )
 
 
 def _sentence(instance: str, refused: Sequence[NoTariff]) -> str:
@@ -361,6 +377,11 @@ def _why(option: PurchaseOption, prices: PriceList | None, terms: PriceTerms) ->
     rows = [row for row in (prices.price if prices else ()) if row.option in (option, ANY)]
     silent = [row for row in rows if row.usd_per_hour is None and row.applies_from <= terms.on]
     return (silent[-1].note or "") if silent else ""
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    """Return whether two rates are one; what is no rate is no other."""
+    return one is None or other is None or abs(one - other) <= _SAME_PRICE * other
 
 
 def _usd(row: Price) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from trnbench.plan.failures import operations_of
 from trnbench.plan.market import Market, every_candidate
-from trnbench.plan.objective import Candidate, Limits, Objective, ranked
+from trnbench.plan.objective import Candidate, Limits, Order, ranked
 
 Moved = Literal["price", "speed", "failures"]
 PRICE_STEPS = (0.8, 1.25)
@@ -36,7 +36,7 @@ def sensitivity(
     markets: Sequence[Market],
     plan: Candidate,
     limits: Limits,
-    objective: Objective,
+    objective: Order,
     *,
     speeds: Sequence[float],
 ) -> tuple[Change, ...]:
@@ -69,7 +69,7 @@ def _change(
     markets: Sequence[Market],
     plan: Candidate,
     limits: Limits,
-    objective: Objective,
+    objective: Order,
 ) -> Change:
     every = every_candidate(markets)
     what = (plan.instance, plan.nodes, plan.option)

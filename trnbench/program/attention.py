@@ -7,7 +7,7 @@ import numpy as np
 from trnbench.arrays import FloatArray
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
-from trnbench.program.ops import Attention
+from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Dim, Tensor, array
 from trnbench.workload.model import Attention as Settings
 from trnbench.workload.model import Latent, Transformer
@@ -171,7 +171,7 @@ def _fused(
     )
     pairs = attended_pairs(settings, b.grid.sequence)
     b.ops.append(
-        Attention(
+        AttentionOp(
             name="attention",
             phase="F",
             reads=reads,

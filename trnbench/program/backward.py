@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import GapError, unhandled
-from trnbench.program.collective import Op
 from trnbench.program.derivatives import DERIVATIVES
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
-    Attention,
+    AttentionOp,
     CollectiveOp,
     Elementwise,
     Gather,
@@ -27,6 +26,7 @@ from trnbench.program.ops import (
     Term,
 )
 from trnbench.program.tensor import ONE, Tensor, array, partial_after
+from trnbench.workload.operation import Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,7 +137,7 @@ class _Deriver:
         match op:
             case MatMul():
                 self._reverse_product(op)
-            case Attention():
+            case AttentionOp():
                 self._reverse_attention(op)
             case Elementwise():
                 self._reverse_pass(op)
@@ -201,7 +201,7 @@ class _Deriver:
         self._pass("cast", (gradient,), (out,), "B_input")
         return out
 
-    def _reverse_attention(self, op: Attention) -> None:
+    def _reverse_attention(self, op: AttentionOp) -> None:
         gradient = self.summed(op.writes[0])
         if gradient is None:
             return

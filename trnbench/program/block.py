@@ -13,9 +13,9 @@ from trnbench.errors import unhandled
 from trnbench.program.backward import Backward, derive
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
-from trnbench.program.keeping import Kept, keep, passing_bytes
+from trnbench.program.keeping import KeptTensors, keep, passing_bytes
 from trnbench.program.ops import (
-    Attention,
+    AttentionOp,
     CollectiveOp,
     Elementwise,
     Gather,
@@ -28,7 +28,9 @@ from trnbench.program.parameters import Parameter
 from trnbench.program.tensor import Tensor, array, total_bytes
 from trnbench.workload.layout import Recompute
 
-Category = Literal["weights", "gradients", "optimizer", "activations", "communication", "scratch"]
+ResidentCategory = Literal[
+    "weights", "gradients", "optimizer", "activations", "communication", "scratch"
+]
 Lifetime = Literal["step", "until_backward", "until_weight", "backward_to_weight", "slot"]
 """How long a resident stays: the whole step; from a micro-batch's forward pass until its input or
 weight gradients are there; between those two; while one slot runs."""
@@ -38,7 +40,7 @@ weight gradients are there; between those two; while one slot runs."""
 class Resident:
     """Bytes that one instance of a block (or, with lifetime `slot`, any of a kind) occupies."""
 
-    category: Category
+    category: ResidentCategory
     bytes: FloatArray
     lifetime: Lifetime
 
@@ -73,7 +75,7 @@ class Block:
     parameters: Mapping[str, Parameter]
     gradients: Mapping[str, Tensor]
     entering_gradients: Mapping[str, Tensor]
-    kept: Kept
+    kept: KeptTensors
     buckets: tuple[Bucket, ...]
     residents: tuple[Resident, ...]
     passes: Passes
@@ -100,12 +102,12 @@ class Block:
         return array(sum((op.flop * op.count for op in computing), start=0.0))
 
     @property
-    def computing(self) -> tuple[MatMul | Attention, ...]:
+    def computing(self) -> tuple[MatMul | AttentionOp, ...]:
         """Its operations on a tensor unit: those whose FLOP count."""
-        found: list[MatMul | Attention] = []
+        found: list[MatMul | AttentionOp] = []
         for op in self.ops:
             match op:
-                case MatMul() | Attention():
+                case MatMul() | AttentionOp():
                     found.append(op)
                 case Elementwise() | Gather() | CollectiveOp():
                     pass
@@ -157,7 +159,7 @@ def varied(grid: Grid, block: Block, *, recompute: Recompute | None = None) -> B
 
 
 def _passing(
-    forward: Sequence[Operation], backward: Backward, kept: Kept, entering: Sequence[Tensor]
+    forward: Sequence[Operation], backward: Backward, kept: KeptTensors, entering: Sequence[Tensor]
 ) -> FloatArray:
     """Return the most bytes that live at once in a pass, beside those that last."""
     lasting = {*kept.tensors, *backward.weights.values()}
@@ -176,7 +178,7 @@ def _block(
     entering: tuple[Tensor, ...],
     leaving: tuple[Tensor, ...],
     passes: Passes,
-    kept: Kept,
+    kept: KeptTensors,
 ) -> Block:
     """Return a block from its passes, with the exchanges and the states of its ZeRO stage."""
     forward, backward = passes.forward, passes.backward
@@ -225,7 +227,7 @@ def _residents(
     grid: Grid,
     members: Mapping[str, Parameter],
     of_block: Sequence[Bucket],
-    kept: Kept,
+    kept: KeptTensors,
     passing: FloatArray,
 ) -> tuple[Resident, ...]:
     states = [state_bytes(grid, bucket) for bucket in of_block]

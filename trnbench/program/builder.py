@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from trnbench.arrays import FloatArray
-from trnbench.program.collective import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
     CollectiveOp,
@@ -23,7 +22,8 @@ from trnbench.program.ops import (
     Region,
     Term,
 )
-from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Role, Tensor, array, partial_after
+from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Tensor, TensorRole, array, partial_after
+from trnbench.workload.operation import Op
 
 
 class BlockBuilder:
@@ -48,7 +48,7 @@ class BlockBuilder:
         reads: tuple[Tensor, ...] = (),
         *,
         number_format: str | None = None,
-        role: Role = "activation",
+        role: TensorRole = "activation",
     ) -> Tensor:
         """Return a new tensor that is computed from `reads`."""
         return Tensor(
@@ -156,7 +156,7 @@ class BlockBuilder:
         dims: Sequence[Dim],
         *,
         number_format: str | None = None,
-        role: Role = "activation",
+        role: TensorRole = "activation",
         view: bool = False,
         when: FloatArray = ONE,
     ) -> Tensor:

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from trnbench.errors import InputError, UnknownNameError, unhandled
-from trnbench.workload.operation import OPERATIONS, Operation
-
-Op: TypeAlias = Operation
-OPS = OPERATIONS
+from trnbench.workload.operation import OPS, Op
 
 _SHORT: Mapping[str, Op] = {
     "allr": "all-reduce",

@@ -21,7 +21,7 @@ from trnbench.workload.layout import Recompute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Kept:
+class KeptTensors:
     """Tensors that outlive the forward pass, and the whole backward pass in order.
 
     `for_weights` are those of them that weight gradients read, `waiting` what the input gradients
@@ -38,7 +38,7 @@ def keep(
     forward: Sequence[Operation],
     backward: Sequence[Operation],
     recompute: Recompute,
-) -> Kept:
+) -> KeptTensors:
     """Return what is kept under a recompute mode, with the repeated operations put in."""
     again = _again(forward, recompute)
     produced = {tensor for op in again for tensor in op.writes} - _escaping(forward, again)
@@ -59,7 +59,7 @@ def keep(
         for read in weight_reads
         if read.role != "weight" and read not in made_there and read not in kept
     )
-    return Kept(
+    return KeptTensors(
         tensors=kept,
         for_weights=tuple(tensor for tensor in kept if tensor in weight_reads),
         waiting=tuple(waiting),

@@ -18,7 +18,7 @@ FeedForward = Literal["dense", "moe", "moe_exchanged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Flow:
+class LayerFlow:
     """What passes from block to block: the residual stream and, of a denoiser, the condition."""
 
     stream: Tensor
@@ -30,13 +30,13 @@ class Flow:
         return (self.stream,) if self.condition is None else (self.stream, self.condition)
 
 
-def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -> Flow:
+def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -> LayerFlow:
     """Return the tensors a layer or head receives."""
     hidden = b.grid.dim("hidden", transformer.hidden)
     stream = b.tensor("stream", (*b.stream(), hidden))
     if not conditioned:
-        return Flow(stream=stream)
-    return Flow(stream=stream, condition=b.tensor("condition", condition_dims(b, transformer)))
+        return LayerFlow(stream=stream)
+    return LayerFlow(stream=stream, condition=b.tensor("condition", condition_dims(b, transformer)))
 
 
 def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]:
@@ -44,7 +44,9 @@ def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]
     return (b.grid.batch(), b.grid.dim("condition", transformer.hidden))
 
 
-def layer(b: BlockBuilder, transformer: Transformer, flow: Flow, kind: FeedForward) -> Flow:
+def layer(
+    b: BlockBuilder, transformer: Transformer, flow: LayerFlow, kind: FeedForward
+) -> LayerFlow:
     """Emit a layer and return what it hands on."""
     told = None
     if flow.condition is not None:
@@ -54,7 +56,7 @@ def layer(b: BlockBuilder, transformer: Transformer, flow: Flow, kind: FeedForwa
     else:
         stream = _part(b, transformer, flow.stream, "attention", kind, told)
         stream = _part(b, transformer, stream, "mlp", kind, told)
-    return Flow(stream=stream, condition=flow.condition)
+    return LayerFlow(stream=stream, condition=flow.condition)
 
 
 def _part(

@@ -14,10 +14,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from trnbench.arrays import FloatArray
-from trnbench.program.collective import Collective, Op
+from trnbench.program.collective import Collective
 from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.tensor import ONE, Tensor, array, element_bytes, one, total_bytes
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
+from trnbench.workload.operation import Op
 
 Phase = Literal["F", "recompute", "B_input", "B_weight", "optimizer"]
 Region = Literal["", "core"]
@@ -135,7 +136,7 @@ class MatMul:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Attention:
+class AttentionOp:
     """Fused attention: scores never reach memory, and the backward pass computes them again.
 
     Reads query, key, value (and for the backward pass the result, its logarithmic sums and its
@@ -305,4 +306,4 @@ class Send:
         return self.tensor.bytes
 
 
-Operation: TypeAlias = MatMul | Attention | Elementwise | Gather | CollectiveOp
+Operation: TypeAlias = MatMul | AttentionOp | Elementwise | Gather | CollectiveOp

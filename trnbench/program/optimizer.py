@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trnbench.arrays import FloatArray
-from trnbench.program.collective import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp, Elementwise, Operation, Phase
 from trnbench.program.parameters import Parameter
-from trnbench.program.tensor import Role, Tensor, array, element_bytes
+from trnbench.program.tensor import Tensor, TensorRole, array, element_bytes
+from trnbench.workload.operation import Op
 
 MOMENTS = 2
 """AdamW keeps a mean and a mean square of each gradient."""
@@ -119,7 +119,9 @@ class _Flat:
     grid: Grid
     bucket: Bucket
 
-    def tensor(self, name: str, elements: FloatArray, number_format: str, role: Role) -> Tensor:
+    def tensor(
+        self, name: str, elements: FloatArray, number_format: str, role: TensorRole
+    ) -> Tensor:
         dim = replace(self.grid.dim(name, np.ceil(elements)), axes=())
         return Tensor(
             name=f"{name}.{self.bucket.axis}", dims=(dim,), format=number_format, role=role

@@ -5,12 +5,16 @@ Searches price legal layouts only; most points of an open grid are not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
+
+Pick: TypeAlias = Callable[[FloatArray], FloatArray]
+"""Takes the numbers of some layouts out of an array over the whole grid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -17,7 +17,7 @@ NONE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Messages:
+class SlotMessages:
     """The messages between stages, by the slot that waits and by the slot that sends.
 
     Slots are numbered stage * slots_per_stage + slot. `sender[stage, slot]` is the slot whose
@@ -36,7 +36,7 @@ class Waves:
     wave: IntArray
 
 
-def messages(order: SlotOrder) -> Messages:
+def messages(order: SlotOrder) -> SlotMessages:
     """Return who waits for whom: activations go up the model, their gradients down."""
     pp, vpp, count = order.pp, order.vpp, order.slots_per_stage
     stage = np.broadcast_to(np.arange(pp)[:, None], order.kind.shape)
@@ -50,7 +50,7 @@ def messages(order: SlotOrder) -> Messages:
     step = np.array([1, -1, 0])[order.kind]
     sender = at[order.kind, part - step, order.micro_batch]
     sends = (step != 0) & (part + step >= 1) & (part + step <= parts) & (pp > 1)
-    return Messages(
+    return SlotMessages(
         sender=np.where(step == 0, NONE, sender),
         receiver=np.where(sends, (stage + step) % pp, NONE),
     )

@@ -23,7 +23,7 @@ from trnbench.program.grid import Grid
 from trnbench.program.ops import Send
 from trnbench.program.tensor import Tensor, array
 
-Role = Literal["only", "first", "light", "heavy", "last"]
+StageRole = Literal["only", "first", "light", "heavy", "last"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,7 +33,7 @@ class StageClass:
     `index` is the first such stage, counted from 0. Messages are those of one micro-batch.
     """
 
-    role: Role
+    role: StageRole
     multiplicity: FloatArray
     index: FloatArray
     blocks: Mapping[str, FloatArray]
@@ -64,7 +64,7 @@ def stage_classes(grid: Grid, layers: Layers, flow: tuple[Tensor, ...]) -> tuple
     heavy = np.minimum(more, middle)
     piped = array(pp > 1)
     on_first = array(least + (more > middle))
-    shares: tuple[tuple[Role, FloatArray, FloatArray, FloatArray], ...] = (
+    shares: tuple[tuple[StageRole, FloatArray, FloatArray, FloatArray], ...] = (
         ("only", 1 - piped, array(0), array(layers.count)),
         ("first", piped, array(0), on_first),
         ("light", middle - heavy, array(1), least),
@@ -84,7 +84,7 @@ def stage_classes(grid: Grid, layers: Layers, flow: tuple[Tensor, ...]) -> tuple
     )
 
 
-def _blocks(layers: Layers, role: Role, count: FloatArray) -> Mapping[str, FloatArray]:
+def _blocks(layers: Layers, role: StageRole, count: FloatArray) -> Mapping[str, FloatArray]:
     dense = array(layers.dense if role in ("only", "first") else 0)
     blocks: dict[str, FloatArray] = {}
     if role in ("only", "first"):
@@ -98,7 +98,7 @@ def _blocks(layers: Layers, role: Role, count: FloatArray) -> Mapping[str, Float
     return blocks
 
 
-def _messages(grid: Grid, role: Role, flow: tuple[Tensor, ...]) -> tuple[Send, ...]:
+def _messages(grid: Grid, role: StageRole, flow: tuple[Tensor, ...]) -> tuple[Send, ...]:
     """Return what a stage sends and receives: each chunk's output, and its gradient back.
 
     The output of the model's last chunk, and the gradient of its first one's input, go nowhere.

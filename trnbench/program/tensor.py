@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from trnbench.arrays import FloatArray
 from trnbench.numerics.formats import format_named
 
-Role = Literal["activation", "weight", "gradient", "constant", "state"]
+TensorRole = Literal["activation", "weight", "gradient", "constant", "state"]
 
 INDEX, MASK = "int32", "bool"
 """Formats of what is never computed with: token ids and choices of experts; dropout masks."""
@@ -73,7 +73,7 @@ class Tensor:
     name: str
     dims: tuple[Dim, ...]
     format: str
-    role: Role = "activation"
+    role: TensorRole = "activation"
     partial: frozenset[str] = frozenset()
     pieces: FloatArray = field(default_factory=one)
 

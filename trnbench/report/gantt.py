@@ -14,7 +14,7 @@ from itertools import groupby
 import numpy as np
 
 from trnbench.arrays import FloatArray
-from trnbench.emulate.schedule.timeline import Event, Timeline, Track
+from trnbench.emulate.schedule.timeline import SlotEvent, Timeline, Track
 from trnbench.report.text_table import PLAIN, RESET, Style
 from trnbench.units import Dimension, Scale, scale_for, significant, unit_scale
 
@@ -155,7 +155,7 @@ def _panel(window: tuple[float, float], columns: int) -> _Panel:
     return _Panel(start_s=start_s, column_s=(end_s - start_s) / columns, columns=columns)
 
 
-def _compute(events: Sequence[Event], end_s: float) -> list[Event]:
+def _compute(events: Sequence[SlotEvent], end_s: float) -> list[SlotEvent]:
     """Return what a stage computes, and after its last slot what it communicates at the end."""
     return [
         *(event for event in events if event.track == "compute"),
@@ -168,7 +168,7 @@ def _compute(events: Sequence[Event], end_s: float) -> list[Event]:
 
 
 def _row(
-    events: Sequence[Event], panels: Sequence[_Panel], vpp: int, style: Style, *, least: float
+    events: Sequence[SlotEvent], panels: Sequence[_Panel], vpp: int, style: Style, *, least: float
 ) -> str:
     """Return one row of events that do not overlap.
 
@@ -188,7 +188,9 @@ def _row(
     return BREAK.join(parts)
 
 
-def _runs(events: Sequence[Event], panel: _Panel, least: float) -> Iterator[tuple[Event, range]]:
+def _runs(
+    events: Sequence[SlotEvent], panel: _Panel, least: float
+) -> Iterator[tuple[SlotEvent, range]]:
     """Yield events with the columns that are theirs: first by kind, then by share of a column."""
     by_kind: dict[str, FloatArray] = {}
     best: dict[tuple[int, str], tuple[float, int]] = {}
@@ -214,7 +216,7 @@ def _runs(events: Sequence[Event], panel: _Panel, least: float) -> Iterator[tupl
         column += length
 
 
-def _shares(event: Event, panel: _Panel) -> Iterator[tuple[int, float]]:
+def _shares(event: SlotEvent, panel: _Panel) -> Iterator[tuple[int, float]]:
     """Yield the columns an event touches, and what share of each it takes."""
     start = max((event.start_s - panel.start_s) / panel.column_s, 0.0)
     end = min((event.end_s - panel.start_s) / panel.column_s, float(panel.columns))
@@ -226,7 +228,7 @@ def _mark(name: str) -> _Mark:
     return _SLOTS.get(name) or _TRAFFIC.get(name, _OTHER)
 
 
-def _number(event: Event, room: int, vpp: int) -> str:
+def _number(event: SlotEvent, room: int, vpp: int) -> str:
     """Return the micro-batch, and the chunk where there are several, if there is room for it."""
     if event.name not in _SLOTS or event.micro_batch is None:
         return ""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from trnbench.answers.trace import TraceSpan
-from trnbench.emulate.schedule.timeline import Event, Timeline, Track
+from trnbench.emulate.schedule.timeline import SlotEvent, Timeline, Track
 from trnbench.report.trace import trace
 from trnbench.units import Dimension, show
 
@@ -46,7 +46,7 @@ def schedule_trace(timeline: Timeline, *, most: int = MOST_EVENTS) -> ScheduleTr
     )
 
 
-def _spans(events: Iterable[Event]) -> Iterator[TraceSpan]:
+def _spans(events: Iterable[SlotEvent]) -> Iterator[TraceSpan]:
     """Yield the events as spans; those of a track never overlap, not even by rounding."""
     until_s: dict[tuple[int, Track], float] = {}
     for event in events:

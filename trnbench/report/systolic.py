@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.analytic.matrix_systolic import ArrayTime, Conventions
+from trnbench.analytic.matrix_systolic import ArrayConventions, ArrayTime
 from trnbench.answers.row import Row
 from trnbench.report.report import Column, Report
 from trnbench.units import Dimension
@@ -12,7 +12,7 @@ from trnbench.workload.suite import Product
 
 
 def systolic_report(
-    products: Sequence[Product], times: Sequence[ArrayTime], conventions: Conventions
+    products: Sequence[Product], times: Sequence[ArrayTime], conventions: ArrayConventions
 ) -> Report:
     """Return the report of some products on an array, a row each."""
     return Report(

@@ -16,7 +16,7 @@ from trnbench.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.catalog.search import Catalog
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.workload.operation import Operation
+from trnbench.workload.operation import Op
 
 # Stacks share their folder with other calibrations; their names begin with this.
 FILE_PREFIX = "collective-"
@@ -81,7 +81,7 @@ class Rule:
     inner: AlgorithmName | None = None
     outer: AlgorithmName | None = None
     tuning: str
-    ops: tuple[Operation, ...] = ()
+    ops: tuple[Op, ...] = ()
     nodes_from: int | None = None
     nodes_to: int | None = None
     ranks_from: int | None = None

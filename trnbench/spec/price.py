@@ -21,7 +21,8 @@ class Price:
 
     The rate was read on a day between `date_from` and `date_to`, the widest bounds of what is
     known, and so applies from `date_to` on; `unchanged_since` is an earlier day with the same rate.
-    A spot rate is the median of `zones` zones that range from `low_` to `high_usd_per_hour`.
+    A spot rate is the median of `zones` zones that range from `low_` to `high_usd_per_hour`; a
+    second-hand rate has the one that it replaces inside this range.
     """
 
     region: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Annotated
 
 import attrs
@@ -112,6 +113,20 @@ class Quota:
 
 
 @attrs.frozen(kw_only=True)
+class PriceChange:
+    """Rates that change on a day, as announced: options and families as in a quota."""
+
+    on: datetime.date
+    options: tuple[PurchaseOption, ...]
+    families: tuple[str, ...]
+    words: str
+
+    def concerns(self, instance: str, option: str) -> bool:
+        """Return whether rates of this instance type bought so are among them."""
+        return option in self.options and instance.startswith(self.families)
+
+
+@attrs.frozen(kw_only=True)
 class Storage:
     """A store for checkpoints: `price` of `size` kept for a `period`."""
 
@@ -138,6 +153,7 @@ class PurchaseRules:
     ultraserver_block: BlockRules
     spot: SpotRules
     quota: tuple[Quota, ...] = ()
+    change: tuple[PriceChange, ...] = ()
     storage: tuple[Storage, ...] = ()
     provenance: Provenance = attrs.field(
         factory=Provenance, repr=False, eq=False, metadata={"derived": True}

@@ -12,8 +12,8 @@ from trnbench.units import Dimension
 if TYPE_CHECKING:
     from trnbench.app.collective_steps import CollectiveSteps
     from trnbench.catalog.search import Catalog
-    from trnbench.program.collective import Op
     from trnbench.tui.work_process import Hooks
+    from trnbench.workload.operation import Op
 
 AUTO = "auto"
 COLUMNS = (

@@ -17,7 +17,7 @@ from trnbench.workload.config_fields import Fields
 from trnbench.workload.json_file import read_object
 from trnbench.workload.model import Model
 
-Table = dict[str, object]
+ConfigTable = dict[str, object]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _ACTIVATIONS = {
@@ -55,12 +55,15 @@ def import_config(
     model = ARCHITECTURES[architecture](fields)
     if fields.faults:
         raise _refused(origin, list(dict.fromkeys(fields.faults)))
-    head: Table = {"name": name, "title": f"{name}, imported from a {architecture} configuration"}
+    head: ConfigTable = {
+        "name": name,
+        "title": f"{name}, imported from a {architecture} configuration",
+    }
     built = structure({**head, **model}, Model)
     if isinstance(built, list):
         raise _refused(origin, built)
-    source: Table = {"title": f"Hugging Face config.json of {name}", "date": date}
-    remarks: Table = {"source": "config", "kind": "vendor", "sources": {"config": source}}
+    source: ConfigTable = {"title": f"Hugging Face config.json of {name}", "date": date}
+    remarks: ConfigTable = {"source": "config", "kind": "vendor", "sources": {"config": source}}
     return toml_text({**head, **remarks, **model})
 
 
@@ -85,7 +88,7 @@ def _architecture(config: Mapping[str, object], origin: str) -> str:
 # Parts that architectures share
 
 
-def _attention(fields: Fields, *, causal: bool, biases: str) -> Table:
+def _attention(fields: Fields, *, causal: bool, biases: str) -> ConfigTable:
     heads = fields.whole("num_attention_heads")
     kv_heads = fields.whole("num_key_value_heads", heads)
     if fields.has("num_key_value_heads"):
@@ -95,12 +98,12 @@ def _attention(fields: Fields, *, causal: bool, biases: str) -> Table:
         if fields.has("head_dim")
         else fields.share("hidden_size", "num_attention_heads")
     )
-    table: Table = {"heads": heads, "kv_heads": kv_heads, "head_size": size, "causal": causal}
+    table: ConfigTable = {"heads": heads, "kv_heads": kv_heads, "head_size": size, "causal": causal}
     return table if biases == "none" else {**table, "biases": biases}
 
 
-def _mlp(fields: Fields, size: str = "intermediate_size", *, biases: bool = False) -> Table:
-    table: Table = {
+def _mlp(fields: Fields, size: str = "intermediate_size", *, biases: bool = False) -> ConfigTable:
+    table: ConfigTable = {
         "hidden": fields.whole(size),
         "gated": True,
         "activation": fields.choice("hidden_act", _ACTIVATIONS, "silu"),
@@ -108,7 +111,7 @@ def _mlp(fields: Fields, size: str = "intermediate_size", *, biases: bool = Fals
     return {**table, "biases": True} if biases else table
 
 
-def _plain_mlp(fields: Fields, hidden: int, activation: str) -> Table:
+def _plain_mlp(fields: Fields, hidden: int, activation: str) -> ConfigTable:
     return {
         "hidden": hidden,
         "gated": False,
@@ -117,7 +120,7 @@ def _plain_mlp(fields: Fields, hidden: int, activation: str) -> Table:
     }
 
 
-def _rotary(fields: Fields, key: str = "rope_theta") -> Table:
+def _rotary(fields: Fields, key: str = "rope_theta") -> ConfigTable:
     scaling = Fields(fields.table("rope_parameters"))
     base = fields.real(key, scaling.real("rope_theta", _ROTARY_BASE))
     fields.faults += scaling.faults
@@ -128,15 +131,15 @@ def _rotary(fields: Fields, key: str = "rope_theta") -> Table:
     }
 
 
-def _vocabulary(fields: Fields, *, tied: bool) -> Table:
+def _vocabulary(fields: Fields, *, tied: bool) -> ConfigTable:
     return {
         "size": fields.whole("vocab_size"),
         "tied": fields.flag("tie_word_embeddings", default=tied),
     }
 
 
-def _rms_decoder(fields: Fields, attention: Table, rest: Table) -> Table:
-    transformer: Table = {
+def _rms_decoder(fields: Fields, attention: ConfigTable, rest: ConfigTable) -> ConfigTable:
+    transformer: ConfigTable = {
         "layers": fields.whole("num_hidden_layers"),
         "hidden": fields.whole("hidden_size"),
         "norm": "rms",
@@ -147,7 +150,7 @@ def _rms_decoder(fields: Fields, attention: Table, rest: Table) -> Table:
     return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=False)}
 
 
-def _decoder_attention(fields: Fields, biases: str = "none") -> Table:
+def _decoder_attention(fields: Fields, biases: str = "none") -> ConfigTable:
     return _attention(fields, causal=True, biases=biases)
 
 
@@ -158,13 +161,13 @@ def _attention_bias(fields: Fields) -> str:
 # One function an architecture
 
 
-def _llama(fields: Fields) -> Table:
+def _llama(fields: Fields) -> ConfigTable:
     attention = _decoder_attention(fields, _attention_bias(fields))
     biases = fields.flag("mlp_bias", default=False)
     return _rms_decoder(fields, attention, {"mlp": _mlp(fields, biases=biases)})
 
 
-def _mistral(fields: Fields) -> Table:
+def _mistral(fields: Fields) -> ConfigTable:
     attention = _decoder_attention(fields)
     # Absent, the library assumes its default; written as null, there is no window.
     if fields.has("sliding_window") or not fields.mentions("sliding_window"):
@@ -172,11 +175,11 @@ def _mistral(fields: Fields) -> Table:
     return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
 
 
-def _mixtral(fields: Fields) -> Table:
+def _mixtral(fields: Fields) -> ConfigTable:
     attention = _decoder_attention(fields)
     if fields.has("sliding_window"):
         attention["window"] = fields.whole("sliding_window")
-    moe: Table = {
+    moe: ConfigTable = {
         "experts": fields.whole("num_local_experts"),
         "top_k": fields.whole("num_experts_per_tok"),
         "expert": _mlp(fields),
@@ -184,19 +187,19 @@ def _mixtral(fields: Fields) -> Table:
     return _rms_decoder(fields, attention, {"moe": moe})
 
 
-def _qwen2(fields: Fields) -> Table:
+def _qwen2(fields: Fields) -> ConfigTable:
     attention = {**_decoder_attention(fields, "qkv"), **_qwen_window(fields)}
     return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
 
 
-def _qwen3(fields: Fields) -> Table:
+def _qwen3(fields: Fields) -> ConfigTable:
     attention = {**_decoder_attention(fields, _attention_bias(fields)), **_qwen_window(fields)}
     attention["query_key_norm"] = True
     attention["head_size"] = fields.whole("head_dim")
     return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
 
 
-def _qwen_window(fields: Fields) -> Table:
+def _qwen_window(fields: Fields) -> ConfigTable:
     if not fields.flag("use_sliding_window", default=False):
         return {}
     window = fields.whole("sliding_window")
@@ -206,17 +209,17 @@ def _qwen_window(fields: Fields) -> Table:
     return {} if full else {"window": window}
 
 
-def _gpt2(fields: Fields) -> Table:
+def _gpt2(fields: Fields) -> ConfigTable:
     fields.only("add_cross_attention", False, "it is a decoder alone")
     hidden, heads = fields.whole("n_embd"), fields.whole("n_head")
-    attention: Table = {
+    attention: ConfigTable = {
         "heads": heads,
         "kv_heads": heads,
         "head_size": fields.share("n_embd", "n_head"),
         "causal": True,
         "biases": "all",
     }
-    transformer: Table = {
+    transformer: ConfigTable = {
         "layers": fields.whole("n_layer"),
         "hidden": hidden,
         "norm": "layer",
@@ -227,7 +230,7 @@ def _gpt2(fields: Fields) -> Table:
     return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=True)}
 
 
-def _gpt_neox(fields: Fields) -> Table:
+def _gpt_neox(fields: Fields) -> ConfigTable:
     fields.only("attention_bias", True, "its projections have biases")
     hidden = fields.whole("hidden_size")
     attention = _attention(fields, causal=True, biases="all")
@@ -239,7 +242,7 @@ def _gpt_neox(fields: Fields) -> Table:
     if isinstance(size, int) and share < 1:
         position["rotary_size"] = max(int(size * share), 1)
     parallel = fields.flag("use_parallel_residual", default=True)
-    transformer: Table = {
+    transformer: ConfigTable = {
         "layers": fields.whole("num_hidden_layers"),
         "hidden": hidden,
         "norm": "layer",
@@ -251,7 +254,7 @@ def _gpt_neox(fields: Fields) -> Table:
     return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=False)}
 
 
-def _encoder(fields: Fields, placement: str, position: Table) -> Table:
+def _encoder(fields: Fields, placement: str, position: ConfigTable) -> ConfigTable:
     hidden = fields.whole("hidden_size")
     return {
         "layers": fields.whole("num_hidden_layers"),
@@ -264,10 +267,13 @@ def _encoder(fields: Fields, placement: str, position: Table) -> Table:
     }
 
 
-def _bert(fields: Fields) -> Table:
+def _bert(fields: Fields) -> ConfigTable:
     fields.only("is_decoder", False, "it is an encoder")
     fields.only("position_embedding_type", "absolute", "relative positions add weights")
-    position: Table = {"encoding": "learned", "length": fields.whole("max_position_embeddings")}
+    position: ConfigTable = {
+        "encoding": "learned",
+        "length": fields.whole("max_position_embeddings"),
+    }
     vocabulary = _vocabulary(fields, tied=True)
     vocabulary["token_types"] = fields.whole("type_vocab_size", minimum=0)
     return {
@@ -277,11 +283,11 @@ def _bert(fields: Fields) -> Table:
     }
 
 
-def _vit(fields: Fields) -> Table:
+def _vit(fields: Fields) -> ConfigTable:
     fields.only("qkv_bias", True, "its projections have biases")
     patches = fields.share("image_size", "patch_size") ** 2
-    position: Table = {"encoding": "learned", "length": patches + 1}
-    image: Table = {
+    position: ConfigTable = {"encoding": "learned", "length": patches + 1}
+    image: ConfigTable = {
         "size": fields.whole("image_size"),
         "channels": fields.whole("num_channels"),
         "patch": fields.whole("patch_size"),
@@ -291,7 +297,7 @@ def _vit(fields: Fields) -> Table:
     return {"transformer": transformer, "image": image, "head": _vit_head(fields)}
 
 
-def _vit_head(fields: Fields) -> Table:
+def _vit_head(fields: Fields) -> ConfigTable:
     named = fields.texts("architectures") or ("ViTModel",)
     if named == ("ViTForImageClassification",):
         # The library's default is two classes, and the table of labels, where there is one, counts.
@@ -302,18 +308,18 @@ def _vit_head(fields: Fields) -> Table:
     return {"pooler": True}
 
 
-def _deepseek_v3(fields: Fields) -> Table:
+def _deepseek_v3(fields: Fields) -> ConfigTable:
     fields.only("attention_bias", False, "its projections have no biases")
     fields.only("moe_layer_freq", 1, "every layer after the dense ones has experts")
     heads = fields.whole("num_attention_heads")
-    latent: Table = {
+    latent: ConfigTable = {
         "kv_rank": fields.whole("kv_lora_rank"),
         "rope_head_size": fields.whole("qk_rope_head_dim"),
         "value_head_size": fields.whole("v_head_dim"),
     }
     if fields.has("q_lora_rank"):
         latent["query_rank"] = fields.whole("q_lora_rank")
-    attention: Table = {
+    attention: ConfigTable = {
         "heads": heads,
         "kv_heads": heads,
         "head_size": fields.whole("qk_nope_head_dim"),
@@ -321,7 +327,7 @@ def _deepseek_v3(fields: Fields) -> Table:
         "latent": latent,
     }
     dense = fields.whole("first_k_dense_replace", minimum=0)
-    moe: Table = {
+    moe: ConfigTable = {
         "experts": fields.whole("n_routed_experts"),
         "top_k": fields.whole("num_experts_per_tok"),
         "shared_experts": fields.whole("n_shared_experts", 0, minimum=0),
@@ -329,11 +335,11 @@ def _deepseek_v3(fields: Fields) -> Table:
         "selection_bias": fields.text("topk_method", "noaux_tc") == "noaux_tc",
         "expert": _mlp(fields, "moe_intermediate_size"),
     }
-    mlp: Table = {"mlp": _mlp(fields)} if dense else {}
+    mlp: ConfigTable = {"mlp": _mlp(fields)} if dense else {}
     return _rms_decoder(fields, attention, {**mlp, "moe": moe})
 
 
-ARCHITECTURES: Mapping[str, Callable[[Fields], Table]] = {
+ARCHITECTURES: Mapping[str, Callable[[Fields], ConfigTable]] = {
     "bert": _bert,
     "deepseek_v3": _deepseek_v3,
     "gpt2": _gpt2,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Operation = Literal[
+Op = Literal[
     "all-reduce",
     "all-gather",
     "reduce-scatter",
@@ -13,4 +13,4 @@ Operation = Literal[
     "permute",
     "send-receive",
 ]
-OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+OPS: tuple[Op, ...] = get_args(Op)

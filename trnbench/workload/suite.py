@@ -8,7 +8,7 @@ from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes
 from trnbench.numerics.formats import FORMATS
 from trnbench.workload.layout import Layout
-from trnbench.workload.operation import Operation
+from trnbench.workload.operation import Op
 from trnbench.workload.sizes import check_sizes
 
 
@@ -69,7 +69,7 @@ class CollectiveSuite:
     title: str
     aliases: tuple[str, ...] = ()
     places: tuple[Place, ...]
-    operations: tuple[Operation, ...]
+    operations: tuple[Op, ...]
     min_size_bytes: Bytes
     max_size_bytes: Bytes
     factor: int

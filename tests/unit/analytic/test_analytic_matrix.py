@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trnbench.analytic.matrix import matrix_time
 from trnbench.analytic.matrix_stream import stream_time
-from trnbench.analytic.matrix_systolic import Conventions, array_time
+from trnbench.analytic.matrix_systolic import ArrayConventions, array_time
 from trnbench.catalog.search import open_catalog
 from trnbench.mapping.tiling.schedule import KERNELS
 from trnbench.program.matrix import matrix_product
@@ -91,7 +91,7 @@ def test_tensor_time_of_a_whole_product():
 def test_tensor_time_is_the_systolic_model_with_overlap():
     # The moving operand streams past a stationary K x M tile: the `is` flow.
     product = matrix_product(512, 1024, 2048)
-    conventions = Conventions(
+    conventions = ArrayConventions(
         dataflow="is", rows=128, columns=128, overlap=True, count_from_zero=False
     )
     cycles = float(array_time(product, conventions).cycles)

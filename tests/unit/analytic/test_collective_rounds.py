@@ -11,8 +11,8 @@ from trnbench.catalog.search import open_catalog
 from trnbench.mapping.message_plan.placed import Placed, place_collective
 from trnbench.mapping.message_plan.select import algorithm_named
 from trnbench.mapping.placement import place
-from trnbench.program.collective import Op
 from trnbench.spec.library import load_platform
+from trnbench.workload.operation import Op
 
 OPS: tuple[Op, ...] = ("all-reduce", "all-gather", "reduce-scatter")
 

@@ -11,13 +11,13 @@ from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.select import select
 from trnbench.mapping.placement import place
 from trnbench.mapping.rank_groups import MEGATRON, groups_along
-from trnbench.program.collective import Op
 from trnbench.program.grid import Choices, grid_of
 from trnbench.program.step import training_step
 from trnbench.spec.collective_efficiency import stack_of
 from trnbench.spec.library import load_platform
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
+from trnbench.workload.operation import Op
 
 CATALOG = open_catalog()
 SIZES = (1e3, 1e6, 3e7, 1e9)

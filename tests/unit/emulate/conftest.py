@@ -8,7 +8,7 @@ import pytest
 
 from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Run, Trainer
+from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.program.grid import Choices
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
@@ -76,7 +76,7 @@ def _trainer(
     assert model.vocabulary is not None
     text = text_of("markov", model.vocabulary.size, seed)
     optimizer = AdamW(learning_rate=rate)
-    return Trainer(program, Run(text=text, optimizer=optimizer, seed=seed, exact=exact))
+    return Trainer(program, TrainingRun(text=text, optimizer=optimizer, seed=seed, exact=exact))
 
 
 @pytest.fixture(scope="session")

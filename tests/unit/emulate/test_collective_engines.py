@@ -14,7 +14,7 @@ from trnbench.analytic.collective_sweep import sweep
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.collective import play
 from trnbench.emulate.collective_streams import (
-    Stream,
+    ChunkStream,
     play_chunked,
     play_selected,
     play_together,
@@ -253,8 +253,8 @@ def test_two_collectives_on_the_same_links_take_turns_and_on_others_do_not():
     def ends(first, second, **options):
         return play_together(
             [
-                Stream(placed=first, tuning=FREE, size_bytes=256 * MIB),
-                Stream(placed=second, tuning=FREE, size_bytes=256 * MIB, **options),
+                ChunkStream(placed=first, tuning=FREE, size_bytes=256 * MIB),
+                ChunkStream(placed=second, tuning=FREE, size_bytes=256 * MIB, **options),
             ]
         ).end_s
 
@@ -270,8 +270,8 @@ def test_a_tensor_and_a_data_parallel_group_contend_for_the_adapters_only():
     across = placed(where, "all-reduce", [[i, i + 8] for i in range(8)], "ring", symmetric=False)
     together = play_together(
         [
-            Stream(placed=inside, tuning=FREE, size_bytes=64 * MIB),
-            Stream(placed=across, tuning=FREE, size_bytes=64 * MIB),
+            ChunkStream(placed=inside, tuning=FREE, size_bytes=64 * MIB),
+            ChunkStream(placed=across, tuning=FREE, size_bytes=64 * MIB),
         ]
     )
     assert together.end_s[0] == pytest.approx(play(inside, FREE, 64 * MIB).time_s)
@@ -283,7 +283,7 @@ def test_collectives_of_different_placements_are_not_mixed():
     a = placed(cluster("p5.48xlarge"), "all-reduce", [range(8)], "ring")
     b = placed(cluster("trn2.48xlarge"), "all-reduce", [range(64)], "ring")
     with pytest.raises(InputError, match="one cluster"):
-        play_together([Stream(placed=p, tuning=FREE, size_bytes=1e6) for p in (a, b)])
+        play_together([ChunkStream(placed=p, tuning=FREE, size_bytes=1e6) for p in (a, b)])
 
 
 @pytest.mark.parametrize(

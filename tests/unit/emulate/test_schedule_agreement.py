@@ -7,7 +7,7 @@ import pytest
 
 from trnbench.analytic.pipeline import PipelineWork, pipeline_time
 from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import Ending, OverlapRules, Sends, StageTimes
+from trnbench.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import slot_order
 from trnbench.program.slot_times import Lane, SlotTimes
 from trnbench.workload.layout import Schedule
@@ -67,7 +67,7 @@ def compared(seed, *, slow, where, fewest=1):
                 forward_lane=(network,) * pp,
                 backward_lane=(network,) * pp,
             ),
-            ending=Ending(gradients_s=0, optimizer_s=0, parameters_s=0),
+            ending=EndingTimes(gradients_s=0, optimizer_s=0, parameters_s=0),
         ),
         OverlapRules(
             sends=overlap,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import Ending, OverlapRules, Sends, StageTimes
+from trnbench.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import SlotKind, slot_order
 from trnbench.program.schedule_memory import chunks_held
 from trnbench.program.slot_times import Lane, SlotTimes
@@ -33,7 +33,7 @@ def played(schedule, pp, vpp, micro_batches, forward, backward, weight):
             forward_lane=(NETWORK,) * pp,
             backward_lane=(NETWORK,) * pp,
         ),
-        ending=Ending(gradients_s=0, optimizer_s=0, parameters_s=0),
+        ending=EndingTimes(gradients_s=0, optimizer_s=0, parameters_s=0),
     )
     return play(order, times, FREE)
 

@@ -12,7 +12,7 @@ from trnbench.emulate.schedule.disturbance import Jitter, Straggler, slowdown
 from trnbench.emulate.schedule.play import play
 from trnbench.emulate.schedule.timeline import timeline
 from trnbench.emulate.schedule.times import (
-    Ending,
+    EndingTimes,
     OverlapRules,
     Sends,
     Shares,
@@ -31,7 +31,7 @@ PURPOSES: tuple[tuple[str, Lane], ...] = (
     ("context", "links"),
     ("expert", "network"),
 )
-NO_ENDING = Ending(gradients_s=0, optimizer_s=0, parameters_s=0)
+NO_ENDING = EndingTimes(gradients_s=0, optimizer_s=0, parameters_s=0)
 
 
 def stage_times(
@@ -204,7 +204,7 @@ def test_collectives_wait_for_the_message_before_them_on_the_lane():
 def test_gradients_overlap_with_the_last_backward_only(share, exposed_s):
     # One stage, two micro-batches, forward 1, backward 1 + 1: F0 0-1, F1 1-2, B0 2-4, B1 4-6.
     order = slot_order("gpipe", pp=1, micro_batches=2)
-    ending = Ending(gradients_s=3, optimizer_s=0.5, parameters_s=0)
+    ending = EndingTimes(gradients_s=3, optimizer_s=0.5, parameters_s=0)
     played = play(order, stage_times(1, ending=ending), rules(gradients=share))
     assert played.gradients_s.tolist() == pytest.approx([exposed_s])
     assert float(played.step_s) == pytest.approx(6 + exposed_s + 0.5)
@@ -213,7 +213,7 @@ def test_gradients_overlap_with_the_last_backward_only(share, exposed_s):
 def test_parameters_have_until_the_end_of_the_first_forward():
     # Of 4 s, 3 may overlap, 1 fits (the first forward ends at 1): 2 + 1 are left.
     order = slot_order("gpipe", pp=1, micro_batches=2)
-    ending = Ending(gradients_s=0, optimizer_s=0, parameters_s=4)
+    ending = EndingTimes(gradients_s=0, optimizer_s=0, parameters_s=4)
     played = play(order, stage_times(1, ending=ending), rules(parameters=0.75))
     assert played.parameters_s.tolist() == [3]
 
@@ -222,7 +222,7 @@ def test_gradients_yield_to_messages_on_the_network():
     # Stage 1, one micro-batch: F 3-4, B 4-6, message 6-8. Gradients of 3 from 4 on: until 7 with
     # the network to themselves, until 9 with the message in between.
     order = slot_order("1f1b", pp=2, micro_batches=1)
-    ending = Ending(gradients_s=np.array([[0.0], [3.0]]), optimizer_s=0, parameters_s=0)
+    ending = EndingTimes(gradients_s=np.array([[0.0], [3.0]]), optimizer_s=0, parameters_s=0)
     for lane, exposed_s in (("links", 1), ("network", 3)):
         times = stage_times(2, send=2, lanes=((lane,) * 2, (lane,) * 2), ending=ending)
         assert play(order, times, rules(gradients=1)).gradients_s.tolist() == [0, exposed_s]
@@ -231,8 +231,8 @@ def test_gradients_yield_to_messages_on_the_network():
 def test_chunks_finished_early_reduce_their_gradients_early():
     # The second chunk's gradients are there long before the step's end, the first chunk's at it.
     order = slot_order("interleaved", pp=2, vpp=2, micro_batches=8)
-    early = Ending(gradients_s=np.array([[0.0, 4.0]]), optimizer_s=0, parameters_s=0)
-    late = Ending(gradients_s=np.array([[4.0, 0.0]]), optimizer_s=0, parameters_s=0)
+    early = EndingTimes(gradients_s=np.array([[0.0, 4.0]]), optimizer_s=0, parameters_s=0)
+    late = EndingTimes(gradients_s=np.array([[4.0, 0.0]]), optimizer_s=0, parameters_s=0)
     first = play(order, stage_times(2, ending=early), rules(gradients=1))
     assert first.gradients_s.tolist() == [0, 0]
     assert play(order, stage_times(2, ending=late), rules(gradients=1)).gradients_s.min() > 0
@@ -241,7 +241,7 @@ def test_chunks_finished_early_reduce_their_gradients_early():
 def test_sums_follow_the_reduction_and_nothing_hides_them():
     # One stage: slots until 6, gradients of 1 hidden before that, sums 6-8, update 8-9.
     order = slot_order("gpipe", pp=1, micro_batches=2)
-    ending = Ending(gradients_s=1, sums_s=2, optimizer_s=1, parameters_s=0)
+    ending = EndingTimes(gradients_s=1, sums_s=2, optimizer_s=1, parameters_s=0)
     seen = timeline(order, stage_times(1, ending=ending), rules(gradients=1))
     assert seen.played.gradients_s.tolist() == [2]
     assert float(seen.played.step_s) == 9
@@ -252,7 +252,7 @@ def test_sums_follow_the_reduction_and_nothing_hides_them():
 def test_the_optimizer_may_wait_for_all_stages():
     # Slots end at 6 and 5; gradients 0 and 4, optimizer 3 and 1: apart max(9, 10), together 9 + 3.
     order = slot_order("gpipe", pp=2, micro_batches=1)
-    ending = Ending(
+    ending = EndingTimes(
         gradients_s=np.array([[0.0], [4.0]]), optimizer_s=np.array([[3.0], [1.0]]), parameters_s=0
     )
     times = stage_times(2, ending=ending)
@@ -328,7 +328,7 @@ def busy_case(seed):
         latency=0.05,
         lanes=(("links", "network") * 2, ("network", "links") * 2),
         collectives=collectives,
-        ending=Ending(gradients_s=2, optimizer_s=0.5, parameters_s=1),
+        ending=EndingTimes(gradients_s=2, optimizer_s=0.5, parameters_s=1),
     )
     shares = Shares(forward=0.3, backward=0.6, weight=1)
     overlap = rules(0.7, 0.8, 0.5, wait=True, tensor=shares, context=shares, expert=shares)
@@ -372,7 +372,9 @@ def test_a_batch_is_the_layouts_one_by_one():
     order = slot_order("1f1b", pp=4, micro_batches=300)
     random = np.random.default_rng(7)
     forward = random.uniform(0.5, 1, (3, 70, 4, 1))  # more slots than are swept at once
-    ending = Ending(gradients_s=1, optimizer_s=random.uniform(0, 1, (70, 1, 1)), parameters_s=0)
+    ending = EndingTimes(
+        gradients_s=1, optimizer_s=random.uniform(0, 1, (70, 1, 1)), parameters_s=0
+    )
     times = stage_times(4, forward, send=0.1, ending=ending)
     batch = play(order, times, rules(gradients=0.5))
     assert batch.step_s.shape == (3, 70)

@@ -10,7 +10,7 @@ from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refus
 from trnbench.mapping.message_plan.build import build_plan
 from trnbench.mapping.message_plan.pattern import rounds
 from trnbench.mapping.message_plan.placed import Placed, place_collective
-from trnbench.mapping.message_plan.plan import Plan, turns
+from trnbench.mapping.message_plan.plan import MessagePlan, turns
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import Collective, bus_factor, op_named
@@ -34,11 +34,11 @@ def cluster(name: str, nodes: int = 1, **options) -> Placement:
     return place(load_platform(open_catalog(), name), nodes=nodes, **options)
 
 
-def plan(name: str, op: str, group, algorithm: str, nodes: int = 1) -> Plan:
+def plan(name: str, op: str, group, algorithm: str, nodes: int = 1) -> MessagePlan:
     found = build_plan(
         cluster(name, nodes), op_named(op), np.array(group), algorithm_named(algorithm)
     )
-    assert isinstance(found, Plan), found
+    assert isinstance(found, MessagePlan), found
     return found
 
 
@@ -93,7 +93,7 @@ def test_a_wrong_plan_is_caught():
             (a, n), (b, m) = pattern.distinct_rounds
             return ((a, n), (b, m - 1))
 
-    broken = Plan(
+    broken = MessagePlan(
         op=ring.op,
         algorithm=ring.algorithm,
         ranks=ring.ranks,
@@ -251,7 +251,7 @@ def test_unknown_names_are_errors():
 def test_dead_rings_leave_a_correct_collective():
     where = cluster("trn2.48xlarge", faults=[LinkFault(source=5, target=6)])
     found = build_plan(where, "all-reduce", np.arange(64), algorithm_named("kangaring"))
-    assert isinstance(found, Plan)
+    assert isinstance(found, MessagePlan)
     assert check_data(found, 211).passed
 
 

@@ -9,7 +9,7 @@ from trnbench.catalog.search import open_catalog
 from trnbench.costs.instructions import instructions_of, transfer_cost
 from trnbench.errors import InputError
 from trnbench.mapping.tiling.legality import format_reasons, pattern_fits, rate_of, shape_reasons
-from trnbench.mapping.tiling.schedule import KERNELS, Kernel, Schedule, schedule_of
+from trnbench.mapping.tiling.schedule import KERNELS, Kernel, KernelSchedule, schedule_of
 from trnbench.mapping.tiling.split import core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.spec.compute_unit import NeuronCores
@@ -27,7 +27,7 @@ def unit_of(name: str) -> NeuronCores:
     return unit
 
 
-def planned(product: MatrixProduct, chip: str, kernel: Kernel = "blocked") -> Schedule:
+def planned(product: MatrixProduct, chip: str, kernel: Kernel = "blocked") -> KernelSchedule:
     unit = unit_of(chip)
     return schedule_of(product, unit, rate_of(product, unit, "native"), kernel)
 

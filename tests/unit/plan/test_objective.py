@@ -16,6 +16,7 @@ from trnbench.plan.objective import (
     nearest,
     pareto,
     ranked,
+    soonest_first,
 )
 
 DAY_S = 86400.0
@@ -133,3 +134,41 @@ def test_the_order_of_unequals_does_not_depend_on_the_order_given(ways):
         return [(one.cost_usd, one.elapsed_s, one.nodes) for one in found]
 
     assert figures(cheapest_first(ways)) == figures(cheapest_first(reversed(ways)))
+
+
+def test_of_those_equally_late_the_cheapest_is_nearest():
+    # 100 days at the earliest: 102 are as late, 102.5 are not; of 10 days 11 are, 11.5 are not.
+    limits = Limits(deadline_s=5 * DAY_S)
+    early, cheap, cheaper = way(100, 9.0), way(102, 4.0), way(102.5, 1.0)
+    assert nearest([early, cheap, cheaper], limits) is cheap
+    early, cheap, cheaper = way(10, 9.0), way(11, 4.0), way(11.5, 1.0)
+    assert nearest([early, cheap, cheaper], limits) is cheap
+    # What keeps the deadline is nearer than what does not, however little that is late.
+    in_time, just_late = way(5, 20.0), way(5.1, 1.0)
+    assert nearest([in_time, just_late], Limits(deadline_s=5 * DAY_S, budget_usd=25.0)) is in_time
+
+
+def test_the_soonest_is_the_cheapest_of_the_earliest_ends():
+    early, cheap, late = way(100, 9.0), way(101, 4.0), way(110, 1.0)
+    assert ranked([early, late, cheap], NO_LIMITS, "soonest") == [cheap, early, late]
+    assert soonest_first([]) == []
+
+
+@settings(max_examples=300)
+@given(
+    days=st.lists(st.floats(1, 400), min_size=1, max_size=8),
+    usd=st.lists(st.integers(1, 9), min_size=8, max_size=8),
+    deadline=st.floats(0.1, 0.999),
+)
+def test_a_missed_deadline_never_makes_the_purchase_dearer_at_an_equal_end(days, usd, deadline):
+    ways = [way(d, float(u)) for d, u in zip(days, usd, strict=False)]
+    shown = nearest(ways, Limits(deadline_s=deadline * min(days) * DAY_S))
+    without = cheapest_first(ways)[0]
+    earliest = min(one.elapsed_s for one in ways)
+    assert shown is not None
+    assert shown.cost_usd is not None
+    assert without.cost_usd is not None
+    reach = max(DAY_S, 0.02 * earliest)
+    assert shown.elapsed_s <= (earliest + reach) * (1 + 1e-6)
+    if without.elapsed_s <= earliest + reach:
+        assert shown.cost_usd <= without.cost_usd

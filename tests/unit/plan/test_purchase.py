@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
+import attrs
 import pytest
 
 from trnbench.catalog.search import open_catalog
@@ -16,8 +18,9 @@ from trnbench.plan.price_terms import (
     parse_assumption,
     parse_own_price,
 )
-from trnbench.plan.purchase import load_offers
-from trnbench.spec.library import load_instance
+from trnbench.plan.purchase import load_offers, offers_of
+from trnbench.spec.library import find_prices, load_instance
+from trnbench.spec.purchase import load_purchase_rules
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)
@@ -79,6 +82,10 @@ def test_a_region_without_a_price_names_those_with_one():
 
 def test_unasked_the_us_regions_are_looked_at_and_a_cheaper_one_is_told():
     (tariff,) = offers("p5.48xlarge", options=["capacity-block"]).tariffs
+    assert (tariff.region, tariff.usd_per_hour) == ("us-east-1", 47.76)
+    assert not any("cheaper" in note for note in tariff.notes)
+    july = {"options": ["capacity-block"], "on": datetime.date(2026, 8, 1)}
+    (tariff,) = offers("p5.48xlarge", **july).tariffs
     assert (tariff.region, tariff.usd_per_hour) == ("us-east-1", 41.528)
     assert "cheaper in ap-northeast-1: 37.76 USD/h" in tariff.notes
     (tariff,) = offers("trn2.3xlarge", options=["capacity-block"]).tariffs
@@ -94,9 +101,34 @@ def test_sources_that_round_differently_are_one_price():
 
 
 def test_a_newer_rate_without_a_region_is_told():
-    (tariff,) = offers("p5en.48xlarge", options=["capacity-block"]).tariffs
+    at_news: dict[str, Any] = {"options": ["capacity-block"], "region": "us-east-1"}
+    prices = find_prices(CATALOG, "p5en.48xlarge")
+    assert prices is not None
+    rows = [row for row in prices.price if row.date_to.isoformat() != "2026-10-07"]
+    instance = load_instance(CATALOG, "p5en.48xlarge")
+    (tariff,) = offers_of(
+        instance,
+        load_price_terms(CATALOG, on=TODAY, **at_news),
+        prices=attrs.evolve(prices, price=tuple(rows)),
+        rules=load_purchase_rules(CATALOG, "AWS"),
+    ).tariffs
     assert tariff.usd_per_hour == 54.92
     assert any("63.158 USD/h is quoted on 2026-10-08" in note for note in tariff.notes)
+    assert any(note.startswith("read before the change of 2026-10-07") for note in tariff.notes)
+    # Sources that round differently quote one rate.
+    (tariff,) = offers("p5en.48xlarge", **at_news).tariffs
+    assert (tariff.usd_per_hour, tariff.low_usd_per_hour) == (63.16, 54.92)
+    assert not any("quoted on" in note or "change of" in note for note in tariff.notes)
+
+
+def test_a_rate_older_than_an_announced_change_says_so():
+    (tariff,) = offers("trn1.32xlarge", options=["capacity-block"]).tariffs
+    assert any("stayed as they were" in note for note in tariff.notes)
+    before = datetime.date(2026, 10, 6)
+    (tariff,) = offers("trn1.32xlarge", options=["capacity-block"], on=before).tariffs
+    assert not any("change of" in note for note in tariff.notes)
+    (tariff,) = offers("trn1.32xlarge", options=["on-demand"]).tariffs
+    assert not any("change of" in note for note in tariff.notes)
 
 
 def test_spot_is_a_range_over_zones_and_only_on_request():

@@ -12,7 +12,7 @@ import pytest
 
 from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Run, Trainer
+from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.program.grid import Choices
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
@@ -234,7 +234,7 @@ def run_and_compare(model, degrees, choices=None):
     program = training_step(model, layout, choices=choices)
     assert program.legal, program.refusals()
     text = text_of("markov", 32, seed=7)
-    trainer = Trainer(program, Run(text=text, optimizer=AdamW(), exact=True))
+    trainer = Trainer(program, TrainingRun(text=text, optimizer=AdamW(), exact=True))
     random = np.random.default_rng(7)
     full = {}
     for weight in weights(model):

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import UnknownNameError
-from trnbench.program.collective import OPS
 from trnbench.program.grid import Choices
-from trnbench.program.ops import Attention, CollectiveOp, Elementwise, MatMul
+from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, MatMul
 from trnbench.program.precision import RECIPES, recipe_named
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Attention as Heads
 from trnbench.workload.model import Mlp, Model, Moe, Position, Transformer, Vocabulary
+from trnbench.workload.operation import OPS
 from trnbench.workload.weights import parameter_count, weights
 
 
@@ -372,7 +372,7 @@ def _passes(block):
     return [
         op
         for op in block.ops
-        if isinstance(op, Elementwise | Attention) and op.phase != "optimizer"
+        if isinstance(op, Elementwise | AttentionOp) and op.phase != "optimizer"
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trnbench.emulate.schedule.timeline import timeline
 from trnbench.emulate.schedule.times import (
-    Ending,
+    EndingTimes,
     OverlapRules,
     Sends,
     Shares,
@@ -41,7 +41,7 @@ def played(schedule, pp, vpp, micro_batches, *, exchange=0.0, ending=(0.0, 0.0, 
             forward_lane=lanes,
             backward_lane=lanes,
         ),
-        ending=Ending(gradients_s=gradients, optimizer_s=optimizer, parameters_s=parameters),
+        ending=EndingTimes(gradients_s=gradients, optimizer_s=optimizer, parameters_s=parameters),
     )
     rules = OverlapRules(
         sends=1,

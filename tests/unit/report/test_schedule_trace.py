@@ -9,7 +9,7 @@ import pytest
 
 from trnbench.emulate.schedule.timeline import timeline
 from trnbench.emulate.schedule.times import (
-    Ending,
+    EndingTimes,
     OverlapRules,
     Sends,
     Shares,
@@ -39,7 +39,7 @@ def played(schedule="1f1b", pp=4, vpp=1, micro_batches=8):
             forward_lane=("network",) * pp,
             backward_lane=("network",) * pp,
         ),
-        ending=Ending(gradients_s=part, optimizer_s=part, parameters_s=part),
+        ending=EndingTimes(gradients_s=part, optimizer_s=part, parameters_s=part),
     )
     shares = Shares(forward=0.9, backward=0.9, weight=0.9)
     rules = OverlapRules(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from trnbench.emulate.functional.traffic import Moved
+from trnbench.emulate.functional.traffic import MovedBytes
 from trnbench.program.block import Block
 from trnbench.program.collective import bus_factor
 from trnbench.program.ops import CollectiveOp
@@ -17,7 +17,7 @@ SEND = ("send", "pp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TrafficLine:
     """One kind of exchange: how often ranks ran it and what they sent, as measured and as said."""
 
     operation: str
@@ -34,16 +34,16 @@ class Line:
 
 
 def traffic_lines(
-    measured: Mapping[tuple[str, str], Moved], program: StepProgram, steps: int
-) -> tuple[Line, ...]:
+    measured: Mapping[tuple[str, str], MovedBytes], program: StepProgram, steps: int
+) -> tuple[TrafficLine, ...]:
     """Return every kind of exchange that either side knows of, after so many steps."""
     said = program_traffic(program)
-    nothing = Moved(runs=0, sent_bytes=0.0)
+    nothing = MovedBytes(runs=0, sent_bytes=0.0)
     lines = []
     for key in sorted({*measured, *said}):
         one, other = measured.get(key, nothing), said.get(key, nothing)
         lines.append(
-            Line(
+            TrafficLine(
                 operation=key[0],
                 axis=key[1],
                 runs=one.runs,
@@ -55,7 +55,7 @@ def traffic_lines(
     return tuple(lines)
 
 
-def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], Moved]:
+def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], MovedBytes]:
     """Return what a step of a scalar program moves, by (operation, axis), over all ranks."""
     runs: defaultdict[tuple[str, str], float] = defaultdict(float)
     sent: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -78,7 +78,9 @@ def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], Moved]:
                 times = float(message.count * stage.multiplicity) * ranks * rounds
                 add(SEND, times, float(message.size_bytes))
     return {
-        key: Moved(runs=round(runs[key]), sent_bytes=sent[key]) for key in sorted(runs) if runs[key]
+        key: MovedBytes(runs=round(runs[key]), sent_bytes=sent[key])
+        for key in sorted(runs)
+        if runs[key]
     }
 
 

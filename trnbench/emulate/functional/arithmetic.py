@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trnbench.arrays import FloatArray
 from trnbench.numerics.blocks import block_round
-from trnbench.numerics.formats import Format, format_named
+from trnbench.numerics.formats import NumberFormat, format_named
 from trnbench.numerics.product import ProductRecipe, matmul
 from trnbench.numerics.rounding import round_to, round_with
 from trnbench.program.precision import PrecisionRecipe
@@ -82,7 +82,7 @@ def _product_recipe(left: str, right: str) -> ProductRecipe:
     return ProductRecipe(format_in_a=left, format_in_b=right, format_out="fp32")
 
 
-def _scaled(numbers: Numbers, target: Format) -> Numbers:
+def _scaled(numbers: Numbers, target: NumberFormat) -> Numbers:
     """Return numbers rounded to a format after each rank's were scaled to its range."""
     largest = np.abs(numbers).max(axis=tuple(range(1, numbers.ndim)), keepdims=True)
     exponent = np.floor(np.log2(target.max_value / np.maximum(largest, np.finfo("float32").tiny)))

@@ -11,16 +11,16 @@ from math import sqrt
 import numpy as np
 
 from trnbench.emulate.functional.arithmetic import Numbers
-from trnbench.emulate.functional.kernels import Arrays, Setting
+from trnbench.emulate.functional.kernels import Arrays, KernelSetting
 from trnbench.emulate.functional.positions import hidden_pairs
-from trnbench.program.ops import Attention
+from trnbench.program.ops import AttentionOp
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 
 class FusedAttention:
     """One attention operation of a block, forward or backward."""
 
-    def __init__(self, setting: Setting, op: Attention) -> None:
+    def __init__(self, setting: KernelSetting, op: AttentionOp) -> None:
         self._op = op
         self._arithmetic = setting.arithmetic
         self._format = op.format

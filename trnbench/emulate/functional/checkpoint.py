@@ -36,7 +36,7 @@ _FAULTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class TrainingProgress:
     """How far a run was: the loss of every step so far."""
 
     losses: tuple[float, ...]
@@ -74,7 +74,7 @@ def save(
     return target
 
 
-def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> Progress | None:
+def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> TrainingProgress | None:
     """Give a trainer the state of a folder's newest checkpoint; None if there is none.
 
     A file that is damaged or of another run is an input error; the trainer is then as it was.
@@ -93,7 +93,7 @@ def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> Progres
         names = [name for name in _STATES if f"{i}.{name}" in arrays]
         state.restore({name: arrays[f"{i}.{name}"] for name in names})
     trainer.steps_done = len(note.losses)
-    return Progress(losses=note.losses)
+    return TrainingProgress(losses=note.losses)
 
 
 def checkpoints(folder: Path) -> list[Path]:

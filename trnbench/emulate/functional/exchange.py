@@ -19,7 +19,7 @@ _GROUP = 1
 """Where the ranks of a group stand once the first dimension is split."""
 
 
-class Exchange:
+class Exchanger:
     """The exchanges of one pipeline stage."""
 
     def __init__(self, ranks: StageRanks, book: Book, stage: int) -> None:

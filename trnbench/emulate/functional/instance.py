@@ -17,7 +17,7 @@ from trnbench.emulate.functional.residency import Residency, held_bytes
 from trnbench.emulate.functional.shards import (
     GRADIENTS_SLICED,
 )
-from trnbench.program.block import Category
+from trnbench.program.block import ResidentCategory
 from trnbench.program.ops import Phase
 from trnbench.program.optimizer import MOMENTS
 from trnbench.program.tensor import Tensor, element_bytes
@@ -73,10 +73,10 @@ class BlockInstance:
         for category, size in self._lasting_bytes():
             residency.hold(category, size)
 
-    def _lasting_bytes(self) -> list[tuple[Category, float]]:
+    def _lasting_bytes(self) -> list[tuple[ResidentCategory, float]]:
         """Return the bytes of what is there all the time, by category."""
         recipe = self.plan.shop.setting.arithmetic.recipe
-        sizes: list[tuple[Category, float]] = [
+        sizes: list[tuple[ResidentCategory, float]] = [
             ("weights", held_bytes(weight, numbers)) for weight, numbers in self._fixed.items()
         ]
         for i, state in enumerate(self.states):

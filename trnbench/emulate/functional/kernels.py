@@ -26,7 +26,7 @@ _NEVER = -np.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class KernelSetting:
     """What a function may know beside its arrays."""
 
     ranks: StageRanks
@@ -35,10 +35,10 @@ class Setting:
 
 
 Arrays: TypeAlias = Sequence[Numbers]
-Function: TypeAlias = Callable[[Setting, Elementwise, Arrays], Arrays]
+Function: TypeAlias = Callable[[KernelSetting, Elementwise, Arrays], Arrays]
 
 
-def shape_of(setting: Setting, dims: Sequence[Dim]) -> tuple[int, ...]:
+def shape_of(setting: KernelSetting, dims: Sequence[Dim]) -> tuple[int, ...]:
     """Return the shape of all ranks' arrays with these dimensions."""
     return (setting.ranks.ranks, *(int(dim.size) for dim in dims))
 
@@ -46,7 +46,7 @@ def shape_of(setting: Setting, dims: Sequence[Dim]) -> tuple[int, ...]:
 # Sums and copies
 
 
-def _add(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _add(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     out = op.writes[0]
     total: Numbers | None = None
     for tensor, numbers in zip(op.reads, arrays, strict=True):
@@ -61,7 +61,7 @@ def _add(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [total]
 
 
-def _d_add(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_add(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient = arrays[0]
     parts = []
     for tensor in op.writes:
@@ -80,15 +80,15 @@ def _summed_to(gradient: Numbers, dims: int) -> Numbers:
     return np.asarray(gradient.sum(axis=over)) if over else gradient
 
 
-def _sum_rows(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _sum_rows(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [_summed_to(arrays[0], len(op.writes[0].dims))]
 
 
-def _cast(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _cast(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return arrays
 
 
-def _slice(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _slice(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     """Return a rank's part of a gradient that all ranks of a group hold alike."""
     of, to = op.reads[0], op.writes[0]
     (axis,) = to.axes - of.axes
@@ -103,7 +103,7 @@ def _slice(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
 # Norms
 
 
-def _norm(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     x, *weights = arrays
     unit, _ = _normalised(setting, x)
     if weights:
@@ -113,7 +113,7 @@ def _norm(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [unit]
 
 
-def _normalised(setting: Setting, x: Numbers) -> tuple[Numbers, Numbers]:
+def _normalised(setting: KernelSetting, x: Numbers) -> tuple[Numbers, Numbers]:
     """Return the normalised rows, and what they were divided by."""
     if setting.transformer.norm != "rms":
         x = x - x.mean(axis=-1, keepdims=True)
@@ -126,7 +126,7 @@ def _like(weight: Numbers, x: Numbers) -> Numbers:
     return weight.reshape(weight.shape[0], *(1,) * (x.ndim - 2), weight.shape[1])
 
 
-def _d_norm(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient, x, *scale = arrays
     unit, root = _normalised(setting, x)
     inner = gradient * _like(scale[0], gradient) if scale else gradient
@@ -142,26 +142,26 @@ def _d_norm(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
 # Heads
 
 
-def _rotary(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _rotary(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     at = setting.ranks.positions(op.reads[0].dims[1])
     turned = zip(op.reads, arrays, strict=True)
     return [rotate(x, at, setting.transformer, tensor.dims[3]) for tensor, x in turned]
 
 
-def _d_rotary(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_rotary(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     at = setting.ranks.positions(op.reads[0].dims[1])
     turned = zip(op.reads, arrays, strict=True)
     return [rotate(x, -at, setting.transformer, tensor.dims[3]) for tensor, x in turned]
 
 
-def _join_rotated(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _join_rotated(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     plain, shared = arrays
     at = setting.ranks.positions(op.reads[0].dims[1])
     rotated = rotate(shared[:, :, :, None], at, setting.transformer, op.reads[1].dims[2])
     return [np.concatenate([plain, np.repeat(rotated, plain.shape[3], axis=3)], axis=-1)]
 
 
-def _d_join_rotated(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_join_rotated(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient = arrays[0]
     at = setting.ranks.positions(op.reads[0].dims[1])
     plain = int(op.writes[0].dims[3].size)
@@ -170,42 +170,42 @@ def _d_join_rotated(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays
     return [gradient[..., :plain], back[:, :, :, 0]]
 
 
-def _repeat_heads(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _repeat_heads(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     times = int(op.writes[0].dims[2].size) // arrays[0].shape[3]
     return [np.repeat(arrays[0], times, axis=3)]
 
 
-def _d_repeat_heads(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_repeat_heads(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient = arrays[0]
     shape = (*gradient.shape[:3], int(op.writes[0].dims[2].size), -1, gradient.shape[4])
     return [gradient.reshape(shape).sum(axis=4)]
 
 
-def _scale(setting: Setting) -> float:
+def _scale(setting: KernelSetting) -> float:
     """Return what scores are divided by."""
     attention = setting.transformer.attention
     rotated = attention.latent.rope_head_size if attention.latent else 0
     return float(np.sqrt(attention.head_size + rotated))
 
 
-def _scale_mask(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _scale_mask(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     queries, keys = (setting.ranks.positions(dim) for dim in op.reads[0].dims[2:])
     hidden = hidden_pairs(queries, keys, setting.transformer.attention)
     scores = arrays[0] / _scale(setting)
     return [scores if hidden is None else np.where(hidden[:, None, None], _NEVER, scores)]
 
 
-def _d_scale_mask(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_scale_mask(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [arrays[0] / _scale(setting)]
 
 
-def _softmax(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _softmax(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     shares = np.exp(arrays[0] - arrays[0].max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
     return [shares]
 
 
-def _d_softmax(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_softmax(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient, shares = arrays
     return [shares * (gradient - (gradient * shares).sum(axis=-1, keepdims=True))]
 
@@ -213,7 +213,7 @@ def _d_softmax(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
 # The loss
 
 
-def _words(setting: Setting, words: Dim, logits: Numbers) -> Numbers:
+def _words(setting: KernelSetting, words: Dim, logits: Numbers) -> Numbers:
     """Return logits with those of padding, which stand for no word, out of the way."""
     at = setting.ranks.positions(words)
     if at.max() < int(words.whole):
@@ -221,11 +221,11 @@ def _words(setting: Setting, words: Dim, logits: Numbers) -> Numbers:
     return np.where((at < int(words.whole))[:, None, None], logits, _NEVER)
 
 
-def _row_max(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _row_max(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [_words(setting, op.reads[0].dims[2], arrays[0]).max(axis=-1)]
 
 
-def _exponential_sums(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _exponential_sums(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     logits, top, targets = arrays
     words = op.reads[0].dims[2]
     total = np.exp(_words(setting, words, logits) - top[..., None]).sum(axis=-1)
@@ -235,7 +235,7 @@ def _exponential_sums(setting: Setting, op: Elementwise, arrays: Arrays) -> Arra
     return [np.stack([total, np.where(here, chosen - top, 0).astype(total.dtype)], axis=-1)]
 
 
-def _d_exponential_sums(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_exponential_sums(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient, logits, top, targets = arrays
     words = op.reads[1].dims[2]
     out = np.exp(_words(setting, words, logits) - top[..., None])
@@ -246,11 +246,11 @@ def _d_exponential_sums(setting: Setting, op: Elementwise, arrays: Arrays) -> Ar
     return [out]
 
 
-def _cross_entropy(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _cross_entropy(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [np.log(arrays[0][..., 0]) - arrays[0][..., 1]]
 
 
-def _d_cross_entropy(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_cross_entropy(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient, sums = arrays
     return [np.stack([gradient / sums[..., 0], -gradient], axis=-1)]
 
@@ -261,10 +261,10 @@ def _d_cross_entropy(setting: Setting, op: Elementwise, arrays: Arrays) -> Array
 def _active(name: str) -> tuple[Function, Function]:
     function, slope = ACTIVATIONS[name], SLOPES[name]
 
-    def forward(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+    def forward(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
         return [function(arrays[0])]
 
-    def backward(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+    def backward(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
         return [arrays[0] * slope(arrays[1])]
 
     return forward, backward
@@ -273,42 +273,42 @@ def _active(name: str) -> tuple[Function, Function]:
 def _gated(name: str) -> tuple[Function, Function]:
     function, slope = ACTIVATIONS[name], SLOPES[name]
 
-    def forward(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+    def forward(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
         return [function(arrays[0]) * arrays[1]]
 
-    def backward(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+    def backward(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
         gradient, gate, up = arrays
         return [gradient * up * slope(gate), gradient * function(gate)]
 
     return forward, backward
 
 
-def _relu(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _relu(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [ACTIVATIONS["relu"](arrays[0])]
 
 
-def _d_relu(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_relu(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [arrays[0] * (arrays[1] > 0)]
 
 
 # The experts
 
 
-def _route(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _route(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     steering = arrays[1] if len(arrays) > 1 else None
     return route(arrays[0], int(op.writes[0].dims[2].size), steering)
 
 
-def _d_route(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_route(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient, shares, choice = arrays
     return [d_route(gradient, shares, choice, int(op.writes[0].dims[2].size))]
 
 
-def _combine(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _combine(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [combine(*arrays)]
 
 
-def _d_combine(setting: Setting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_combine(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return d_combine(*arrays)
 
 

@@ -10,15 +10,15 @@ import numpy as np
 
 from trnbench.emulate.functional.arithmetic import Numbers
 from trnbench.emulate.functional.attention import FusedAttention
-from trnbench.emulate.functional.exchange import Exchange
+from trnbench.emulate.functional.exchange import Exchanger
 from trnbench.emulate.functional.experts import d_dispatch, dispatch
-from trnbench.emulate.functional.kernels import FUNCTIONS, Arrays, Setting, shape_of
+from trnbench.emulate.functional.kernels import FUNCTIONS, Arrays, KernelSetting, shape_of
 from trnbench.emulate.functional.products import plan_product, product
 from trnbench.emulate.functional.traffic import Book
 from trnbench.errors import unhandled
 from trnbench.numerics.formats import format_named
 from trnbench.program.ops import (
-    Attention,
+    AttentionOp,
     CollectiveOp,
     Elementwise,
     Gather,
@@ -28,24 +28,24 @@ from trnbench.program.ops import (
 )
 from trnbench.program.tensor import Tensor
 
-Run: TypeAlias = Callable[[Arrays], Arrays]
+RunOperation: TypeAlias = Callable[[Arrays], Arrays]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
     """What operations of a stage are computed with, and written into."""
 
-    setting: Setting
-    exchange: Exchange
+    setting: KernelSetting
+    exchange: Exchanger
     book: Book
 
 
-def runner(shop: Workshop, op: Operation) -> Run:
+def runner(shop: Workshop, op: Operation) -> RunOperation:
     """Return the function from the arrays an operation reads to those it writes."""
     match op:
         case MatMul():
             return _Products(shop, op)
-        case Attention():
+        case AttentionOp():
             return _attention(shop, op)
         case Gather():
             return _gather(shop, op)
@@ -109,7 +109,7 @@ def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:
     return summed != [letters[-1]]
 
 
-def _attention(shop: Workshop, op: Attention) -> Run:
+def _attention(shop: Workshop, op: AttentionOp) -> RunOperation:
     kernel = FusedAttention(shop.setting, op)
 
     def run(arrays: Arrays) -> Arrays:
@@ -120,7 +120,7 @@ def _attention(shop: Workshop, op: Attention) -> Run:
     return run
 
 
-def _gather(shop: Workshop, op: Gather) -> Run:
+def _gather(shop: Workshop, op: Gather) -> RunOperation:
     setting, source, write = shop.setting, op.reads[0], op.writes[0]
     shape = shape_of(setting, write.dims)
     if write.dims[0].name == "expert":

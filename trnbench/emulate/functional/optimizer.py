@@ -10,7 +10,7 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.emulate.functional.arithmetic import Arithmetic, NoiseArray, Numbers
-from trnbench.emulate.functional.exchange import Exchange
+from trnbench.emulate.functional.exchange import Exchanger
 from trnbench.emulate.functional.shards import (
     GRADIENTS_SLICED,
     OPTIMIZER_SLICED,
@@ -60,7 +60,7 @@ class BucketState:
     """
 
     def __init__(
-        self, shape: BucketShape, arithmetic: Arithmetic, exchange: Exchange, first: Numbers
+        self, shape: BucketShape, arithmetic: Arithmetic, exchange: Exchanger, first: Numbers
     ) -> None:
         recipe = arithmetic.recipe
         self.shape = shape

@@ -8,13 +8,13 @@ from typing import TypeAlias
 from trnbench.program.stages import StageClass
 from trnbench.program.step import StepProgram
 
-Part: TypeAlias = tuple[tuple[str, int], ...]
+StagePart: TypeAlias = tuple[tuple[str, int], ...]
 """Blocks in the order data passes them: kind, and number of the layer (0 for an end)."""
 
 ENDS = ("embedding", "head")
 
 
-def parts_of(program: StepProgram) -> tuple[tuple[Part, ...], ...]:
+def parts_of(program: StepProgram) -> tuple[tuple[StagePart, ...], ...]:
     """Return [stage][chunk] the blocks; chunk c of stage s is part c * pp + s of the model.
 
     A stage's layers are dealt out to its chunks as evenly as whole layers allow, more to the first.
@@ -29,7 +29,7 @@ def parts_of(program: StepProgram) -> tuple[tuple[Part, ...], ...]:
     per_part = [[counts[s] // vpp + (c < counts[s] % vpp) for s in range(pp)] for c in range(vpp)]
     # Dense layers come first in a model, wherever its first layers are.
     kinds.sort(key=lambda kind: kind != "dense")
-    made: list[list[Part]] = [[] for _ in range(pp)]
+    made: list[list[StagePart]] = [[] for _ in range(pp)]
     layer = 0
     for chunk, row in enumerate(per_part):
         for s, count in enumerate(row):
@@ -41,7 +41,7 @@ def parts_of(program: StepProgram) -> tuple[tuple[Part, ...], ...]:
     return tuple(tuple(parts) for parts in made)
 
 
-def _with_ends(part: Sequence[tuple[str, int]], *, first: bool, last: bool) -> Part:
+def _with_ends(part: Sequence[tuple[str, int]], *, first: bool, last: bool) -> StagePart:
     ends = [(kind, 0) for kind in ENDS]
     return (*(ends[:1] if first else ()), *part, *(ends[1:] if last else ()))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from trnbench.emulate.functional.arithmetic import Numbers
-from trnbench.emulate.functional.operations import Run, Workshop, runner
+from trnbench.emulate.functional.operations import RunOperation, Workshop, runner
 from trnbench.emulate.functional.residency import Residency, held_bytes
 from trnbench.program.ops import Operation
 from trnbench.program.tensor import Tensor
@@ -28,7 +28,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Step:
-    run: Run
+    run: RunOperation
     reads: tuple[Tensor, ...]
     writes: tuple[_Written, ...]
     frees: tuple[Tensor, ...]

@@ -17,12 +17,12 @@ from trnbench.program.ops import Phase
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.tensor import element_bytes
 
-Told: TypeAlias = Sequence[Mapping[str, Numbers]]
+BatchInputs: TypeAlias = Sequence[Mapping[str, Numbers]]
 """Whole tensors from outside, by name, for each micro-batch."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Pipeline:
+class ExecutedPipeline:
     """The stages of a model and the messages between them.
 
     Chunk c of stage s is part c * pp + s. `flow` is the format of what is handed on; `seed` the
@@ -39,7 +39,7 @@ class Pipeline:
     _backward: dict[tuple[int, int], Numbers] = field(default_factory=dict)
     _buffers: set[tuple[int, Phase, bool]] = field(default_factory=set)
 
-    def run(self, told: Told) -> list[Numbers]:
+    def run(self, told: BatchInputs) -> list[Numbers]:
         """Run all slots of a step; return every token's loss, by micro-batch."""
         losses: list[Numbers] = [np.zeros(0)] * self.order.micro_batches
         done = [0] * self.order.pp
@@ -56,7 +56,7 @@ class Pipeline:
     def _parts(self) -> int:
         return self.order.pp * self.order.vpp
 
-    def _slot(self, number: int, slot: int, told: Told, losses: list[Numbers]) -> bool:
+    def _slot(self, number: int, slot: int, told: BatchInputs, losses: list[Numbers]) -> bool:
         """Run a slot if its message is there; return whether it was."""
         at = number, slot
         micro_batch, chunk = int(self.order.micro_batch[at]), int(self.order.chunk[at])

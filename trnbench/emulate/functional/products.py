@@ -49,7 +49,7 @@ def plan_product(term: Term) -> ProductPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class ComputedProduct:
     """A product's numbers in FP32, and the operations that all ranks spent on it."""
 
     numbers: Numbers
@@ -62,7 +62,7 @@ def product(
     right: Numbers,
     arithmetic: Arithmetic,
     formats: tuple[str, str],
-) -> Product:
+) -> ComputedProduct:
     """Return the product of all ranks; operands are rounded to `formats` along the sum."""
     a = _ordered(left, plan.left)
     b = _ordered(right, plan.right)
@@ -73,7 +73,7 @@ def product(
     a = a.reshape(*batch, m, prod(a.shape[split + plan.rows :]))
     b = b.reshape(*batch, prod(b.shape[split : split + plan.summed]), n)
     made = arithmetic.multiply(a, b, formats).reshape(*batch, *rows, *columns)
-    return Product(
+    return ComputedProduct(
         numbers=_ordered(made, plan.out), flop=int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
     )
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from trnbench.emulate.functional.arithmetic import Numbers
-from trnbench.program.block import Category
+from trnbench.program.block import ResidentCategory
 from trnbench.program.tensor import Tensor, element_bytes
 
 MESSAGE_BUFFERS = 2
@@ -17,19 +17,19 @@ class Residency:
     """Bytes that a rank of one stage holds now and held at most; all its ranks hold the same."""
 
     def __init__(self) -> None:
-        self._held: defaultdict[Category, float] = defaultdict(float)
-        self._most: defaultdict[Category, float] = defaultdict(float)
+        self._held: defaultdict[ResidentCategory, float] = defaultdict(float)
+        self._most: defaultdict[ResidentCategory, float] = defaultdict(float)
         self._total = 0.0
         self._peak = 0.0
 
-    def hold(self, category: Category, size_bytes: float) -> None:
+    def hold(self, category: ResidentCategory, size_bytes: float) -> None:
         """Note bytes that are there from now on."""
         self._held[category] += size_bytes
         self._total += size_bytes
         self._most[category] = max(self._most[category], self._held[category])
         self._peak = max(self._peak, self._total)
 
-    def release(self, category: Category, size_bytes: float) -> None:
+    def release(self, category: ResidentCategory, size_bytes: float) -> None:
         """Note bytes that are gone."""
         self._held[category] -= size_bytes
         self._total -= size_bytes
@@ -40,7 +40,7 @@ class Residency:
         return self._peak
 
     @property
-    def by_category(self) -> Mapping[Category, float]:
+    def by_category(self) -> Mapping[ResidentCategory, float]:
         """The most of each category; they need not have been there at one time."""
         return dict(self._most)
 

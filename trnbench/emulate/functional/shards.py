@@ -31,7 +31,7 @@ Drawn = TypeVar("Drawn", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class BucketSpan:
     """Where a weight lies in its bucket, and its shape with the ranks in front."""
 
     weight: Tensor
@@ -54,7 +54,7 @@ class BucketShape:
         self.replicas = ranks.size(bucket.axis)
         self._ranks = ranks
         members = _members(block, bucket, tied)
-        self.spans: dict[str, Span] = {}
+        self.spans: dict[str, BucketSpan] = {}
         places, start, whole = [], 0, 0
         for member in members:
             weight = member.weight
@@ -63,7 +63,7 @@ class BucketShape:
             places.append(np.where(placed < size, placed + whole, PADDING))
             stop = start + placed.shape[1]
             shape = (ranks.ranks, *(int(extent) for extent in weight.shape))
-            self.spans[weight.name] = Span(weight=weight, start=start, stop=stop, shape=shape)
+            self.spans[weight.name] = BucketSpan(weight=weight, start=start, stop=stop, shape=shape)
             start, whole = stop, whole + size
         assert start == int(bucket.elements), bucket.axis
         self.elements, self.whole_elements = start, whole

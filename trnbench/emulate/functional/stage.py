@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from trnbench.emulate.functional.arithmetic import Arithmetic, Numbers
 from trnbench.emulate.functional.block_plan import BlockPlan
 from trnbench.emulate.functional.draws import Draws
-from trnbench.emulate.functional.exchange import Exchange
+from trnbench.emulate.functional.exchange import Exchanger
 from trnbench.emulate.functional.instance import BlockInstance
-from trnbench.emulate.functional.kernels import Setting
+from trnbench.emulate.functional.kernels import KernelSetting
 from trnbench.emulate.functional.operations import Workshop
-from trnbench.emulate.functional.parts import Part
+from trnbench.emulate.functional.parts import StagePart
 from trnbench.emulate.functional.ranks import StageRanks
 from trnbench.emulate.functional.residency import Residency
 from trnbench.emulate.functional.traffic import Book
@@ -26,7 +26,7 @@ class Stage:
         self,
         program: StepProgram,
         number: int,
-        parts: tuple[Part, ...],
+        parts: tuple[StagePart, ...],
         arithmetic: Arithmetic,
         draws: Draws,
         book: Book,
@@ -36,8 +36,8 @@ class Stage:
         self.number = number
         self.residency = Residency()
         self.ranks = StageRanks(program)
-        self.exchange = Exchange(self.ranks, book, number)
-        setting = Setting(
+        self.exchange = Exchanger(self.ranks, book, number)
+        setting = KernelSetting(
             ranks=self.ranks, transformer=program.model.transformer, arithmetic=arithmetic
         )
         shop = Workshop(setting=setting, exchange=self.exchange, book=book)

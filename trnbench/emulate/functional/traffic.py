@@ -17,7 +17,7 @@ import numpy as np
 from trnbench.emulate.functional.arithmetic import Numbers
 from trnbench.errors import GapError
 from trnbench.program.ops import Phase
-from trnbench.workload.operation import Operation
+from trnbench.workload.operation import Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Message:
     `group`: ranks of a group and how far apart they are. `elements` are those of one rank's buffer.
     """
 
-    op: Operation
+    op: Op
     axis: str
     phase: Phase
     stage: int
@@ -37,7 +37,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class MovedBytes:
     """What was sent along one axis by one kind of operation: runs of a rank, bytes of all ranks."""
 
     runs: int
@@ -71,13 +71,13 @@ class Book:
         """FLOP of all ranks by the format of the operands."""
         return dict(sorted(self._flop.items()))
 
-    def by_operation(self) -> Mapping[tuple[str, str], Moved]:
+    def by_operation(self) -> Mapping[tuple[str, str], MovedBytes]:
         """Return what was moved by (operation, axis); messages between stages are along pp."""
-        found: dict[tuple[str, str], Moved] = {}
+        found: dict[tuple[str, str], MovedBytes] = {}
 
         def add(key: tuple[str, str], runs: int, sent: float) -> None:
-            before = found.get(key, Moved(runs=0, sent_bytes=0.0))
-            found[key] = Moved(runs=before.runs + runs, sent_bytes=before.sent_bytes + sent)
+            before = found.get(key, MovedBytes(runs=0, sent_bytes=0.0))
+            found[key] = MovedBytes(runs=before.runs + runs, sent_bytes=before.sent_bytes + sent)
 
         for message, runs in self._collectives.items():
             ranks = self._members(message).size

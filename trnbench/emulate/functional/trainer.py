@@ -17,7 +17,7 @@ from trnbench.emulate.functional.draws import Draws
 from trnbench.emulate.functional.instance import BlockInstance
 from trnbench.emulate.functional.optimizer import AdamW, BucketState, share_kept
 from trnbench.emulate.functional.parts import parts_of
-from trnbench.emulate.functional.pipeline import Pipeline
+from trnbench.emulate.functional.pipeline import ExecutedPipeline
 from trnbench.emulate.functional.stage import Stage
 from trnbench.emulate.functional.traffic import Book, Message
 from trnbench.program.ops import CollectiveOp
@@ -35,7 +35,7 @@ WORLD = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class TrainingRun:
     """How to train: the text, the optimizer, the seed of first weights and rounding.
 
     `exact`: compute in float64 throughout, whatever the recipe says.
@@ -50,7 +50,7 @@ class Run:
 class Trainer:
     """A model on emulated ranks, in a program's layout; ask `problems` first."""
 
-    def __init__(self, program: StepProgram, run: Run) -> None:
+    def __init__(self, program: StepProgram, run: TrainingRun) -> None:
         layout = program.layout
         self.program = program
         self.run = run
@@ -73,7 +73,7 @@ class Trainer:
         )
         head = program.blocks["head"]
         flow = head.entering[0]
-        self._pipeline = Pipeline(
+        self._pipeline = ExecutedPipeline(
             order=order,
             stages=self.stages,
             book=self.book,

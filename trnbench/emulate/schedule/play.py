@@ -19,14 +19,14 @@ from trnbench.emulate.schedule.prepare import (
 from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds, sweep
 from trnbench.emulate.schedule.times import OverlapRules, StageTimes
 from trnbench.program.schedule import SlotOrder
-from trnbench.program.schedule_waves import Messages, Waves, messages, waves
+from trnbench.program.schedule_waves import SlotMessages, Waves, messages, waves
 
 SLOTS_AT_ONCE = 1 << 18
 """Slots of all layouts swept together: few enough for the caches, many enough for numpy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Played:
+class PlayedSchedule:
     """A step as it ran: `step_s` and `pipeline_s` (to the last slot's end) by layout.
 
     The others are seconds [..., stage], and add up to `step_s` on every stage: computing, waiting
@@ -49,20 +49,22 @@ class Played:
         """Return the communication that nothing hides, seconds by stage."""
         return self.collectives_s + self.sends_s + self.gradients_s + self.parameters_s
 
-    def at(self, index: int) -> Played:
+    def at(self, index: int) -> PlayedSchedule:
         """Return the layout, or the layouts, at an index of the first axis."""
-        return Played(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return PlayedSchedule(
+            **{field.name: getattr(self, field.name)[index] for field in fields(self)}
+        )
 
-    def reshaped(self, shape: tuple[int, ...]) -> Played:
+    def reshaped(self, shape: tuple[int, ...]) -> PlayedSchedule:
         """Return the same with the layouts, which come last, as leading axes of this shape."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Played(
+        return PlayedSchedule(
             **{name: array.T.reshape((*shape, *array.shape[:-1])) for name, array in arrays.items()}
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Run:
+class ScheduleRun:
     """All that happened in a part of a batch."""
 
     slots: SlotSeconds
@@ -78,7 +80,7 @@ def play(
     *,
     jitter: Jitter | None = None,
     stragglers: tuple[Straggler, ...] = (),
-) -> Played:
+) -> PlayedSchedule:
     """Return the step of every layout of a batch; all see the same jitter."""
     shape = batch_shape(order, times)
     table = tables(order, times, rules)
@@ -95,18 +97,18 @@ def play(
 
 def run(
     order: SlotOrder,
-    graph: tuple[Messages, Waves],
+    graph: tuple[SlotMessages, Waves],
     times: StageTimes,
     rules: OverlapRules,
     table: Tables,
     factor: FloatArray,
-) -> Run:
+) -> ScheduleRun:
     """Return every slot's and every stage's times for some layouts."""
     sent, in_waves = graph
     compute_s = slot_compute(order, table, factor)
     slots = slot_seconds(order, sent.receiver, times, rules, table, compute_s)
     slot_runs = sweep(in_waves, sent.sender, slots)
-    return Run(
+    return ScheduleRun(
         slots=slots,
         compute_s=compute_s,
         slot_runs=slot_runs,
@@ -114,7 +116,7 @@ def run(
     )
 
 
-def account(part: Run) -> Played:
+def account(part: ScheduleRun) -> PlayedSchedule:
     """Return what each stage did with its time; the layout axis comes last."""
     runs, ending = part.slot_runs, part.ending
     compute = part.compute_s.sum(axis=1)
@@ -125,7 +127,7 @@ def account(part: Run) -> Played:
     optimizer = ending.optimizer_end_s - ending.optimizer_start_s
     parameters = ending.parameters_end_s - ending.optimizer_end_s
     step = ending.parameters_end_s.max(axis=0)
-    return Played(
+    return PlayedSchedule(
         step_s=step,
         pipeline_s=ending.slots_end_s.max(axis=0),
         compute_s=compute,
@@ -138,11 +140,11 @@ def account(part: Run) -> Played:
     )
 
 
-def _joined(parts: list[Played]) -> Played:
+def _joined(parts: list[PlayedSchedule]) -> PlayedSchedule:
     """Return the parts of a batch as one."""
-    return Played(
+    return PlayedSchedule(
         **{
             field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=-1)
-            for field in fields(Played)
+            for field in fields(PlayedSchedule)
         }
     )

@@ -9,12 +9,12 @@ import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler, slowdown
-from trnbench.emulate.schedule.play import Played, Run, account, run
+from trnbench.emulate.schedule.play import PlayedSchedule, ScheduleRun, account, run
 from trnbench.emulate.schedule.prepare import Tables, batch_shape, per_slot, tables
 from trnbench.emulate.schedule.times import OverlapRules, StageTimes
 from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.program.schedule_waves import Messages, messages, waves
+from trnbench.program.schedule_waves import SlotMessages, messages, waves
 from trnbench.program.slot_times import LANES
 
 Track: TypeAlias = Literal["compute", "links", "network", "gradients"]
@@ -24,7 +24,7 @@ LEAST_SHARE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class SlotEvent:
     """Something that happened on one track of a stage; events of a track never overlap.
 
     `name`: forward, backward, weight, optimizer; send-forward, send-backward or the name of a
@@ -48,10 +48,10 @@ class Timeline:
     """
 
     order: SlotOrder
-    played: Played
+    played: PlayedSchedule
     start_s: FloatArray
     end_s: FloatArray
-    events: tuple[Event, ...]
+    events: tuple[SlotEvent, ...]
 
 
 def timeline(
@@ -95,7 +95,7 @@ def timeline(
     )
 
 
-def _slot_events(order: SlotOrder, part: Run) -> list[Event]:
+def _slot_events(order: SlotOrder, part: ScheduleRun) -> list[SlotEvent]:
     runs = part.slot_runs
     return _events_at(
         order,
@@ -108,10 +108,10 @@ def _slot_events(order: SlotOrder, part: Run) -> list[Event]:
 
 
 def _collective_events(
-    order: SlotOrder, times: StageTimes, table: Tables, part: Run
-) -> list[Event]:
+    order: SlotOrder, times: StageTimes, table: Tables, part: ScheduleRun
+) -> list[SlotEvent]:
     """Return collectives inside slots: those on one lane of a slot follow one another."""
-    events: list[Event] = []
+    events: list[SlotEvent] = []
     begin = {
         lane: part.slot_runs.lane_end_s[lane][..., 0] - taken[..., 0]
         for lane, taken in part.slots.lane_s.items()
@@ -128,18 +128,18 @@ def _collective_events(
     return events
 
 
-def _send_events(order: SlotOrder, sent: Messages, part: Run) -> list[Event]:
+def _send_events(order: SlotOrder, sent: SlotMessages, part: ScheduleRun) -> list[SlotEvent]:
     end = part.slot_runs.sent_s[..., 0]
     start = end - part.slots.send_s[..., 0]
     names = ("send-forward", "send-backward", "")
-    events: list[Event] = []
+    events: list[SlotEvent] = []
     for index, lane in enumerate(LANES):
         there = (sent.receiver >= 0) & (part.slots.send_lane == index)
         events += _events_at(order, there, lane, start, end, names)
     return events
 
 
-def _ending_events(part: Run) -> list[Event]:
+def _ending_events(part: ScheduleRun) -> list[SlotEvent]:
     ending = part.ending
     spans: tuple[tuple[Track, str, FloatArray, FloatArray], ...] = (
         ("gradients", "gradients", ending.gradients_start_s, ending.gradients_end_s),
@@ -148,7 +148,7 @@ def _ending_events(part: Run) -> list[Event]:
         ("gradients", "parameters", ending.optimizer_end_s, ending.parameters_end_s),
     )
     return [
-        Event(stage=stage, track=track, name=name, start_s=begin, end_s=finish)
+        SlotEvent(stage=stage, track=track, name=name, start_s=begin, end_s=finish)
         for track, name, start, end in spans
         for stage, (begin, finish) in enumerate(
             zip(start[:, 0].tolist(), end[:, 0].tolist(), strict=True)
@@ -163,13 +163,13 @@ def _events_at(
     start: FloatArray,
     end: FloatArray,
     names: tuple[str, ...],
-) -> list[Event]:
+) -> list[SlotEvent]:
     """Return one event for each slot where `there`; `names` goes by the kind of slot."""
     stages = np.nonzero(there)[0].tolist()
     columns = (start, end, order.kind, order.micro_batch, order.chunk)
     rows = zip(stages, *(column[there].tolist() for column in columns), strict=True)
     return [
-        Event(
+        SlotEvent(
             stage=stage,
             track=track,
             name=names[kind],

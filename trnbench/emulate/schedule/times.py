@@ -55,7 +55,7 @@ class Sends:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ending:
+class EndingTimes:
     """What follows the last slot: gradient reduction, optimizer, gathering of parameters.
 
     All of a chunk's gradients and parameters; the reduction and the gathering use the network.
@@ -75,7 +75,7 @@ class StageTimes:
     compute: SlotTimes[ArrayLike]
     collectives: tuple[SlotCollective, ...] = ()
     sends: Sends
-    ending: Ending
+    ending: EndingTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,19 +12,26 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from trnbench.costs.instructions import Instructions
-from trnbench.emulate.tensor_engine.plan import Chain, Move, Plan, Side, Step, femtoseconds
-from trnbench.mapping.tiling.schedule import Schedule
+from trnbench.emulate.tensor_engine.plan import (
+    DmaMove,
+    KernelPlan,
+    KernelStep,
+    ProductChain,
+    Side,
+    femtoseconds,
+)
+from trnbench.mapping.tiling.schedule import KernelSchedule
 
-Engine: TypeAlias = Literal["tensor", "vector", "scalar", "dma"]
+MachineEngine: TypeAlias = Literal["tensor", "vector", "scalar", "dma"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class InstructionEvent:
     """One instruction as it ran."""
 
     start_fs: int
     end_fs: int
-    engine: Engine
+    engine: MachineEngine
     name: str
 
 
@@ -33,7 +40,7 @@ class Load:
     """A transfer that waits for DMA engines, and the K tile it is part of."""
 
     ready_fs: int
-    move: Move
+    move: DmaMove
     step: int
     side: Side
     k_tile: int
@@ -45,11 +52,11 @@ class Store:
     """A finished row of output tiles that waits for DMA engines."""
 
     ready_fs: int
-    move: Move
+    move: DmaMove
 
 
 @dataclass(slots=True)
-class Tally:
+class MachineTally:
     """What has been done so far; adds up, so that repeated parts can be multiplied."""
 
     multiplies: int = 0
@@ -71,13 +78,13 @@ class Core:
 
     def __init__(
         self,
-        plan: Plan,
-        schedule: Schedule,
+        plan: KernelPlan,
+        schedule: KernelSchedule,
         instructions: Instructions,
         *,
         banks: int,
         dma_engines: int,
-        events: list[Event] | None,
+        events: list[InstructionEvent] | None,
     ) -> None:
         self.plan = plan
         self.events = events
@@ -106,7 +113,7 @@ class Core:
         self.pushed_side: Side = "a"
         self.loaded: dict[tuple[int, Side], list[int]] = {}
         self.last_store_end = 0
-        self.tally = Tally()
+        self.tally = MachineTally()
         self.dma_fs_by_engines = [0] * (dma_engines + 1)
 
     def play(self, index: int) -> None:
@@ -135,8 +142,8 @@ class Core:
     def _gated_chain(
         self,
         index: int,
-        step: Step,
-        chain: Chain,
+        step: KernelStep,
+        chain: ProductChain,
         arrivals: tuple[list[int] | None, list[int] | None],
         release_a: bool,
         release_b: bool,
@@ -156,7 +163,7 @@ class Core:
                     self.slots["b"].append(self.multiply_end)
                 self.push_loads()
 
-    def _free_chain(self, chain: Chain, count: int) -> None:
+    def _free_chain(self, chain: ProductChain, count: int) -> None:
         """Multiply a chain whose operands are all in SBUF."""
         bank = self.banks.popleft()
         if chain.multiply_fs < chain.load_weights_fs or self.events is not None:
@@ -181,7 +188,7 @@ class Core:
         if start > end:
             self._stalled(start - end, start, weights, bank, max(ready_a, ready_b))
         if self.events is not None:
-            self.events.append(Event(start, start + multiply_fs, "tensor", "multiply"))
+            self.events.append(InstructionEvent(start, start + multiply_fs, "tensor", "multiply"))
         self.multiply_start = start
         self.multiply_end = start + multiply_fs
         self.tally.tensor_fs += multiply_fs
@@ -195,7 +202,7 @@ class Core:
         else:
             self.tally.weights_stall_fs += gap
 
-    def _release(self, chain: Chain, count: int, release_a: bool, release_b: bool) -> None:
+    def _release(self, chain: ProductChain, count: int, release_a: bool, release_b: bool) -> None:
         """Give the step's buffers back, each when the last chain has used it."""
         first = self.multiply_end - (count - 1) * chain.multiply_fs
         times = range(first, self.multiply_end + 1, chain.multiply_fs)
@@ -205,7 +212,7 @@ class Core:
             self.slots["b"].extend(times)
 
     def _turn_operands(
-        self, index: int, step: Step, arrivals: tuple[list[int] | None, list[int] | None]
+        self, index: int, step: KernelStep, arrivals: tuple[list[int] | None, list[int] | None]
     ) -> None:
         """Transpose freshly loaded operands that lie the other way round, tile by tile."""
         for k, tile in enumerate(step.k_tiles):
@@ -224,7 +231,7 @@ class Core:
 
     # ---- evacuation
 
-    def _evacuate(self, chain: Chain, first_k: bool) -> None:
+    def _evacuate(self, chain: ProductChain, first_k: bool) -> None:
         """Copy (or add) a finished tile to SBUF, free its bank, and store its row once complete."""
         if first_k:
             row = self._output_row() if chain.first_in_row else 0
@@ -271,7 +278,7 @@ class Core:
             self.scalar_free = end
         self.banks.append(end)
         if self.events is not None:
-            self.events.append(Event(start, end, engine, name))
+            self.events.append(InstructionEvent(start, end, engine, name))
 
     def _output_row(self) -> int:
         while not self.output_rows:
@@ -299,7 +306,7 @@ class Core:
             self.pushed_step += 1
             self.pushed_k = 0
 
-    def _push(self, side: Side, moves: tuple[Move, ...]) -> bool:
+    def _push(self, side: Side, moves: tuple[DmaMove, ...]) -> bool:
         slots = self.slots[side]
         if not slots:
             return False
@@ -364,11 +371,11 @@ class Core:
         self.output_rows.append(end)
         self.last_store_end = end
 
-    def _transfer(self, ready_fs: int, move: Move, name: str) -> int:
+    def _transfer(self, ready_fs: int, move: DmaMove, name: str) -> int:
         start = max(self.dma_free, ready_fs)
         end = start + move.occupancy_fs
         self.dma_free = end
         self.dma_fs_by_engines[move.engines] += move.occupancy_fs
         if self.events is not None:
-            self.events.append(Event(start, end, "dma", name))
+            self.events.append(InstructionEvent(start, end, "dma", name))
         return end

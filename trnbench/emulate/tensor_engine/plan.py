@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from trnbench.arrays import Number
 from trnbench.costs.instructions import Instructions, TransferCost
-from trnbench.mapping.tiling.schedule import Number, Operand, Schedule, Transfer
+from trnbench.mapping.tiling.schedule import KernelSchedule, Operand, Transfer
 
 Side: TypeAlias = Literal["a", "b"]
 FS_PER_S = 10**15
@@ -23,7 +24,7 @@ def femtoseconds(seconds: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class DmaMove:
     """One DMA transfer: how long it keeps its engines, how many those are, what it moves."""
 
     occupancy_fs: int
@@ -32,7 +33,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ProductChain:
     """The products that accumulate into one output tile; the last of a row of tiles stores it."""
 
     multiply_fs: int
@@ -40,25 +41,25 @@ class Chain:
     copy_fs: tuple[int, ...]
     add_fs: int
     first_in_row: bool
-    store: Move | None
+    store: DmaMove | None
 
 
 @dataclass(frozen=True, slots=True)
 class KTile:
     """What one K tile of a step needs: transfers and transposes of either operand."""
 
-    moves_a: tuple[Move, ...]
-    moves_b: tuple[Move, ...]
+    moves_a: tuple[DmaMove, ...]
+    moves_b: tuple[DmaMove, ...]
     turns_a: int
     turns_b: int
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class KernelStep:
     """All instructions of one block of K of one output block."""
 
     k_tiles: tuple[KTile, ...]
-    chains: tuple[Chain, ...]
+    chains: tuple[ProductChain, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,10 @@ class Turn:
     copy_fs: tuple[int, ...]
 
 
-class Plan:
+class KernelPlan:
     """The steps of a schedule in order: their shapes, made once each, and what each must load."""
 
-    def __init__(self, schedule: Schedule, instructions: Instructions) -> None:
+    def __init__(self, schedule: KernelSchedule, instructions: Instructions) -> None:
         self._schedule = schedule
         self._costs = instructions
         self._inner_is_m = schedule.outer == "n"
@@ -81,7 +82,7 @@ class Plan:
         outer, inner = (n_blocks, m_blocks) if self._inner_is_m else (m_blocks, n_blocks)
         self.counts = (int(schedule.batch), outer, inner, int(schedule.k_blocks))
         self.steps = math.prod(self.counts)
-        self._cache: dict[tuple[bool, bool, bool], Step] = {}
+        self._cache: dict[tuple[bool, bool, bool], KernelStep] = {}
         self.turn = self._turn()
 
     def digits(self, index: int) -> tuple[int, int, int, int]:
@@ -92,7 +93,7 @@ class Plan:
         batch_at, outer_at = divmod(index, outer)
         return batch_at, outer_at, inner_at, k_at
 
-    def step(self, index: int) -> Step:
+    def step(self, index: int) -> KernelStep:
         """Return the instructions of a step."""
         _, outer, inner, k = self.counts
         _, outer_at, inner_at, k_at = self.digits(index)
@@ -123,7 +124,7 @@ class Plan:
             copy_fs=self._copies(columns),
         )
 
-    def _make(self, last_m: bool, last_n: bool, last_k: bool) -> Step:
+    def _make(self, last_m: bool, last_n: bool, last_k: bool) -> KernelStep:
         schedule = self._schedule
         m = int(schedule.last_m) if last_m else int(schedule.block_m)
         n = int(schedule.last_n) if last_n else int(schedule.block_n)
@@ -133,7 +134,7 @@ class Plan:
         if last_k:
             depths[-1] = int(schedule.last_contraction)
         tiles = {depth: self._k_tile(m, n, depth) for depth in set(depths)}
-        return Step(
+        return KernelStep(
             k_tiles=tuple(tiles[depth] for depth in depths), chains=self._chains(m, n, last_k)
         )
 
@@ -148,20 +149,20 @@ class Plan:
 
     def _loads(
         self, operand: Operand, columns: int, at_once: int, contraction: int
-    ) -> tuple[Move, ...]:
+    ) -> tuple[DmaMove, ...]:
         return tuple(
             _move(self._costs.transfer, operand.load(float(piece), float(contraction)))
             for piece in _pieces(columns, at_once)
         )
 
-    def _chains(self, m: int, n: int, last_k: bool) -> tuple[Chain, ...]:
+    def _chains(self, m: int, n: int, last_k: bool) -> tuple[ProductChain, ...]:
         tile = self._schedule.tile
-        chains: list[Chain] = []
+        chains: list[ProductChain] = []
         for rows in _pieces(m, tile.m):
             store = _move(self._costs.transfer, self._schedule.store(float(rows), float(n)))
             widths = _pieces(n, tile.n)
             chains += [
-                Chain(
+                ProductChain(
                     multiply_fs=self._cycles_fs(self._costs.multiply_cycles(rows, width)),
                     load_weights_fs=self._cycles_fs(self._costs.weight_load_cycles(rows)),
                     copy_fs=self._copies(float(width)),
@@ -183,9 +184,9 @@ class Plan:
         return femtoseconds(float(cycles) / self._costs.tensor_clock_hz)
 
 
-def _move(cost: TransferCost, transfer: Transfer) -> Move:
+def _move(cost: TransferCost, transfer: Transfer) -> DmaMove:
     seconds = cost.occupancy_s(transfer.partitions, transfer.row_bytes, transfer.rows)
-    return Move(
+    return DmaMove(
         occupancy_fs=femtoseconds(float(seconds)),
         engines=cost.engines(float(transfer.partitions)),
         size_bytes=float(transfer.size_bytes),

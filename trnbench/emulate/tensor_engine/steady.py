@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import astuple
 
-from trnbench.emulate.tensor_engine.machine import Core, Tally
+from trnbench.emulate.tensor_engine.machine import Core, MachineTally
 
-State = tuple[object, ...]
+MachineState = tuple[object, ...]
 _LEVELS = 4
 
 
@@ -40,7 +40,7 @@ class _Seen:
         self._sizes = [1] * _LEVELS
         for level in range(_LEVELS - 2, -1, -1):
             self._sizes[level] = self._sizes[level + 1] * counts[level + 1]
-        self._history: list[dict[State, tuple[int, int, tuple[float, ...], list[int]]]] = [
+        self._history: list[dict[MachineState, tuple[int, int, tuple[float, ...], list[int]]]] = [
             {} for _ in range(_LEVELS)
         ]
 
@@ -82,7 +82,7 @@ class _Seen:
         return index + times * period * size
 
 
-def _state(core: Core, index: int) -> State:
+def _state(core: Core, index: int) -> MachineState:
     """Return all that decides the future, relative to the tensor engine's time and the step.
 
     Times that lie before it cannot be told apart by what follows, because whatever waits for them
@@ -142,7 +142,7 @@ def _repeat(core: Core, times: int, then: int, tally: tuple[float, ...], dma: li
     for arrivals in core.loaded.values():
         arrivals[:] = [time + by for time in arrivals]
     now = astuple(core.tally)
-    core.tally = Tally(*(a + (a - b) * times for a, b in zip(now, tally, strict=True)))
+    core.tally = MachineTally(*(a + (a - b) * times for a, b in zip(now, tally, strict=True)))
     core.dma_fs_by_engines = [
         a + (a - b) * times for a, b in zip(core.dma_fs_by_engines, dma, strict=True)
     ]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.pattern import Part, Pattern
-from trnbench.mapping.placement import NODES, Grid, Placement
+from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
+from trnbench.mapping.placement import NODES, Placement, RankGrid
 from trnbench.spec.collective_efficiency import ALGORITHM_NAMES
 
 ALGORITHMS: tuple[str, ...] = ALGORITHM_NAMES
@@ -45,11 +45,11 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Stage:
+class AlgorithmStage:
     """One level of a plan: the grid axes it joins, their order on a line, and its patterns."""
 
     axes: tuple[int, ...]
-    make: Callable[[Part], Pattern | Refusal]
+    make: Callable[[CollectivePart], MessagePattern | Refusal]
     order: IntArray | None = None
 
 
@@ -58,7 +58,7 @@ class Site:
     """Where stages are made: the cluster, the group's grid, the algorithm asked for."""
 
     placement: Placement
-    grid: Grid
+    grid: RankGrid
     algorithm: Algorithm
 
     def size(self, axes: Sequence[int]) -> int:

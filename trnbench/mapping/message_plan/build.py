@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Site, Stage
+from trnbench.mapping.message_plan.algorithm import Algorithm, AlgorithmStage, Refusal, Site
 from trnbench.mapping.message_plan.direct import Pairs
 from trnbench.mapping.message_plan.in_switch import InSwitch
-from trnbench.mapping.message_plan.pattern import Part, Pattern
-from trnbench.mapping.message_plan.plan import Phase, Plan
+from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
+from trnbench.mapping.message_plan.plan import MessagePlan, PlanPhase
 from trnbench.mapping.message_plan.stages import stages_of
-from trnbench.mapping.placement import NODES, Grid, Placement, grid_of
-from trnbench.program.collective import Op
+from trnbench.mapping.placement import NODES, Placement, RankGrid, grid_of
+from trnbench.workload.operation import Op
 
-_PARTS: Mapping[Op, Part] = {
+_PARTS: Mapping[Op, CollectivePart] = {
     "all-reduce": "reduce",
     "all-gather": "gather",
     "reduce-scatter": "scatter",
@@ -28,14 +28,14 @@ _PARTS: Mapping[Op, Part] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Step:
+class PlanStep:
     """One phase before its lines are drawn: the stage it runs on, and as what part."""
 
-    pattern: Pattern
-    stage: Stage
+    pattern: MessagePattern
+    stage: AlgorithmStage
     level: int
     lane: int
-    part: Part
+    part: CollectivePart
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -44,8 +44,8 @@ class Outline:
 
     site: Site
     op: Op
-    steps: tuple[Step, ...]
-    stages: tuple[Stage, ...]
+    steps: tuple[PlanStep, ...]
+    stages: tuple[AlgorithmStage, ...]
     radix: tuple[int, ...]
     share_per_block: tuple[float, ...]
     pairs: IntArray | None = None
@@ -57,7 +57,7 @@ def build_plan(
     group: IntArray,
     algorithm: Algorithm,
     pairs: IntArray | None = None,
-) -> Plan | Refusal:
+) -> MessagePlan | Refusal:
     """Return the plan of one collective among the ranks `group`, or why there is none.
 
     `pairs` are (from, to) numbers within the group, for permute and send-receive; left out, each
@@ -70,10 +70,10 @@ def build_plan(
 def outline(
     placement: Placement,
     op: Op,
-    grid: Grid,
+    grid: RankGrid,
     algorithm: Algorithm,
     pairs: IntArray | None = None,
-    stages: list[Stage] | Refusal | None = None,
+    stages: list[AlgorithmStage] | Refusal | None = None,
 ) -> Outline | Refusal:
     """Return what the plan of one collective on a grid of ranks does, or why there is none.
 
@@ -91,10 +91,10 @@ def outline(
     return stages if isinstance(stages, Refusal) else _schedule(site, op, stages)
 
 
-def _schedule(site: Site, op: Op, stages: list[Stage]) -> Outline | Refusal:
+def _schedule(site: Site, op: Op, stages: list[AlgorithmStage]) -> Outline | Refusal:
     """Return the phases: inward scatters, the outermost stage, gathers back."""
     last = len(stages) - 1
-    schedule: list[tuple[int, Part]]
+    schedule: list[tuple[int, CollectivePart]]
     if op == "all-reduce":
         schedule = [(level, "scatter") for level in range(last)] + [(last, "reduce")]
         schedule += [(level, "gather") for level in reversed(range(last))]
@@ -113,7 +113,9 @@ def _schedule(site: Site, op: Op, stages: list[Stage]) -> Outline | Refusal:
         # A switch that joins on the way in and copies on the way out does both at once.
         apart = isinstance(pattern, InSwitch) and part == "gather"
         lane = level + len(stages) if apart else level
-        steps.append(Step(pattern=pattern, stage=stages[level], level=level, lane=lane, part=part))
+        steps.append(
+            PlanStep(pattern=pattern, stage=stages[level], level=level, lane=lane, part=part)
+        )
     if op == "broadcast":
         radix = [site.algorithm.pieces]
         share = tuple(1.0 / site.algorithm.pieces for _ in stages)
@@ -138,8 +140,8 @@ def _pairs(site: Site, op: Op, pairs: IntArray | None) -> Outline:
         pairs = np.stack([here, (here + 1) % ranks], axis=1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     pattern = Pairs(positions=ranks, pairs=pairs, alike=_alike_on_nodes(site.grid, pairs))
-    stage = Stage(axes=tuple(range(len(site.grid.levels))), make=lambda _: pattern)
-    step = Step(pattern=pattern, stage=stage, level=0, lane=0, part="exchange")
+    stage = AlgorithmStage(axes=tuple(range(len(site.grid.levels))), make=lambda _: pattern)
+    step = PlanStep(pattern=pattern, stage=stage, level=0, lane=0, part="exchange")
     return Outline(
         site=site,
         op=op,
@@ -151,7 +153,7 @@ def _pairs(site: Site, op: Op, pairs: IntArray | None) -> Outline:
     )
 
 
-def _alike_on_nodes(grid: Grid, pairs: IntArray) -> bool:
+def _alike_on_nodes(grid: RankGrid, pairs: IntArray) -> bool:
     """Tell whether every node's ranks send to the same places, as many nodes further on."""
     nodes = grid.ranks.shape[0] if grid.levels[:1] == (NODES,) else 1
     node, place = np.divmod(pairs, grid.ranks.size // nodes)
@@ -163,7 +165,7 @@ def _alike_on_nodes(grid: Grid, pairs: IntArray) -> bool:
     return bool((counted == counted[0]).all() and (ordered == ordered[0]).all())
 
 
-def plan_of(found: Outline) -> Plan:
+def plan_of(found: Outline) -> MessagePlan:
     """Return the plan with the ranks of every line."""
     ranks = found.site.grid.ranks
     place = np.zeros((ranks.size, max(len(found.stages), 1)), dtype=np.int64)
@@ -175,8 +177,10 @@ def plan_of(found: Outline) -> Plan:
         chosen = lines[step.level]
         if step.part == "broadcast":
             chosen = chosen[(place[chosen[:, 0], : step.level] == 0).all(axis=1)]
-        phases.append(Phase(pattern=step.pattern, level=step.level, lane=step.lane, lines=chosen))
-    return Plan(
+        phases.append(
+            PlanPhase(pattern=step.pattern, level=step.level, lane=step.lane, lines=chosen)
+        )
+    return MessagePlan(
         op=found.op,
         algorithm="direct" if found.pairs is not None else found.site.algorithm.label,
         ranks=ranks.size,
@@ -188,7 +192,7 @@ def plan_of(found: Outline) -> Plan:
     )
 
 
-def node_lines(found: Outline, step: Step) -> IntArray:
+def node_lines(found: Outline, step: PlanStep) -> IntArray:
     """Return [line, place] the part of a step's lines on the first node.
 
     Lines over several nodes go through the places on a node, then on to the next node.
@@ -197,10 +201,10 @@ def node_lines(found: Outline, step: Step) -> IntArray:
     over = grid.levels[:1] == (NODES,)
     inside = np.asarray(grid.ranks[0]) if over else grid.ranks
     axes = tuple(axis - over for axis in step.stage.axes if axis >= over)
-    return _lines(inside, Stage(axes=axes, make=step.stage.make, order=step.stage.order))
+    return _lines(inside, AlgorithmStage(axes=axes, make=step.stage.make, order=step.stage.order))
 
 
-def _lines(ranks: IntArray, stage: Stage) -> IntArray:
+def _lines(ranks: IntArray, stage: AlgorithmStage) -> IntArray:
     others = [axis for axis in range(ranks.ndim) if axis not in stage.axes]
     size = math.prod(ranks.shape[axis] for axis in stage.axes)
     lines = ranks.transpose(*others, *stage.axes).reshape(-1, size)

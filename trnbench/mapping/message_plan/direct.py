@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.pattern import Messages, Part, all_positions
+from trnbench.mapping.message_plan.pattern import CollectivePart, Messages, all_positions
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Direct:
+class DirectPattern:
     """Each position sends straight to every other: one round, or two for a reduce."""
 
     positions: int
-    part: Part
+    part: CollectivePart
     blocks: int
     name: str = "direct"
     channels: int = 1
@@ -63,7 +63,7 @@ class SingleStep:
 
     positions: int
     name: str = "single-step-mesh"
-    part: Part = "reduce"
+    part: CollectivePart = "reduce"
     blocks: int = 1
     channels: int = 1
     relays: bool = False
@@ -99,7 +99,7 @@ class Pairs:
     pairs: IntArray
     alike: bool
     name: str = "direct"
-    part: Part = "exchange"
+    part: CollectivePart = "exchange"
     channels: int = 1
     relays: bool = False
     pipelined: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.pattern import Messages, Part, all_positions
+from trnbench.mapping.message_plan.pattern import CollectivePart, Messages, all_positions
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -19,7 +19,7 @@ class Halving:
     """
 
     positions: int
-    part: Part
+    part: CollectivePart
     name: str = "halving"
     channels: int = 1
     relays: bool = False

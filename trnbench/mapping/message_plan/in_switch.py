@@ -8,7 +8,7 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import GapError, unhandled
-from trnbench.mapping.message_plan.pattern import Fan, Messages, Part
+from trnbench.mapping.message_plan.pattern import CollectivePart, Fan, Messages
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -19,7 +19,7 @@ class InSwitch:
     """
 
     positions: int
-    part: Part
+    part: CollectivePart
     pieces: int
     name: str = "in-switch"
     channels: int = 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import GapError
-from trnbench.mapping.message_plan.pattern import Messages, Part
+from trnbench.mapping.message_plan.pattern import CollectivePart, Messages
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -21,7 +21,7 @@ class KangaRing:
 
     orders: IntArray
     ranks_per_chip: int
-    part: Part
+    part: CollectivePart
     name: str = "kangaring"
     relays: bool = False
     pipelined: bool = False

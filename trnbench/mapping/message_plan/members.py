@@ -14,9 +14,9 @@ import numpy as np
 from trnbench.arrays import BoolArray, IntArray
 from trnbench.errors import InputError
 from trnbench.mapping.fabric import Fabric
-from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Stage
+from trnbench.mapping.message_plan.algorithm import Algorithm, AlgorithmStage, Refusal
 from trnbench.mapping.message_plan.ring_orders import rings_of
-from trnbench.mapping.placement import CHIPS, NODES, Grid, Groups, Placement, grid_of
+from trnbench.mapping.placement import CHIPS, NODES, Groups, Placement, RankGrid, grid_of
 from trnbench.spec.fabric import Torus
 
 
@@ -36,9 +36,9 @@ class Members:
     local: IntArray | None
     nodes: IntArray
     one_node: bool
-    grids: tuple[Grid, ...]
+    grids: tuple[RankGrid, ...]
     ways: tuple[int, ...]
-    stages: dict[tuple[int, Algorithm], list[Stage] | Refusal] = field(
+    stages: dict[tuple[int, Algorithm], list[AlgorithmStage] | Refusal] = field(
         default_factory=dict, repr=False
     )
 
@@ -153,7 +153,7 @@ def even_members(placement: Placement, local: IntArray, nodes: int) -> Members:
 def plain_members(placement: Placement, groups: IntArray) -> Members:
     """Return groups for what goes from rank to rank: how their ranks lie together is not told."""
     count = groups.shape[1]
-    row = Grid(ranks=np.arange(count), levels=(CHIPS,), places=(tuple(range(count)),))
+    row = RankGrid(ranks=np.arange(count), levels=(CHIPS,), places=(tuple(range(count)),))
     return Members(
         placement=placement,
         listed=groups,
@@ -216,11 +216,11 @@ def _alike_on_nodes(
     return (members, cut[:, 0], used) if (cut == cut[:, :1]).all() else None
 
 
-def _key(grid: Grid) -> Hashable:
+def _key(grid: RankGrid) -> Hashable:
     return grid.levels, grid.places, grid.ranks.shape
 
 
-def _grids(placement: Placement, groups: IntArray) -> tuple[tuple[Grid, ...], tuple[int, ...]]:
+def _grids(placement: Placement, groups: IntArray) -> tuple[tuple[RankGrid, ...], tuple[int, ...]]:
     node, local = np.divmod(groups, placement.fabric.ranks_per_node)
     if (node == node[:, :1]).all() and not placement.fabric.faulty:
         return _node_grids(placement, local, node[0, :1])
@@ -229,10 +229,10 @@ def _grids(placement: Placement, groups: IntArray) -> tuple[tuple[Grid, ...], tu
 
 def _node_grids(
     placement: Placement, local: IntArray, nodes: IntArray
-) -> tuple[tuple[Grid, ...], tuple[int, ...]]:
+) -> tuple[tuple[RankGrid, ...], tuple[int, ...]]:
     """Return the grids of groups that lie alike on each of their nodes."""
     memo = placement.node_grids
-    grids: dict[int, Grid] = {}
+    grids: dict[int, RankGrid] = {}
     numbers: dict[int, int] = {}
     ways = []
     for group, mark in zip(local, _marks(placement.fabric, local), strict=True):
@@ -272,7 +272,7 @@ def _present(rows: IntArray, values: IntArray, count: int) -> BoolArray:
     return found
 
 
-def _rings(placement: Placement, grid: Grid) -> Hashable:
+def _rings(placement: Placement, grid: RankGrid) -> Hashable:
     """Return all that plans read of a grid inside a node: its shape, and the rings of its axes."""
     rings = [
         rings_of(placement, level, places).tobytes() if level >= 0 else b""
@@ -281,21 +281,21 @@ def _rings(placement: Placement, grid: Grid) -> Hashable:
     return grid.levels, grid.ranks.shape, tuple(rings)
 
 
-def _over_nodes(grid: Grid, nodes: IntArray) -> Grid:
+def _over_nodes(grid: RankGrid, nodes: IntArray) -> RankGrid:
     if len(nodes) == 1:
         return grid
     shape = grid.ranks.shape if grid.levels else ()
-    return Grid(
+    return RankGrid(
         ranks=np.arange(grid.ranks.size * len(nodes)).reshape(len(nodes), *shape),
         levels=(NODES, *grid.levels),
         places=(tuple(nodes.tolist()), *grid.places),
     )
 
 
-def _distinct(grids: list[Grid]) -> tuple[tuple[Grid, ...], tuple[int, ...]]:
+def _distinct(grids: list[RankGrid]) -> tuple[tuple[RankGrid, ...], tuple[int, ...]]:
     """Return the grids that differ, and which of them each is."""
     numbers: dict[Hashable, int] = {}
-    kept: list[Grid] = []
+    kept: list[RankGrid] = []
     ways = []
     for grid in grids:
         key = _key(grid)

@@ -17,7 +17,7 @@ from trnbench.arrays import IntArray
 
 # scatter: block i ends reduced at position i. gather: the reverse, without adding. reduce: both, in
 # one. exchange: position i's part for j ends at j. broadcast: position 0's buffer ends everywhere.
-Part = Literal["scatter", "gather", "reduce", "exchange", "broadcast"]
+CollectivePart = Literal["scatter", "gather", "reduce", "exchange", "broadcast"]
 
 
 class Fan(Enum):
@@ -47,7 +47,7 @@ class Messages:
     origin: IntArray | None = None
 
 
-class Pattern(Protocol):
+class MessagePattern(Protocol):
     """An algorithm on a line of `positions` ranks.
 
     `relays`: each rank passes on what it has just received round a ring, so a slow hop is paid once
@@ -62,7 +62,7 @@ class Pattern(Protocol):
         ...
 
     @property
-    def part(self) -> Part:
+    def part(self) -> CollectivePart:
         """What the rounds achieve."""
         ...
 
@@ -106,7 +106,7 @@ class Pattern(Protocol):
         ...
 
 
-def identity(pattern: Pattern) -> Hashable:
+def identity(pattern: MessagePattern) -> Hashable:
     """Return what tells a pattern from others: its type and its fields."""
     found: list[Hashable] = [type(pattern).__name__]
     for name in getattr(type(pattern), "__dataclass_fields__", ()):
@@ -120,6 +120,6 @@ def all_positions(positions: int, sources: IntArray | None) -> IntArray:
     return np.arange(positions) if sources is None else sources
 
 
-def rounds(pattern: Pattern) -> int:
+def rounds(pattern: MessagePattern) -> int:
     """Return how many rounds a pattern has."""
     return sum(times for _, times in pattern.distinct_rounds)

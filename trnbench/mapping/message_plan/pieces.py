@@ -18,7 +18,7 @@ from trnbench.mapping.message_plan.placed import PlacedRound
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Flow:
+class PieceFlow:
     """The messages of a pipelined phase, all rounds behind one another, and what each waits for.
 
     `piece_at_source`, `piece_at_target` and `sender` are numbers shared by messages that wait for
@@ -43,7 +43,7 @@ class Arrival:
     ends_hop: BoolArray
 
 
-def flow_of(rounds: Sequence[PlacedRound]) -> Flow:
+def flow_of(rounds: Sequence[PlacedRound]) -> PieceFlow:
     """Return the messages of the rounds of one pipelined phase."""
     way, source, target, piece = (
         np.concatenate([getattr(found, name) for found in rounds])
@@ -55,7 +55,7 @@ def flow_of(rounds: Sequence[PlacedRound]) -> Flow:
     )
     place = np.unique(places, return_inverse=True)[1].astype(np.int64)
     sender = np.unique((way * ranks + source) * ranks + target, return_inverse=True)[1]
-    return Flow(
+    return PieceFlow(
         piece_at_source=place[: len(way)],
         piece_at_target=place[len(way) :],
         sender=sender.astype(np.int64),
@@ -63,13 +63,15 @@ def flow_of(rounds: Sequence[PlacedRound]) -> Flow:
     )
 
 
-def last_arrival(flow: Flow, start_s: FloatArray, through_s: FloatArray) -> Arrival:
+def last_arrival(flow: PieceFlow, start_s: FloatArray, through_s: FloatArray) -> Arrival:
     """Return the last arrival if messages take `through_s` to send and `start_s` on their way."""
     (found,) = last_arrivals(flow, start_s, through_s[None])
     return found
 
 
-def last_arrivals(flow: Flow, start_s: FloatArray, through_s: FloatArray) -> tuple[Arrival, ...]:
+def last_arrivals(
+    flow: PieceFlow, start_s: FloatArray, through_s: FloatArray
+) -> tuple[Arrival, ...]:
     """Return the last arrival in each of several cases, which differ in `through_s[case]`."""
     cases, messages = through_s.shape
     nothing = messages

@@ -17,14 +17,14 @@ import numpy as np
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Site
-from trnbench.mapping.message_plan.build import Outline, Step, node_lines, outline, plan_of
+from trnbench.mapping.message_plan.build import Outline, PlanStep, node_lines, outline, plan_of
 from trnbench.mapping.message_plan.members import Members, members_of
 from trnbench.mapping.message_plan.pattern import Fan
-from trnbench.mapping.message_plan.plan import Plan, RankMessages, rank_messages
+from trnbench.mapping.message_plan.plan import MessagePlan, RankMessages, rank_messages
 from trnbench.mapping.message_plan.stages import stages_of
 from trnbench.mapping.placement import Groups, Placement
-from trnbench.program.collective import Op
 from trnbench.spec.fabric import Switch
+from trnbench.workload.operation import Op
 
 AnyArray = TypeVar("AnyArray", IntArray, FloatArray)
 
@@ -69,7 +69,7 @@ class Placed:
     outlines: tuple[Outline, ...]
     of_one_node: bool
     on_a_node: Placed | None = None
-    drawn: dict[int, Plan] = field(default_factory=dict, repr=False)
+    drawn: dict[int, MessagePlan] = field(default_factory=dict, repr=False)
     played: dict[int, tuple[PlacedRound, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -100,16 +100,16 @@ class Placed:
         return self.members.ranks
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[PlanStep, ...]:
         """The phases of the plan, without their lines."""
         return self.outlines[0].steps
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MessagePlan:
         """The plan of the first group."""
         return self.plan_on(0)
 
-    def plan_on(self, grid: int) -> Plan:
+    def plan_on(self, grid: int) -> MessagePlan:
         """Return the plan on one of the members' grids."""
         if grid not in self.drawn:
             self.drawn[grid] = plan_of(self.outlines[grid])

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
-from trnbench.mapping.message_plan.pattern import Fan, Messages, Pattern
-from trnbench.program.collective import Op
+from trnbench.mapping.message_plan.pattern import Fan, MessagePattern, Messages
+from trnbench.workload.operation import Op
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Phase:
+class PlanPhase:
     """One pattern run on all `lines[line, position]` (rank numbers in the group) at once.
 
     Phases of one `lane` use the same links the same way, so chunks take turns on it.
     """
 
-    pattern: Pattern
+    pattern: MessagePattern
     level: int
     lane: int
     lines: IntArray
@@ -71,7 +71,7 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Plan:
+class MessagePlan:
     """One collective among `ranks`: its phases in order.
 
     `radix[level]`: blocks at that level; `place[rank, level]`: the rank's place on its line.
@@ -83,7 +83,7 @@ class Plan:
     ranks: int
     radix: tuple[int, ...]
     place: IntArray
-    phases: tuple[Phase, ...]
+    phases: tuple[PlanPhase, ...]
     share_per_block: tuple[float, ...]
     pairs: IntArray | None = None
 
@@ -115,7 +115,7 @@ class Plan:
             block = block * radix + self.place[:, level]
         return block
 
-    def moves(self, phase: Phase, round_: int) -> Moves:
+    def moves(self, phase: PlanPhase, round_: int) -> Moves:
         """Return every segment a round moves, for carrying real data."""
         parts = [self._moves(phase, batch) for batch in phase.pattern.messages(round_)]
         return Moves(
@@ -125,7 +125,7 @@ class Plan:
             reduces=np.concatenate([part.reduces for part in parts]),
         )
 
-    def _moves(self, phase: Phase, batch: Messages) -> Moves:
+    def _moves(self, phase: PlanPhase, batch: Messages) -> Moves:
         batch = _without_fan(batch, phase.pattern.positions)
         lines = phase.lines
         source, target = lines[:, batch.source], lines[:, batch.target]
@@ -144,7 +144,7 @@ class Plan:
             reduces=np.full(len(chosen), batch.reduces),
         )
 
-    def _blocks(self, phase: Phase, batch: Messages) -> tuple[IntArray, IntArray]:
+    def _blocks(self, phase: PlanPhase, batch: Messages) -> tuple[IntArray, IntArray]:
         """Return (message, block) for every block of every message on every line."""
         if self.op == "broadcast":
             stride, base = 1, np.zeros(len(phase.lines), dtype=np.int64)
@@ -158,7 +158,7 @@ class Plan:
         count = np.tile(batch.count * stride, len(phase.lines))
         return _ranges(first, count)
 
-    def _items(self, phase: Phase, batch: Messages) -> tuple[IntArray, IntArray]:
+    def _items(self, phase: PlanPhase, batch: Messages) -> tuple[IntArray, IntArray]:
         """Return (message, item) for every item of every message; item = from * ranks + to."""
         assert batch.origin is not None
         if self.pairs is not None:
@@ -186,7 +186,7 @@ class Plan:
 
 
 def rank_messages(
-    pattern: Pattern,
+    pattern: MessagePattern,
     round_: int,
     lines: IntArray,
     share_per_block: float,
@@ -207,7 +207,7 @@ def rank_messages(
 
 
 def _on_lines(
-    pattern: Pattern, batch: Messages, lines: IntArray, share_per_block: float, in_node: int
+    pattern: MessagePattern, batch: Messages, lines: IntArray, share_per_block: float, in_node: int
 ) -> RankMessages:
     unit = share_per_block / pattern.channels
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.mapping.message_plan.algorithm import Site, Stage
-from trnbench.mapping.message_plan.build import Outline, Step
+from trnbench.mapping.message_plan.algorithm import AlgorithmStage, Site
+from trnbench.mapping.message_plan.build import Outline, PlanStep
 from trnbench.mapping.message_plan.members import even_members
 from trnbench.mapping.message_plan.pattern import identity
 from trnbench.mapping.message_plan.placed import Placed
@@ -70,13 +70,13 @@ def _line(placed: Placed, index: int) -> Placed:
     nodes = len(placed.members.nodes)
     first = placed.members.local[:1, :1]
     members = even_members(placed.placement, first, nodes).in_full()
-    stage = Stage(axes=(0,), make=step.stage.make, order=step.stage.order)
+    stage = AlgorithmStage(axes=(0,), make=step.stage.make, order=step.stage.order)
     alone = Outline(
         site=Site(
             placement=placed.placement, grid=members.grids[0], algorithm=found.site.algorithm
         ),
         op=found.op,
-        steps=(Step(pattern=step.pattern, stage=stage, level=0, lane=0, part=step.part),),
+        steps=(PlanStep(pattern=step.pattern, stage=stage, level=0, lane=0, part=step.part),),
         stages=(stage,),
         radix=(step.pattern.blocks,),
         share_per_block=(found.share_per_block[step.level],),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.pattern import Messages, Part, all_positions
+from trnbench.mapping.message_plan.pattern import CollectivePart, Messages, all_positions
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -19,7 +19,7 @@ class Ring:
     """
 
     orders: IntArray
-    part: Part
+    part: CollectivePart
     name: str = "ring"
     relays: bool = True
     pipelined: bool = False
@@ -86,7 +86,7 @@ class RingExchange:
     positions: int
     two_way: bool
     name: str = "ring"
-    part: Part = "exchange"
+    part: CollectivePart = "exchange"
     channels: int = 1
     relays: bool = False
     pipelined: bool = False
@@ -140,7 +140,7 @@ class Chain:
     orders: IntArray
     blocks: int
     name: str = "ring"
-    part: Part = "broadcast"
+    part: CollectivePart = "broadcast"
     relays: bool = False
     pipelined: bool = True
     alike: bool = False

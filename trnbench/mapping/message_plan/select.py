@@ -18,8 +18,8 @@ from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refus
 from trnbench.mapping.message_plan.members import Members, members_of
 from trnbench.mapping.message_plan.placed import Placed, place_members
 from trnbench.mapping.placement import Groups, Placement
-from trnbench.program.collective import Op
 from trnbench.spec.collective_efficiency import CollectiveStack, Rule, Tuning
+from trnbench.workload.operation import Op
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -11,20 +11,20 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import UnknownNameError
-from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Refusal, Site, Stage
-from trnbench.mapping.message_plan.direct import Direct, SingleStep
+from trnbench.mapping.message_plan.algorithm import ALGORITHMS, AlgorithmStage, Refusal, Site
+from trnbench.mapping.message_plan.direct import DirectPattern, SingleStep
 from trnbench.mapping.message_plan.halving import Halving, gray_order
 from trnbench.mapping.message_plan.in_switch import InSwitch
 from trnbench.mapping.message_plan.kangaring import KangaRing
-from trnbench.mapping.message_plan.pattern import Part, Pattern
+from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
 from trnbench.mapping.message_plan.ring import Chain, Ring, RingExchange
 from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.message_plan.tree import Tree
-from trnbench.mapping.placement import CORES, NODES, Grid
+from trnbench.mapping.placement import CORES, NODES, RankGrid
 from trnbench.spec.fabric import Switch, Torus
 
 
-def stages_of(site: Site, name: str) -> list[Stage] | Refusal:
+def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
     """Return the levels of an algorithm on a group, innermost first, or why it cannot run."""
     if name not in ALGORITHMS:
         raise UnknownNameError("collective algorithm", name, ALGORITHMS)
@@ -45,21 +45,21 @@ def stages_of(site: Site, name: str) -> list[Stage] | Refusal:
     return [*inside, _BETWEEN_NODES[outer](site, outer_axes)]
 
 
-def _inner_stages(site: Site, name: str) -> list[Stage] | Refusal:
+def _inner_stages(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
     """Return the stages on one node of a group whose first axis is the nodes."""
     node = Site(placement=site.placement, grid=_without_nodes(site.grid), algorithm=site.algorithm)
     stages = _STAGES[name](node)
     if isinstance(stages, Refusal):
         return stages
     return [
-        Stage(axes=tuple(a + 1 for a in stage.axes), make=stage.make, order=stage.order)
+        AlgorithmStage(axes=tuple(a + 1 for a in stage.axes), make=stage.make, order=stage.order)
         for stage in stages
     ]
 
 
-def _without_nodes(grid: Grid) -> Grid:
+def _without_nodes(grid: RankGrid) -> RankGrid:
     """Return one node's part of a grid whose first axis is the nodes."""
-    return Grid(ranks=grid.ranks[0], levels=grid.levels[1:], places=grid.places[1:])
+    return RankGrid(ranks=grid.ranks[0], levels=grid.levels[1:], places=grid.places[1:])
 
 
 def _orders(site: Site, axis: int) -> IntArray:
@@ -76,8 +76,10 @@ def _with_cores(orders: IntArray, cores: int) -> IntArray:
     return (orders[:, :, None] * cores + np.arange(cores)).reshape(len(orders), -1)
 
 
-def _ring_maker(site: Site, orders: IntArray) -> Callable[[Part], Pattern | Refusal]:
-    def make(part: Part) -> Pattern | Refusal:
+def _ring_maker(
+    site: Site, orders: IntArray
+) -> Callable[[CollectivePart], MessagePattern | Refusal]:
+    def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part == "exchange":
             return RingExchange(positions=orders.shape[1], two_way=not site.algorithm.one_way)
         if part == "broadcast":
@@ -89,17 +91,17 @@ def _ring_maker(site: Site, orders: IntArray) -> Callable[[Part], Pattern | Refu
     return make
 
 
-def _direct_stage(site: Site, axes: tuple[int, ...]) -> Stage:
+def _direct_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
     size = site.size(axes)
 
-    def make(part: Part) -> Pattern | Refusal:
+    def make(part: CollectivePart) -> MessagePattern | Refusal:
         blocks = site.algorithm.pieces if part == "broadcast" else size
-        return Direct(positions=size, part=part, blocks=blocks)
+        return DirectPattern(positions=size, part=part, blocks=blocks)
 
-    return Stage(axes=axes, make=make)
+    return AlgorithmStage(axes=axes, make=make)
 
 
-def _ring(site: Site) -> list[Stage] | Refusal:
+def _ring(site: Site) -> list[AlgorithmStage] | Refusal:
     if site.only(NODES):
         return _flat_ring(site)
     cores, chips = site.only(CORES), [a for a in site.inside if site.grid.levels[a] != CORES]
@@ -109,14 +111,14 @@ def _ring(site: Site) -> list[Stage] | Refusal:
         innermost = axis == chips[-1]
         inside = cores if innermost else ()
         orders = _with_cores(_orders(site, axis), site.size(inside))
-        stages.append(Stage(axes=(axis, *inside), make=_ring_maker(site, orders)))
+        stages.append(AlgorithmStage(axes=(axis, *inside), make=_ring_maker(site, orders)))
     if not chips:
         orders = np.arange(site.size(cores))[None, :]
-        stages.append(Stage(axes=cores, make=_ring_maker(site, orders)))
+        stages.append(AlgorithmStage(axes=cores, make=_ring_maker(site, orders)))
     return stages
 
 
-def _flat_ring(site: Site) -> list[Stage] | Refusal:
+def _flat_ring(site: Site) -> list[AlgorithmStage] | Refusal:
     nodes = site.size(site.only(NODES))
     cores, chips = site.only(CORES), [a for a in site.inside if site.grid.levels[a] != CORES]
     if len(chips) > 1:
@@ -132,10 +134,10 @@ def _flat_ring(site: Site) -> list[Stage] | Refusal:
     length = chain.shape[1]
     orders = (np.arange(nodes)[None, :, None] * length + chain[:, None, :]).reshape(len(chain), -1)
     axes = tuple(range(len(site.grid.levels)))
-    return [Stage(axes=axes, make=_ring_maker(site, orders))]
+    return [AlgorithmStage(axes=axes, make=_ring_maker(site, orders))]
 
 
-def _kangaring(site: Site) -> list[Stage] | Refusal:
+def _kangaring(site: Site) -> list[AlgorithmStage] | Refusal:
     cores, chips = site.only(CORES), [a for a in site.inside if site.grid.levels[a] != CORES]
     if site.only(NODES):
         return Refusal(reason="kangaring stays inside a node; use hierarchical between nodes")
@@ -143,27 +145,27 @@ def _kangaring(site: Site) -> list[Stage] | Refusal:
         return Refusal(reason="kangaring needs all ranks of each of several chips in the group")
     orders, per_chip = _orders(site, chips[-1]), site.size(cores)
 
-    def make(part: Part) -> Pattern | Refusal:
+    def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part in ("exchange", "broadcast"):
             return _ring_maker(site, _with_cores(orders, per_chip))(part)
         return KangaRing(orders=orders, ranks_per_chip=per_chip, part=part)
 
-    inner = Stage(axes=(chips[-1], *cores), make=make)
+    inner = AlgorithmStage(axes=(chips[-1], *cores), make=make)
     outer = [
-        Stage(axes=(axis,), make=_ring_maker(site, _orders(site, axis)))
+        AlgorithmStage(axes=(axis,), make=_ring_maker(site, _orders(site, axis)))
         for axis in reversed(chips[:-1])
     ]
     return [inner, *outer]
 
 
-def _halving(site: Site) -> list[Stage] | Refusal:
+def _halving(site: Site) -> list[AlgorithmStage] | Refusal:
     cores = site.only(CORES)
     others = [axis for axis in range(len(site.grid.levels)) if axis not in cores]
     inside = [_direct_stage(site, cores)] if cores else []
     return [*inside, *(_halving_stage(site, (axis,)) for axis in reversed(others))]
 
 
-def _halving_stage(site: Site, axes: tuple[int, ...]) -> Stage:
+def _halving_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
     size = site.size(axes)
     level = site.grid.levels[axes[0]]
     power = size & (size - 1) == 0
@@ -173,54 +175,54 @@ def _halving_stage(site: Site, axes: tuple[int, ...]) -> Stage:
         if isinstance(spec, Torus) and size == site.placement.fabric.levels[level].count:
             order = gray_order(spec.shape)
 
-    def make(part: Part) -> Pattern | Refusal:
+    def make(part: CollectivePart) -> MessagePattern | Refusal:
         if not power:
             return Refusal(reason=f"halving needs a power of two, not {size}")
         if part in ("exchange", "broadcast"):
             return Refusal(reason="halving does all-reduce, all-gather and reduce-scatter only")
         return Halving(positions=size, part=part)
 
-    return Stage(axes=axes, make=make, order=order)
+    return AlgorithmStage(axes=axes, make=make, order=order)
 
 
-def _mesh(site: Site) -> list[Stage] | Refusal:
+def _mesh(site: Site) -> list[AlgorithmStage] | Refusal:
     cores, nodes = site.only(CORES), site.only(NODES)
     chips = tuple(axis for axis in site.inside if axis not in cores)
     return [_direct_stage(site, axes) for axes in (cores, chips, nodes) if axes]
 
 
-def _everyone(site: Site) -> list[Stage] | Refusal:
+def _everyone(site: Site) -> list[AlgorithmStage] | Refusal:
     axes = tuple(range(len(site.grid.levels)))
     if site.algorithm.by_level:
         return [_direct_stage(site, (axis,)) for axis in reversed(axes)]
     return [_direct_stage(site, axes)]
 
 
-def _single_step(site: Site) -> list[Stage] | Refusal:
+def _single_step(site: Site) -> list[AlgorithmStage] | Refusal:
     axes = tuple(range(len(site.grid.levels)))
 
-    def make(part: Part) -> Pattern | Refusal:
+    def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part != "reduce":
             return Refusal(reason="single-step-mesh does all-reduce only")
         return SingleStep(positions=site.size(axes))
 
-    return [Stage(axes=axes, make=make)]
+    return [AlgorithmStage(axes=axes, make=make)]
 
 
-def _tree_stage(site: Site, axes: tuple[int, ...]) -> Stage:
-    def make(part: Part) -> Pattern | Refusal:
+def _tree_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
+    def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part not in ("reduce", "broadcast"):
             return Refusal(reason="tree does all-reduce and broadcast only")
         return Tree(positions=site.size(axes), part=part, blocks=site.algorithm.pieces)
 
-    return Stage(axes=axes, make=make)
+    return AlgorithmStage(axes=axes, make=make)
 
 
-def _tree(site: Site) -> list[Stage] | Refusal:
+def _tree(site: Site) -> list[AlgorithmStage] | Refusal:
     return [_tree_stage(site, tuple(range(len(site.grid.levels))))]
 
 
-def _in_switch(site: Site) -> list[Stage] | Refusal:
+def _in_switch(site: Site) -> list[AlgorithmStage] | Refusal:
     if len(site.grid.levels) != 1 or site.grid.levels[0] < 0:
         return Refusal(reason="in-switch reduction needs a group of chips on one switch")
     spec = site.placement.fabric.levels[site.grid.levels[0]].level
@@ -232,15 +234,15 @@ def _in_switch(site: Site) -> list[Stage] | Refusal:
     if size < least:
         return Refusal(reason=f"{name} reduces in its switch from {least} chips on, not {size}")
 
-    def make(part: Part) -> Pattern | Refusal:
+    def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part == "exchange":
             return Refusal(reason="in-switch reduction does no all-to-all")
         return InSwitch(positions=size, part=part, pieces=site.algorithm.pieces)
 
-    return [Stage(axes=(0,), make=make)]
+    return [AlgorithmStage(axes=(0,), make=make)]
 
 
-_STAGES: Mapping[str, Callable[[Site], list[Stage] | Refusal]] = {
+_STAGES: Mapping[str, Callable[[Site], list[AlgorithmStage] | Refusal]] = {
     "ring": _ring,
     "kangaring": _kangaring,
     "halving": _halving,
@@ -253,12 +255,12 @@ _STAGES: Mapping[str, Callable[[Site], list[Stage] | Refusal]] = {
 }
 
 
-def _ring_between(site: Site, axes: tuple[int, ...]) -> Stage:
+def _ring_between(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
     orders = np.arange(site.size(axes))[None, :]
-    return Stage(axes=axes, make=_ring_maker(site, orders))
+    return AlgorithmStage(axes=axes, make=_ring_maker(site, orders))
 
 
-_BETWEEN_NODES: Mapping[str, Callable[[Site, tuple[int, ...]], Stage]] = {
+_BETWEEN_NODES: Mapping[str, Callable[[Site, tuple[int, ...]], AlgorithmStage]] = {
     "ring": _ring_between,
     "halving": _halving_stage,
     "direct": _direct_stage,

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.pattern import Messages, Part
+from trnbench.mapping.message_plan.pattern import CollectivePart, Messages
 
 
 @lru_cache(maxsize=256)
@@ -37,7 +37,7 @@ class Tree:
     """
 
     positions: int
-    part: Part
+    part: CollectivePart
     blocks: int
     name: str = "tree"
     relays: bool = False

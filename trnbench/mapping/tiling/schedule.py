@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray
+from trnbench.arrays import BoolArray, FloatArray, Number
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.program.matrix import MatrixProduct
 from trnbench.spec.chip import Chip
@@ -28,7 +28,6 @@ from trnbench.spec.compute_unit import NeuronCores
 Kernel: TypeAlias = Literal["naive", "hoisted", "blocked-free", "blocked"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 DEFAULT_KERNEL: Kernel = "blocked"
-Number: TypeAlias = FloatArray | float
 
 ACCUMULATOR_BYTES = 4
 # What a kernel is, as the public NKI matmul tutorial builds it: tiles in a block of a free
@@ -102,7 +101,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Schedule:
+class KernelSchedule:
     """One kernel on one core.
 
     The outer loop goes over blocks of `outer`, then the other free dimension, then K. A block holds
@@ -183,7 +182,9 @@ def kernel_reasons(kernel: Kernel, chip: Chip) -> tuple[str, ...]:
     return (f"{chip.name} has no kernel {kernel}, NeuronCores have; leave it out",)
 
 
-def schedule_of(product: MatrixProduct, cores: NeuronCores, rate: Rate, kernel: Kernel) -> Schedule:
+def schedule_of(
+    product: MatrixProduct, cores: NeuronCores, rate: Rate, kernel: Kernel
+) -> KernelSchedule:
     """Return the schedule of a kernel for each product on one core."""
     bank_columns = int(cores.psum.bank_per_partition_bytes) // ACCUMULATOR_BYTES
     partitions = cores.sbuf.partitions
@@ -218,7 +219,7 @@ def schedule_of(product: MatrixProduct, cores: NeuronCores, rate: Rate, kernel: 
     return _whole_contraction(product, frame, kernel)
 
 
-def _blocked(product: MatrixProduct, frame: _Frame) -> Schedule:
+def _blocked(product: MatrixProduct, frame: _Frame) -> KernelSchedule:
     tile, room = frame.tile, frame.room_bytes
     m_tiles, n_tiles, k_tiles = _tiles(product, tile)
     k_blocks = np.ceil(k_tiles / CONTRACTION_BLOCK_TILES)
@@ -243,7 +244,7 @@ def _blocked(product: MatrixProduct, frame: _Frame) -> Schedule:
     width_m = np.minimum(block_m * tile.m, product.m)
     width_n = np.minimum(block_n * tile.n, product.n)
     used = width_m * a_bytes + width_n * (b_bytes + block_m * held)
-    return Schedule(
+    return KernelSchedule(
         kernel="blocked",
         tile=tile,
         outer="n",
@@ -272,7 +273,7 @@ def _blocked(product: MatrixProduct, frame: _Frame) -> Schedule:
     )
 
 
-def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) -> Schedule:
+def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) -> KernelSchedule:
     tile = frame.tile
     m_tiles, n_tiles, k_tiles = _tiles(product, tile)
     a_tile, b_tile = tile.m * frame.a_bytes, tile.n * frame.b_bytes
@@ -304,7 +305,7 @@ def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) ->
         fits = (slots_a >= k_tiles) & (slots_b >= least_b)
     width_m = np.minimum(block_m * tile.m, product.m)
     width_n = np.minimum(block_n * tile.n, product.n)
-    return Schedule(
+    return KernelSchedule(
         kernel=kernel,
         tile=tile,
         outer="m",

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from trnbench import parsing
 from trnbench.answers.row import Row
 from trnbench.errors import UnknownNameError
-from trnbench.program.collective import OPS, op_named
+from trnbench.program.collective import op_named
 from trnbench.report.report import Report
 from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
 from trnbench.tui.collective_questions import (
@@ -35,6 +35,7 @@ from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_model import Source
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
+from trnbench.workload.operation import OPS
 
 if TYPE_CHECKING:
     from trnbench.app.collective_steps import CollectiveStep, CollectiveSteps

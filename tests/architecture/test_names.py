@@ -1,0 +1,81 @@
+"""One name, one meaning: no two modules define a public type of the same name."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import trnbench
+
+PACKAGE = Path(trnbench.__file__).parent
+
+STILL_SHARED = frozenset(
+    [
+        "Axis",
+        "Command",
+        "Errors",
+        "Evidence",
+        "Family",
+        "Hooks",
+        "Job",
+        "Kernel",
+        "Lane",
+        "Parameter",
+        "Phase",
+        "Place",
+        "Plane",
+        "Precision",
+        "Product",
+        "Progress",
+        "Question",
+        "Ranking",
+        "Refusal",
+        "Series",
+        "Source",
+        "Table",
+        "Told",
+        "TrainingCase",
+        "Variant",
+    ]
+)
+"""Names that still mean several things. The list only shrinks: take out what is renamed."""
+
+
+def types_of(source: str) -> set[str]:
+    """Names of the public classes and type aliases that a module defines."""
+    found = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
+            found.add(ast.unparse(node.target))
+        elif isinstance(node, ast.Assign) and ast.unparse(node.value).startswith(
+            ("Literal[", "Callable[", "NDArray[", "tuple[", "dict[", "Mapping[", "Sequence[")
+        ):
+            found.update(ast.unparse(target) for target in node.targets)
+    return {name for name in found if not name.startswith("_") and not name.isupper()}
+
+
+def shared() -> dict[str, list[str]]:
+    modules = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for name in types_of(path.read_text(encoding="utf-8")):
+            modules[name].append(path.relative_to(PACKAGE).as_posix())
+    return {name: places for name, places in modules.items() if len(places) > 1}
+
+
+def test_no_two_modules_define_a_type_of_the_same_name():
+    new = {name: places for name, places in shared().items() if name not in STILL_SHARED}
+    assert new == {}
+
+
+def test_types_are_found():
+    source = """
+class Stage: ...
+class _Hidden: ...
+Number: TypeAlias = int | float
+Phase = Literal["F", "B"]
+LIMIT = 3
+"""
+    assert types_of(source) == {"Stage", "Number", "Phase"}
