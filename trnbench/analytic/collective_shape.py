@@ -13,6 +13,7 @@ import numpy as np
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import PieceFlow
+from trnbench.memo import Memo
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -88,8 +89,8 @@ class Way:
 class ChunkPipeline:
     """The messages of a pipelined phase: what waits for what, latency and [kind] need of each.
 
-    Each carries `factor` times what `s_per_byte` tells. `ways` remembers critical ways, which are
-    the same whatever the factor is.
+    Each carries `factor` times `s_per_byte`. `ways`: the critical ways by shares of link speeds and
+    times of a software step; they are the same whatever the factor is.
     """
 
     flow: PieceFlow
@@ -97,7 +98,7 @@ class ChunkPipeline:
     remote: BoolArray
     s_per_byte: FloatArray
     factor: float = 1.0
-    ways: dict[tuple[float, ...], tuple[Way, ...]] = field(default_factory=dict, repr=False)
+    ways: Memo[tuple[float, ...], tuple[Way, ...]] = field(default_factory=Memo, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

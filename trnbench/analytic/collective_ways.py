@@ -29,8 +29,6 @@ def critical_ways(pipeline: ChunkPipeline, tuning: Tuning) -> list[Way]:
         *(tuning.step_s, tuning.network_step_s),
     )
     key = tuple(float(np.mean(number)) for number in numbers)
-    if key not in pipeline.ways:
-        pipeline.ways[key] = _found_ways(pipeline, *key)
     factor = pipeline.factor
     return [
         replace(
@@ -41,7 +39,7 @@ def critical_ways(pipeline: ChunkPipeline, tuning: Tuning) -> list[Way]:
                 way.s_per_byte[2] * factor,
             ),
         )
-        for way in pipeline.ways[key]
+        for way in pipeline.ways.of(key, lambda: _found_ways(pipeline, *key))
     ]
 
 

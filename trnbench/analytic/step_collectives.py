@@ -24,6 +24,7 @@ from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import Selected, select_for, selected_for
 from trnbench.mapping.placement import Placement, place
 from trnbench.mapping.rank_groups import AxisOrder, RankGroups, groups_along
+from trnbench.memo import Memo
 from trnbench.program.grid import Grid
 from trnbench.program.legality import Reason
 from trnbench.program.ops import CollectiveOp, Send
@@ -53,7 +54,7 @@ class _Engine:
 
     selected: tuple[Selected, ...]
     memo: PhaseMemo
-    forms: dict[int, ClosedForm] = field(default_factory=dict, repr=False)
+    forms: Memo[int, ClosedForm] = field(default_factory=Memo, repr=False)
 
     def time_s(self, size_bytes: FloatArray) -> FloatArray:
         """Return seconds for a flat array of sizes."""
@@ -71,10 +72,10 @@ class _Engine:
         return times
 
     def _form(self, number: int) -> ClosedForm:
-        if number not in self.forms:
-            choice = self.selected[number]
-            self.forms[number] = closed_form(profile(choice.placed, self.memo), choice.tuning)
-        return self.forms[number]
+        choice = self.selected[number]
+        return self.forms.of(
+            number, lambda: closed_form(profile(choice.placed, self.memo), choice.tuning)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,10 +83,10 @@ class _Site:
     """A platform on which groups were placed: one node of it, its groups, phases and engines."""
 
     node: Placement
-    members: dict[tuple[GroupPlace, bool], Members] = field(default_factory=dict, repr=False)
+    members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo, repr=False)
     memo: PhaseMemo = field(default_factory=dict, repr=False)
-    engines: dict[tuple[Op, GroupPlace], _Engine | Refusal] = field(
-        default_factory=dict, repr=False
+    engines: Memo[tuple[Op, GroupPlace], _Engine | Refusal] = field(
+        default_factory=Memo, repr=False
     )
 
 
@@ -121,8 +122,8 @@ class CollectivePrices:
     logical_size: int | None = None
     wanted: BoolArray = field(default_factory=lambda: np.array(True))
     engines: Engines = field(default_factory=dict, repr=False)
-    kinds: dict[Hashable, _Kinds] = field(default_factory=dict, repr=False)
-    priced: dict[Hashable, PricedExchange] = field(default_factory=dict, repr=False)
+    kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo, repr=False)
+    priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo, repr=False)
 
     @property
     def ranks_per_node(self) -> int:
@@ -141,18 +142,22 @@ class CollectivePrices:
     def collective(self, op: CollectiveOp) -> PricedExchange:
         """Return the time of one run of a program's collective."""
         key = (op.axis, op.ranks.shape, op.ranks.tobytes())
-        if key not in self.kinds:
-            groups = groups_along(op.axis, self.grid, self.order, op.ranks)
-            self.kinds[key] = self._kinds_of(groups, key)
-        return self._price(op.op, self.kinds[key], op.size_bytes, runs=op.count > 0)
+
+        def found() -> _Kinds:
+            return self._kinds_of(groups_along(op.axis, self.grid, self.order, op.ranks), key)
+
+        return self._price(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
 
     def message(self, send: Send) -> PricedExchange:
         """Return the time of one message to the next stage, while every stage sends one."""
         key = "message"
-        if key not in self.kinds:
-            groups = groups_along("pp", self.grid, self.order)
-            self.kinds[key] = self._kinds_of(_neighbours(groups, self.ranks_per_node), key)
-        return self._price("send-receive", self.kinds[key], send.size_bytes, runs=send.count > 0)
+
+        def found() -> _Kinds:
+            stages = groups_along("pp", self.grid, self.order)
+            return self._kinds_of(_neighbours(stages, self.ranks_per_node), key)
+
+        kinds = self.kinds.of(key, found)
+        return self._price("send-receive", kinds, send.size_bytes, runs=send.count > 0)
 
     def price(
         self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
@@ -160,9 +165,8 @@ class CollectivePrices:
         """Return the time of an operation of groups for sizes that broadcast with them."""
         numbers = (groups.ranks, groups.stride, groups.width, groups.period)
         key = tuple((number.shape, number.tobytes()) for number in numbers)
-        if key not in self.kinds:
-            self.kinds[key] = self._kinds_of(groups, key)
-        return self._price(op, self.kinds[key], size_bytes, runs=runs)
+        kinds = self.kinds.of(key, lambda: self._kinds_of(groups, key))
+        return self._price(op, kinds, size_bytes, runs=runs)
 
     def _price(
         self, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray
@@ -170,9 +174,7 @@ class CollectivePrices:
         present = np.asarray(runs & ~groups.alone)
         sizes, where = (size_bytes.shape, size_bytes.tobytes()), (present.shape, present.tobytes())
         key = (op, groups.key, sizes, where)
-        if key not in self.priced:
-            self.priced[key] = self._times(op, groups, size_bytes, present)
-        return self.priced[key]
+        return self.priced.of(key, lambda: self._times(op, groups, size_bytes, present))
 
     def _times(
         self, op: Op, groups: _Kinds, size_bytes: FloatArray, present: BoolArray
@@ -224,15 +226,11 @@ class CollectivePrices:
 
     def _engine(self, op: Op, where: GroupPlace) -> _Engine | Refusal:
         site = self.site
-        if (op, where) not in site.engines:
-            site.engines[op, where] = self._placed(site, op, where)
-        return site.engines[op, where]
+        return site.engines.of((op, where), lambda: self._placed(site, op, where))
 
     def _placed(self, site: _Site, op: Op, where: GroupPlace) -> _Engine | Refusal:
         plain = op == "send-receive"
-        if (where, plain) not in site.members:
-            site.members[where, plain] = _members(site.node, where, plain=plain)
-        members = site.members[where, plain]
+        members = site.members.of((where, plain), lambda: _members(site.node, where, plain=plain))
         pairs = None
         if op == "permute":
             pairs = neighbour_pairs(members.placement.fabric, members.first)

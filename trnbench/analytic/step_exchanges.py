@@ -19,6 +19,7 @@ from trnbench.analytic.step_blocks import NOTHING, Purpose, purpose_of
 from trnbench.analytic.step_collectives import CollectivePrices, Engines, PricedExchange
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.mapping.rank_groups import MEGATRON, NXD_TRN1, AxisOrder, groups_along
+from trnbench.memo import Memo
 from trnbench.program.legality import Reason
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.slot_times import Lane
@@ -27,8 +28,6 @@ from trnbench.program.tensor import ONE, Dim, array
 from trnbench.spec.collective_efficiency import CollectiveStack
 from trnbench.spec.instance import Platform
 from trnbench.spec.training_stack import RankOrder, TrainingEfficiency
-
-"""Inside nodes, or between them."""
 
 ORDERS: Mapping[RankOrder, AxisOrder] = {"megatron": MEGATRON, "nxd-trn1": NXD_TRN1}
 
@@ -44,7 +43,7 @@ def along(values: FloatArray, samples: int | None) -> FloatArray:
 class Exchanges:
     """The exchanges of a program; `refused` collects those that the stack cannot serve.
 
-    `known` remembers what was asked for, for all programs on the same grid.
+    `known`: seconds and refusals of what was asked for, for all programs on the same grid.
     """
 
     program: StepProgram
@@ -52,8 +51,8 @@ class Exchanges:
     prices: CollectivePrices
     samples: int | None
     refused: list[Reason] = field(default_factory=list)
-    known: dict[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(
-        default_factory=dict, repr=False
+    known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(
+        default_factory=Memo, repr=False
     )
 
     def of(self, program: StepProgram) -> Exchanges:
@@ -157,13 +156,16 @@ class Exchanges:
         return np.asarray(along(priced.time_s, self.samples) * times)
 
     def _known(self, key: Hashable, price: Callable[[], FloatArray]) -> FloatArray:
-        """Return what was priced before under a key, or price it, with what was refused on it."""
-        if key not in self.known:
+        """Return the seconds priced under a key, and collect what was refused on the way."""
+
+        def priced() -> tuple[FloatArray, tuple[Reason, ...]]:
             before = len(self.refused)
             seconds = price()
-            self.known[key] = seconds, tuple(self.refused[before:])
-            return seconds
-        seconds, refused = self.known[key]
+            refused = tuple(self.refused[before:])
+            del self.refused[before:]
+            return seconds, refused
+
+        seconds, refused = self.known.of(key, priced)
         self.refused.extend(refused)
         return seconds
 

@@ -16,6 +16,7 @@ from trnbench.arrays import IntArray
 from trnbench.errors import InputError
 from trnbench.mapping.fabric import Fabric, LinkFault, build_fabric
 from trnbench.mapping.fabric_routes import Routes, build_routes
+from trnbench.memo import Memo
 from trnbench.spec.instance import Platform
 
 
@@ -23,15 +24,15 @@ from trnbench.spec.instance import Platform
 class Placement:
     """A cluster with its ranks, its links and the paths between them.
 
-    What a node has shown so far: `node_grids` of groups inside it, by their ranks and by what tells
-    grids apart, and `rings` that places of a level run on.
+    Worked out once: `node_grids` of groups inside a node, by their ranks and by what tells grids
+    apart, and `rings`, the ring orders on places of a level where all links are sound.
     """
 
     platform: Platform
     fabric: Fabric
     routes: Routes
-    node_grids: dict[Hashable, RankGrid] = field(default_factory=dict, repr=False)
-    rings: dict[tuple[int, tuple[int, ...]], IntArray] = field(default_factory=dict, repr=False)
+    node_grids: Memo[Hashable, RankGrid] = field(default_factory=Memo, repr=False)
+    rings: Memo[tuple[int, tuple[int, ...]], IntArray] = field(default_factory=Memo, repr=False)
 
     def of(self, nodes: int) -> Placement:
         """Return a cluster of as many of the same instances, all of them in good order."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.memo import Memo
 
 Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 """Takes the numbers of some layouts out of an array over the whole grid."""
@@ -21,12 +22,12 @@ Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 class Points:
     """Layouts by their index along each axis of a grid of this shape.
 
-    `offsets` remembers, for each shape of array seen, where in it every layout's number is.
+    `offsets`: for each shape of array, where in it every layout's number is.
     """
 
     shape: tuple[int, ...]
     index: tuple[IntArray, ...]
-    offsets: dict[tuple[int, ...], IntArray] = field(default_factory=dict, repr=False)
+    offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo, repr=False)
 
     def __len__(self) -> int:
         """Layouts."""
@@ -40,9 +41,7 @@ class Points:
 
     def places(self, shape: tuple[int, ...]) -> IntArray:
         """Return where in an array of this shape, laid out flat, every layout's number is."""
-        if shape not in self.offsets:
-            self.offsets[shape] = self._offset(shape)
-        return self.offsets[shape]
+        return self.offsets.of(shape, lambda: self._offset(shape))
 
     def _offset(self, shape: tuple[int, ...]) -> IntArray:
         offset = np.zeros(len(self), dtype=np.int64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from trnbench.mapping.fabric import Fabric
 from trnbench.mapping.message_plan.algorithm import Algorithm, AlgorithmStage, Refusal
 from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.placement import CHIPS, NODES, Groups, Placement, RankGrid, grid_of
+from trnbench.memo import Memo
 from trnbench.spec.fabric import Torus
 
 
@@ -26,8 +28,8 @@ class Members:
 
     `local[group, i]`: ranks within a node of the groups looked at, the same on each of `nodes`;
     None where groups have to be read rank by rank. `one_node`: what lies on one node stands for
-    what lies on all. `ways[group]`: which of `grids` is its grid. `stages`: what algorithms have
-    been found to run on the grids.
+    what lies on all. `ways[group]`: which of `grids` is its grid. `stages`: the levels of
+    an algorithm on each of the grids.
     """
 
     placement: Placement
@@ -38,8 +40,8 @@ class Members:
     one_node: bool
     grids: tuple[RankGrid, ...]
     ways: tuple[int, ...]
-    stages: dict[tuple[int, Algorithm], list[AlgorithmStage] | Refusal] = field(
-        default_factory=dict, repr=False
+    stages: Memo[tuple[int, Algorithm], list[AlgorithmStage] | Refusal] = field(
+        default_factory=Memo, repr=False
     )
 
     @property
@@ -231,20 +233,21 @@ def _node_grids(
     placement: Placement, local: IntArray, nodes: IntArray
 ) -> tuple[tuple[RankGrid, ...], tuple[int, ...]]:
     """Return the grids of groups that lie alike on each of their nodes."""
-    memo = placement.node_grids
     grids: dict[int, RankGrid] = {}
     numbers: dict[int, int] = {}
     ways = []
     for group, mark in zip(local, _marks(placement.fabric, local), strict=True):
-        if mark not in memo:
-            grid = grid_of(placement, group)
-            # Groups that lie elsewhere but run on like rings have like plans: one stands for all.
-            memo[mark] = memo.setdefault(_rings(placement, grid), grid)
-        found = memo[mark]
+        found = placement.node_grids.of(mark, partial(_like_grid, placement, group))
         ways.append(numbers.setdefault(id(found), len(numbers)))
         grids[id(found)] = found
     over = tuple(_over_nodes(grid, nodes) for grid in grids.values())
     return over, tuple(ways)
+
+
+def _like_grid(placement: Placement, group: IntArray) -> RankGrid:
+    """Return a group's grid, or that of another group which runs on like rings: plans are alike."""
+    grid = grid_of(placement, group)
+    return placement.node_grids.of(_rings(placement, grid), lambda: grid)
 
 
 def _marks(fabric: Fabric, local: IntArray) -> list[bytes]:

@@ -8,7 +8,7 @@ node's like message comes in there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from trnbench.mapping.message_plan.pattern import Fan
 from trnbench.mapping.message_plan.plan import MessagePlan, RankMessages, rank_messages
 from trnbench.mapping.message_plan.stages import stages_of
 from trnbench.mapping.placement import Groups, Placement
+from trnbench.memo import Memo
 from trnbench.spec.fabric import Switch
 from trnbench.workload.operation import Op
 
@@ -69,8 +70,8 @@ class Placed:
     outlines: tuple[Outline, ...]
     of_one_node: bool
     on_a_node: Placed | None = None
-    drawn: dict[int, MessagePlan] = field(default_factory=dict, repr=False)
-    played: dict[int, tuple[PlacedRound, ...]] = field(default_factory=dict, repr=False)
+    plans: Memo[int, MessagePlan] = field(default_factory=Memo, repr=False)
+    phase_rounds: Memo[int, tuple[PlacedRound, ...]] = field(default_factory=Memo, repr=False)
 
     @property
     def groups(self) -> IntArray:
@@ -111,9 +112,7 @@ class Placed:
 
     def plan_on(self, grid: int) -> MessagePlan:
         """Return the plan on one of the members' grids."""
-        if grid not in self.drawn:
-            self.drawn[grid] = plan_of(self.outlines[grid])
-        return self.drawn[grid]
+        return self.plans.of(grid, lambda: plan_of(self.outlines[grid]))
 
     @property
     def rounds(self) -> tuple[PlacedRound, ...]:
@@ -122,9 +121,7 @@ class Placed:
 
     def rounds_of(self, phase: int) -> tuple[PlacedRound, ...]:
         """Return the rounds of one phase."""
-        if phase not in self.played:
-            self.played[phase] = _rounds(self, phase)
-        return self.played[phase]
+        return self.phase_rounds.of(phase, lambda: _rounds(self, phase))
 
     def round_of(self, phase: int, round_: int, times: int) -> PlacedRound | None:
         """Return `times` rounds like this one of a phase; None if nothing is sent."""
@@ -203,11 +200,10 @@ def _outlines(
     for number, grid in enumerate(members.grids):
         stages = None
         if pairs is None and op != "send-receive" and members.ranks > 1:
-            key = (number, algorithm)
-            if key not in members.stages:
-                site = Site(placement=placement, grid=grid, algorithm=algorithm)
-                members.stages[key] = stages_of(site, algorithm.name)
-            stages = members.stages[key]
+            site = Site(placement=placement, grid=grid, algorithm=algorithm)
+            stages = members.stages.of(
+                (number, algorithm), partial(stages_of, site, algorithm.name)
+            )
         one = outline(placement, op, grid, algorithm, pairs, stages)
         if isinstance(one, Refusal):
             return one

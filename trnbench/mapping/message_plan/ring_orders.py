@@ -16,9 +16,7 @@ def rings_of(placement: Placement, level: int, places: tuple[int, ...]) -> IntAr
     """Return the ring orders on a placement, which remembers them."""
     if placement.fabric.faulty:
         return ring_orders(placement.fabric, level, places)
-    if (level, places) not in placement.rings:
-        placement.rings[level, places] = ring_orders(placement.fabric, level, places)
-    return placement.rings[level, places]
+    return placement.rings.of((level, places), lambda: ring_orders(placement.fabric, level, places))
 
 
 def ring_orders(fabric: Fabric, level: int, places: tuple[int, ...]) -> IntArray:
