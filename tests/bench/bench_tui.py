@@ -66,7 +66,7 @@ async def under_load() -> tuple[float, float, float]:
     """Return the slowest key and the time of a cancel, s, and the layouts that were to be seen."""
     from trnbench.answers.row import Row
     from trnbench.catalog.search import open_catalog
-    from trnbench.report.report import Column, Report
+    from trnbench.report.report import Report, columns
     from trnbench.tui.app import TrnbenchApp
     from trnbench.tui.widgets.result_table import ResultTable
     from trnbench.tui.widgets.table_model import Source
@@ -79,8 +79,8 @@ async def under_load() -> tuple[float, float, float]:
         view: Any = app.view
         table = view.query(ResultTable).first()
         rows: tuple[Row, ...] = tuple({"name": f"row {i}", "time_s": float(i)} for i in range(2000))
-        columns = (Column(key="name", title="name"), Column(key="time_s", title="time"))
-        report = Report(verb="bench", inputs={}, rows=rows, columns=columns)
+        shown = columns("name", "time_s")
+        report = Report(verb="bench", inputs={}, rows=rows, columns=shown)
         view._look_at_row = lambda: None
         view.answered = lambda topic, value: None
         view.progressed = lambda topic, progress: seen.append(progress.total)

@@ -10,10 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from trnbench.catalog.search import open_catalog
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import COLUMNS, CompareFound, Point
-from trnbench.units import Dimension
 
 TODAY = datetime.date(2026, 11, 21)
 LIMIT_S = 20.0
@@ -154,16 +153,11 @@ def found():
 
 
 def ranked_report(count):
-    columns = (
-        Column(key="name", title="name"),
-        Column(key="time_s", title="time", dimension=Dimension.SECONDS),
-        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
-    )
     rows = tuple(
         {"name": f"row {i}", "time_s": float((7 * i) % count + 1), "mfu": i / count}
         for i in range(count)
     )
-    return Report(verb="test", inputs={}, rows=rows, columns=columns)
+    return Report(verb="test", inputs={}, rows=rows, columns=columns("name", "time_s", "mfu"))
 
 
 @pytest.fixture

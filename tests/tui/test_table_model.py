@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 
 from trnbench.answers.row import Row
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns
 from trnbench.tui.widgets.table_model import MOST_ROWS, Source, TableState, arrange, visible
-from trnbench.units import Dimension
 
-COLUMNS = (
-    Column(key="name", title="name"),
-    Column(key="days", title="days"),
-    Column(key="cost_usd", title="cost", dimension=Dimension.USD),
-    Column(key="nodes", title="nodes"),
-)
+COLUMNS = columns("name", "days", "cost_usd", "nodes")
 ROWS: tuple[Row, ...] = (
     {"name": "a", "days": 9.5, "cost_usd": 2e6, "nodes": 16, "feasible": True},
     {"name": "b", "days": 10.0, "cost_usd": None, "nodes": 2, "feasible": False},

@@ -9,7 +9,7 @@ from dataclasses import replace
 from trnbench.answers.evidence import fitted_row
 from trnbench.answers.row import Row
 from trnbench.evidence.calibrate import Calibration, FittedRow, mean_error
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 
 CONVENTIONS = {
@@ -34,7 +34,13 @@ def calibration_report(
         verb="calibrate",
         inputs=inputs,
         rows=tuple(fitted_row(one) for owner in owners for one in calibration.of(owner).values()),
-        columns=tuple(_columns()),
+        columns=(
+            *columns("calibration", "number", "prior"),
+            *columns("prior_low", "prior_high", spare=True),
+            *columns("value"),
+            *columns("low", "high", spare=True),
+            *columns("data_share"),
+        ),
         summary={
             "conventions": CONVENTIONS,
             "fitted": [_fitted_row(row) for row in calibration.rows],
@@ -51,20 +57,6 @@ def calibration_report(
         },
     )
     return replace(report, people=functools.partial(_draw, report, calibration, tuple(unused)))
-
-
-def _columns() -> list[Column]:
-    return [
-        Column(key="calibration", title="calibration"),
-        Column(key="number", title="number"),
-        Column(key="prior", title="before"),
-        Column(key="prior_low", title="low", digits=3, spare=True),
-        Column(key="prior_high", title="high", digits=3, spare=True),
-        Column(key="value", title="after"),
-        Column(key="low", title="low", digits=3, spare=True),
-        Column(key="high", title="high", digits=3, spare=True),
-        Column(key="data_share", title="data share", digits=2),
-    ]
 
 
 def _fitted_row(row: FittedRow) -> dict[str, object]:

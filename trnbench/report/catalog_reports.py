@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from trnbench.answers.row import Row
 from trnbench.catalog.listing import FileCheck, Listed
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns
 from trnbench.report.text_table import Style
 
 
@@ -25,13 +25,13 @@ def list_report(verb: str, files: Sequence[Listed]) -> Report:
         }
         for file in files
     )
-    columns = ("section", "name", "title", "aliases", "origin")
     return Report(
         verb=verb,
         inputs={},
         rows=rows,
-        columns=tuple(
-            Column(key=key, title=key, spare=key in ("aliases", "origin")) for key in columns
+        columns=(
+            *columns("section", "name", "title"),
+            *columns("aliases", "origin", spare=True),
         ),
         notes=tuple(
             f"{file.entry.name} from {file.entry.path} hides {hidden}"
@@ -54,7 +54,7 @@ def check_report(verb: str, checks: Sequence[FileCheck]) -> Report:
         verb=verb,
         inputs={"files": [str(check.path) for check in checks]},
         rows=tuple(rows),
-        columns=tuple(Column(key=key, title=key) for key in ("file", "section", "key", "fault")),
+        columns=columns("file", "section", "key", "fault"),
         summary={"files": len(checks), "faulty": faulty},
         people=functools.partial(_draw_checks, tuple(checks)),
     )
@@ -91,7 +91,7 @@ def info_report(facts: Mapping[str, object]) -> Report:
         verb="info",
         inputs={},
         rows=tuple(rows),
-        columns=(Column(key="key", title="what"), Column(key="value", title="value")),
+        columns=columns("key", "value"),
         summary=facts,
     )
 

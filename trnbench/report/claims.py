@@ -8,7 +8,7 @@ from itertools import groupby, zip_longest
 
 from trnbench.answers.evidence import claim_row
 from trnbench.evidence.claims import VERDICTS, Claimed, Move
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns
 from trnbench.report.text_table import GAP, Style, TextTable, draw, wrap
 
 CONVENTIONS = {
@@ -32,16 +32,7 @@ def claims_report(claims: Sequence[Claimed], inputs: Mapping[str, object]) -> Re
         verb="claims",
         inputs=inputs,
         rows=tuple(map(claim_row, claims)),
-        columns=tuple(
-            Column(key=key, title=title)
-            for key, title in (
-                ("claim", "claim"),
-                ("verdict", "verdict"),
-                ("text", "what is claimed"),
-                ("says", "what specs, prices or model say"),
-                ("reason", "reason"),
-            )
-        ),
+        columns=columns("claim", "verdict", "text", "says", "reason"),
         summary={"conventions": CONVENTIONS, "claims": len(claims), "verdicts": counts},
         people=functools.partial(_draw, tuple(claims), counts),
     )

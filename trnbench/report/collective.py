@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trnbench.answers.collective import CollectiveAnswer
-from trnbench.answers.row import Row
 from trnbench.report.drawing import loaded_torus
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.report.trace import trace
 from trnbench.units import Dimension, show, significant, unit_scale
@@ -29,30 +28,20 @@ def collective_report(
 ) -> Report:
     """Return the report of some collectives, a row each."""
     several = len({(a.op, a.instance, a.nodes) for a in answers}) > 1
-    columns = [
-        *([Column(key="op", title="op"), Column(key="instance", title="on")] if several else []),
-        *([Column(key="nodes", title="nodes")] if several else []),
-        Column(key="size_bytes", title="size (B)"),
-        Column(key="elements", title="count", spare=True),
-        Column(key="dtype", title="type", spare=True),
-        Column(key="engine", title="engine", spare=True),
-        Column(key="time_s", title="time", dimension=Dimension.SECONDS, own_prefix=True),
-        *(
-            [Column(key="together_s", title="beside", dimension=Dimension.SECONDS, own_prefix=True)]
-            if any(a.together_s for a in answers)
-            else []
-        ),
-        Column(key="algbw_gb_per_s", title="algbw (GB/s)"),
-        Column(key="busbw_gb_per_s", title="busbw (GB/s)"),
-        Column(key="of_bound", title="of bound", dimension=Dimension.RATIO, digits=3, spare=True),
-        Column(key="algorithm", title="algorithm"),
-        *([Column(key="check", title="check")] if any(a.check for a in answers) else []),
-    ]
+    together = any(a.together_s for a in answers)
     report = Report(
         verb="collective",
         inputs=inputs,
         rows=tuple(answer.row(links=links) for answer in answers),
-        columns=tuple(columns),
+        columns=(
+            *(columns("op", "instance", "nodes") if several else ()),
+            *columns("size_bytes"),
+            *columns("elements", "dtype", "engine", spare=True),
+            *columns("time_s", *(["together_s"] if together else [])),
+            *columns("algbw_bytes_per_s", "busbw_bytes_per_s"),
+            *columns("of_bound", spare=True),
+            *columns("algorithm", *(["check"] if any(a.check for a in answers) else [])),
+        ),
         summary={
             "busbw": "algbw x 2(r-1)/r for all-reduce, x (r-1)/r for all-gather, reduce-scatter "
             "and all-to-all, x 1 for the others; r: ranks of the group",
@@ -75,11 +64,10 @@ def _draw(
     plot: bool,
     style: Style,
 ) -> str:
-    shown = replace(report, rows=tuple(_with_gigabytes(row) for row in report.rows))
     several = len({(a.op, a.instance, a.nodes, a.ranks, a.group_size) for a in answers}) > 1
     what = "several collectives" if several else _heading(answers[0])
     heading = f"{what}; GB/s are 1e9 bytes/s"
-    blocks = [style.strong(heading), draw_rows(shown, style)]
+    blocks = [style.strong(heading), draw_rows(report, style)]
     notes = dict.fromkeys(note for answer in answers for note in _notes(answer))
     if notes:
         blocks.append("\n".join(wrap(note, style.width, "") for note in notes))
@@ -100,16 +88,6 @@ def _heading(answer: CollectiveAnswer) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _with_gigabytes(row: Row) -> Row:
-    shown = dict(row)
-    for key in ("algbw", "busbw"):
-        rate = row[f"{key}_bytes_per_s"]
-        shown[f"{key}_gb_per_s"] = (
-            rate / GIGABYTES_PER_S.factor if isinstance(rate, float) else None
-        )
-    return shown
 
 
 def _notes(answer: CollectiveAnswer) -> list[str]:

@@ -7,19 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trnbench.answers.compare import CompareAnswer
-from trnbench.answers.quote import DAY_S, Quote, price_day
-from trnbench.answers.row import Row
+from trnbench.answers.figures import FIGURES
+from trnbench.answers.quote import Quote, price_day
 from trnbench.report.quote_text import (
     cluster_text,
     degree_columns,
     money_text,
-    span_text,
     tokens_text,
 )
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.report import Column, Report, columns, draw_rows, interval_text
 from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style, wrap
-from trnbench.units import Dimension, Scale, scale_for
 
 CONVENTIONS = {
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
@@ -50,36 +48,25 @@ def compare_report(
             "conventions": CONVENTIONS,
         },
     )
-    return replace(report, people=functools.partial(_draw, answer, plot))
+    return replace(report, people=functools.partial(_draw, report, answer, plot))
 
 
 def _columns(answer: CompareAnswer) -> tuple[Column, ...]:
     quotes = [one.quote for one in answer.compared]
     return (
-        Column(key="instance", title="instance"),
-        Column(key="nodes", title="nodes"),
+        *columns("instance", "nodes"),
         *degree_columns(quotes),
-        Column(key="tokens_per_s", title="tokens/s"),
-        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
-        Column(key="days", title="days"),
-        Column(key="cost_usd", title="cost", dimension=Dimension.USD),
-        Column(key="usd_per_million_tokens", title="USD/M tokens"),
-        Column(key="relative_time", title="x time"),
-        Column(key="relative_cost", title="x cost"),
-        Column(key="bottleneck", title="bottleneck"),
-        Column(key="purchase", title="purchase"),
-        Column(key="region", title="region"),
-        Column(key="price_date", title="price of"),
-        Column(key="usd_per_hour", title="USD/h", digits=6),
-        Column(key="evidence", title="evidence"),
+        *columns("tokens_per_s", "mfu", "days", "cost_usd", "usd_per_million_tokens"),
+        *columns("relative_time", "relative_cost", "bottleneck", "purchase", "region"),
+        *columns("price_date", "usd_per_hour", "evidence"),
     )
 
 
-def _draw(answer: CompareAnswer, plot: bool, style: Style) -> str:
+def _draw(report: Report, answer: CompareAnswer, plot: bool, style: Style) -> str:
     quotes = [one.quote for one in answer.compared]
     blocks = [_heading(answer, style)]
     if quotes:
-        blocks += [_times(answer, style), _money(answer, style)]
+        blocks += [_times(report, answer, style), _money(report, answer, style)]
     if plot:
         blocks.append(cost_plot(quotes, style))
     blocks.append("\n".join(wrap(note, style.width, "") for note in _notes(answer)))
@@ -99,77 +86,40 @@ def _heading(answer: CompareAnswer, style: Style) -> str:
         words = f"cheapest: {cluster_text(cheapest.quote)}, "
         words += money_text(cheapest.quote.cost_usd.value)
         if cheapest.cost is not None and cheapest.quote.instance != answer.baseline:
-            words += f", {span_text(cheapest.cost)} times {answer.baseline}"
+            times = interval_text(cheapest.cost, FIGURES["relative_cost"])
+            words += f", {times} times {answer.baseline}"
         lines.append(wrap(words, style.width, ""))
     return "\n".join(lines)
 
 
-def _times(answer: CompareAnswer, style: Style) -> str:
+def _times(report: Report, answer: CompareAnswer, style: Style) -> str:
     """Return the table of layouts and days."""
     quotes = [one.quote for one in answer.compared]
-    rows: list[Row] = []
-    for one in answer.compared:
-        quote, elapsed, share = one.quote, one.quote.elapsed_s, one.quote.bottleneck
-        rows.append(
-            {
-                **quote.row(),
-                "days": span_text(elapsed.scaled(1 / DAY_S) if elapsed else None),
-                "time": span_text(one.time),
-                "bottleneck": f"{share[0]} {100 * share[1]:.0f} %" if share else "-",
-            }
-        )
-    columns = (
-        Column(key="instance", title="instance"),
-        Column(key="nodes", title="nodes"),
+    shown = (
+        *columns("instance", "nodes"),
         *degree_columns(quotes),
-        Column(key="tokens_per_s", title="tokens/s", dimension=Dimension.COUNT),
-        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
-        Column(key="days", title="days"),
-        Column(key="time", title="x time", spare=True),
-        Column(key="bottleneck", title="bottleneck", spare=True),
-        Column(key="goodput", title="goodput", dimension=Dimension.RATIO, digits=3, spare=True),
-        Column(key="basis", title="speed is", spare=True),
-        *(() if all(q.feasible for q in quotes) else (Column(key="feasible", title="will do"),)),
+        *columns("tokens_per_s", "mfu"),
+        *columns("days", interval=True),
+        *columns("relative_time", interval=True, spare=True),
+        *columns("bottleneck", "bottleneck_share", "goodput", "basis", spare=True),
+        *(() if all(quote.feasible for quote in quotes) else columns("feasible")),
     )
-    table = Report(verb="compare", inputs={}, rows=tuple(rows), columns=columns)
-    return draw_rows(table, style)
+    return draw_rows(replace(report, columns=shown), style)
 
 
-def _money(answer: CompareAnswer, style: Style) -> str:
+def _money(report: Report, answer: CompareAnswer, style: Style) -> str:
     """Return the table of bills and of the prices they come from."""
     quotes = [one.quote for one in answer.compared]
-    scale = _money_scale(quotes)
-    rows: list[Row] = []
-    for one in answer.compared:
-        quote = one.quote
-        rows.append(
-            {
-                **quote.row(),
-                "cost": span_text(quote.cost_usd, scale),
-                "each": span_text(quote.usd_per_million_tokens),
-                "ratio": span_text(one.cost),
-                "even": one.break_even_mfu,
-                "purchase": quote.bill.option if quote.bill else "no price",
-            }
-        )
-    unit = scale.unit.replace("USD", "").strip()
-    columns = (
-        Column(key="instance", title="instance"),
-        Column(key="cost", title=f"USD ({unit})" if unit else "USD"),
-        Column(key="ratio", title="x cost"),
-        Column(key="purchase", title="purchase"),
-        Column(key="usd_per_hour", title="USD/h", digits=6),
-        Column(key="price_date", title="price of", spare=True),
-        *(
-            (Column(key="each", title="USD/M tokens", spare=True),)
-            if any(quote.tokens is not None for quote in quotes)
-            else ()
-        ),
-        Column(key="even", title="even at MFU", dimension=Dimension.RATIO, digits=3, spare=True),
-        Column(key="region", title="region", spare=True),
-        Column(key="billed_hours", title="hours", digits=5, spare=True),
+    tokens = any(quote.tokens is not None for quote in quotes)
+    shown = (
+        *columns("instance"),
+        *columns("cost_usd", "relative_cost", interval=True),
+        *columns("purchase", "usd_per_hour"),
+        *columns("price_date", spare=True),
+        *(columns("usd_per_million_tokens", interval=True, spare=True) if tokens else ()),
+        *columns("break_even_mfu", "region", "billed_hours", spare=True),
     )
-    table = Report(verb="compare", inputs={}, rows=tuple(rows), columns=columns)
+    table = replace(report, columns=shown)
     told = (
         f"x time, x cost: over {answer.baseline}; even at MFU: where its bill would be that of "
         f"{answer.baseline}; in brackets: 80 % intervals{_price_days(quotes)}"
@@ -212,8 +162,3 @@ def _notes(answer: CompareAnswer) -> list[str]:
         unseen = f"; not looked at: {', '.join(answer.unseen)}" if answer.unseen else ""
         told.append(f"interrupted: the best of what was looked at{unseen}")
     return [*lines, *told]
-
-
-def _money_scale(quotes: Sequence[Quote]) -> Scale:
-    sums = sorted(quote.cost_usd.value for quote in quotes if quote.cost_usd)
-    return scale_for(sums[len(sums) // 2] if sums else 1.0, Dimension.USD)

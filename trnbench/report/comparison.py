@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from trnbench.answers.figures import Figure
 from trnbench.answers.row import Row
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Column, Report, columns
 from trnbench.report.sheet import figure_text
 from trnbench.report.text_table import Style, TextTable, draw
 from trnbench.spec.figures import Compared
@@ -30,9 +31,9 @@ def diff_report(names: Sequence[str], compared: Sequence[Compared]) -> Report:
         inputs={"names": list(names)},
         rows=rows,
         columns=(
-            Column(key="figure", title="figure"),
+            *columns("figure"),
             *(
-                Column(key=key, title=key)
+                Column(figure=Figure(key=key, title=key))
                 for name in names
                 for key in ([name] if name == names[0] else [name, f"{name}_ratio"])
             ),

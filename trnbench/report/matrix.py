@@ -12,7 +12,7 @@ from trnbench.answers.matrix import MatrixAnswer
 from trnbench.answers.trace import TraceSpan
 from trnbench.emulate.matrix import OUTPUT_ROOM
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style
 from trnbench.report.trace import trace
 from trnbench.units import Dimension, show, significant
@@ -23,36 +23,19 @@ def matrix_report(
 ) -> Report:
     """Return the report of some products, a row each; `plot` adds rooflines for people."""
     checked = any(answer.numbers for answer in answers)
-    columns = [
-        Column(key="shape", title="m x k x n"),
-        Column(key="chip", title="chip"),
-        Column(key="dtype", title="dtype"),
-        Column(key="engine", title="engine", spare=True),
-        Column(key="cores", title="cores", spare=True),
-        Column(key="time_s", title="time", dimension=Dimension.SECONDS, own_prefix=True),
-        Column(key="flop_per_s", title="rate", dimension=Dimension.FLOP_PER_S),
-        Column(key="utilization", title="of peak", dimension=Dimension.RATIO, digits=3),
-        Column(
-            key="bytes",
-            title="memory traffic",
-            dimension=Dimension.BYTES,
-            own_prefix=True,
-            spare=True,
-        ),
-        Column(key="binds", title="binds"),
-        Column(key="evidence", title="evidence", spare=True),
-    ]
-    if checked:
-        columns[-1:] = [
-            Column(key="rms_relative_error", title="rms error", digits=3),
-            Column(key="bound_use", title="of bound", dimension=Dimension.RATIO, digits=3),
-            Column(key="check", title="check"),
-        ]
+    last = ("rms_relative_error", "bound_use", "check") if checked else ()
     report = Report(
         verb="matrix",
         inputs=inputs,
         rows=tuple(answer.row() for answer in answers),
-        columns=tuple(columns),
+        columns=(
+            *columns("shape", "chip", "dtype"),
+            *columns("engine", "cores", spare=True),
+            *columns("time_s", "flop_per_s", "utilization"),
+            *columns("bytes", spare=True),
+            *columns("binds"),
+            *(columns(*last) if checked else columns("evidence", spare=True)),
+        ),
         summary={
             "utilization_of": "tensor-unit peak of the format, without the vendor's headline",
             "feasible": sum(answer.feasible for answer in answers),

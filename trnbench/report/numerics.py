@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 
 from trnbench.answers.numerics import NumericsAnswer
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
-from trnbench.units import Dimension, significant
+from trnbench.units import significant
 
 NOTES = {
     "first_loss, final_loss": "means over the first and the last tenth of the steps and over all "
@@ -32,14 +32,10 @@ def numerics_report(answer: NumericsAnswer, inputs: Mapping[str, object]) -> Rep
         inputs=inputs,
         rows=answer.rows(),
         columns=(
-            Column(key="precision", title="precision"),
-            Column(key="final_loss", title="final loss", digits=5),
-            Column(key="gap", title="gap to fp32", digits=2),
-            Column(key="low_gap", title="low", digits=2, spare=True),
-            Column(key="high_gap", title="high", digits=2, spare=True),
-            Column(key="learned", title="learned", dimension=Dimension.RATIO, digits=3),
-            Column(key="state_bytes", title="bytes/weight"),
-            Column(key="title", title="", spare=True),
+            *columns("precision", "final_loss", "gap"),
+            *columns("low_gap", "high_gap", spare=True),
+            *columns("learned", "state_bytes"),
+            *columns("title", spare=True),
         ),
         summary={
             "conventions": NOTES,

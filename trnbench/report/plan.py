@@ -9,7 +9,6 @@ from dataclasses import replace
 from trnbench.answers.plan import BreakEven, Confirmed, PlanAnswer
 from trnbench.answers.quote import DAY_S, Quote
 from trnbench.answers.row import Cell, Row
-from trnbench.plan.billing import added
 from trnbench.plan.objective import Candidate
 from trnbench.plan.sensitivity import Change
 from trnbench.report.quote_text import (
@@ -21,13 +20,12 @@ from trnbench.report.quote_text import (
     layout_text,
     money_text,
     sentence,
-    span_text,
     tokens_text,
 )
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style, TextTable, draw, wrap
-from trnbench.units import Dimension, scale_for, significant
+from trnbench.units import significant
 
 CONVENTIONS = {
     "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "
@@ -54,23 +52,15 @@ def plan_report(answer: PlanAnswer, inputs: Mapping[str, object], *, plot: bool 
         columns=_columns(quotes),
         summary=_summary(answer),
     )
-    return replace(report, people=functools.partial(_draw, answer, plot))
+    return replace(report, people=functools.partial(_draw, report, answer, plot))
 
 
 def _columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
     return (
-        Column(key="instance", title="instance"),
-        Column(key="nodes", title="nodes"),
+        *columns("instance", "nodes"),
         *degree_columns(quotes),
-        Column(key="tokens_per_s", title="tokens/s"),
-        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
-        Column(key="days", title="days"),
-        Column(key="cost_usd", title="cost", dimension=Dimension.USD),
-        Column(key="usd_per_million_tokens", title="USD/M tokens"),
-        Column(key="purchase", title="purchase"),
-        Column(key="region", title="region"),
-        Column(key="price_date", title="price of"),
-        Column(key="chosen_plan", title="chosen"),
+        *columns("tokens_per_s", "mfu", "days", "cost_usd", "usd_per_million_tokens"),
+        *columns("purchase", "region", "price_date", "chosen_plan"),
     )
 
 
@@ -155,10 +145,10 @@ def _confirmed_cells(one: Confirmed) -> dict[str, Cell]:
     }
 
 
-def _draw(answer: PlanAnswer, plot: bool, style: Style) -> str:
+def _draw(report: Report, answer: PlanAnswer, plot: bool, style: Style) -> str:
     blocks = [_headline(answer, style)]
     if len(answer.front) > 1:
-        blocks.append(_front(answer, style))
+        blocks.append(_front(report, answer.front, style))
     if plot and answer.front:
         blocks.append(cost_plot(answer.front, style))
     if answer.confirmed:
@@ -217,42 +207,19 @@ def _wanted(answer: PlanAnswer) -> str:
     return {"cost": "cost", "time": "time", "pareto": "cost or time"}[answer.asked.objective]
 
 
-def _front(answer: PlanAnswer, style: Style) -> str:
-    quotes = answer.front
-    scale = scale_for(quotes[0].cost_usd.value if quotes[0].cost_usd else 1.0, Dimension.USD)
-    rows: list[Row] = []
-    for quote in quotes:
-        elapsed = quote.elapsed_s
-        rows.append(
-            {
-                **quote.row(),
-                "days": span_text(elapsed.scaled(1 / DAY_S) if elapsed else None),
-                "cost": span_text(quote.cost_usd, scale),
-                "blocks": added(quote.bill.blocks_days) if quote.bill else "",
-                "mark": "*" if quote is answer.best else "",
-            }
-        )
-    unit = scale.unit.replace("USD", "").strip()
-    columns = (
-        Column(key="mark", title=""),
-        Column(key="days", title="days"),
-        Column(key="cost", title=f"USD ({unit})" if unit else "USD"),
-        Column(key="nodes", title="nodes"),
-        Column(key="instance", title="instance"),
-        Column(key="purchase", title="purchase"),
-        *(
-            [Column(key="blocks", title="blocks (d)", spare=True)]
-            if any(r["blocks"] for r in rows)
-            else []
-        ),
-        Column(key="region", title="region", spare=True),
+def _front(report: Report, quotes: Sequence[Quote], style: Style) -> str:
+    blocks = any(quote.bill and quote.bill.blocks_days for quote in quotes)
+    shown = (
+        *columns("chosen_plan"),
+        *columns("days", "cost_usd", interval=True),
+        *columns("nodes", "instance", "purchase"),
+        *(columns("blocks_days", spare=True) if blocks else ()),
+        *columns("region", spare=True),
         *degree_columns(quotes),
-        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3, spare=True),
-        Column(key="goodput", title="goodput", dimension=Dimension.RATIO, digits=3, spare=True),
+        *columns("mfu", "goodput", spare=True),
     )
-    table = Report(verb="plan", inputs={}, rows=tuple(rows), columns=columns)
     heading = style.strong("time against money: what nothing else beats in both")
-    return f"{heading}\n{draw_rows(table, style)}"
+    return f"{heading}\n{draw_rows(replace(report, columns=shown), style)}"
 
 
 def _played(confirmed: Sequence[Confirmed], style: Style) -> str:

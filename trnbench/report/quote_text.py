@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from trnbench.answers.quote import DAY_S, Interval, Quote
+from trnbench.answers.figures import FIGURES
+from trnbench.answers.quote import DAY_S, Quote
 from trnbench.answers.train import Setting
 from trnbench.plan.billing import Bill, added
-from trnbench.report.report import Column
-from trnbench.units import Dimension, Scale, scale_for, show, significant
+from trnbench.report.report import Column, cell_text, columns, interval_text
+from trnbench.units import Dimension, scale_for, show, significant
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
 ALWAYS = ("tp", "pp", "dp")
@@ -19,11 +20,7 @@ EXACT = 7
 
 def days_text(seconds: float) -> str:
     """Return a time in days."""
-    return _number(seconds / DAY_S, DIGITS)
-
-
-def _number(number: float, digits: int) -> str:
-    return significant(number, digits) if math.isfinite(number) else "unbounded"
+    return cell_text(seconds / DAY_S, FIGURES["days"])
 
 
 def in_days(seconds: float) -> str:
@@ -37,19 +34,6 @@ def money_text(usd: float) -> str:
     scale = scale_for(usd, Dimension.USD)
     suffix = scale.unit.removesuffix("USD").strip()
     return f"USD {significant(usd / scale.factor, DIGITS)}{suffix}"
-
-
-def span_text(span: Interval | None, scale: Scale | None = None, *, digits: int = DIGITS) -> str:
-    """Return a figure with the ends of its interval: 27.4 (24.9-31.0)."""
-    if span is None:
-        return "-"
-    factor = scale.factor if scale else 1.0
-    if span.low == span.high:
-        return _number(span.value / factor, digits)
-    value, low, high = (
-        _number(number / factor, digits) for number in (span.value, span.low, span.high)
-    )
-    return f"{value} ({low}-{high})"
 
 
 def layout_text(setting: Setting) -> str:
@@ -156,7 +140,7 @@ def degree_columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
         for name in DEGREES
         if name in ALWAYS or any((quote.step.setting.plain[name] or 1) != 1 for quote in quotes)
     ]
-    return tuple(Column(key=name, title=name, spare=True) for name in shown)
+    return columns(*shown, spare=True)
 
 
 def sentence(quote: Quote) -> str:
@@ -165,11 +149,10 @@ def sentence(quote: Quote) -> str:
     where = f"{cluster_text(quote)}, {layout_text(quote.step.setting)}"
     if elapsed is None:
         return where
-    days = Interval(value=elapsed.value / DAY_S, low=elapsed.low / DAY_S, high=elapsed.high / DAY_S)
-    told = f"{span_text(days)} days on {where}"
+    days = elapsed.scaled(1 / DAY_S)
+    told = f"{interval_text(days, FIGURES['days'])} days on {where}"
     if cost is None or bill is None:
         return f"{told}, no price"
     scale = scale_for(cost.value, Dimension.USD)
-    ends = f"{_number(cost.low / scale.factor, DIGITS)}-"
-    ends += _number(cost.high / scale.factor, DIGITS)
-    return f"{told}, {money_text(cost.value)} ({ends}) {purchase_text(bill)}"
+    low, high = (cell_text(end, FIGURES["cost_usd"], scale) for end in (cost.low, cost.high))
+    return f"{told}, {money_text(cost.value)} ({low}-{high}) {purchase_text(bill)}"

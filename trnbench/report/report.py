@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from trnbench.answers.figures import HIGH, LOW, Figure, figure_of
+from trnbench.answers.quote import Interval
 from trnbench.answers.row import Cell, Row
 from trnbench.report.text_table import Style, TextTable, draw, shortened, width_of, wrap
-from trnbench.units import Dimension, Scale, scale_for, show, significant
+from trnbench.units import Scale, scale_for, show, significant, unit_scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column people see: the row key, its heading, and the dimension of its numbers.
+    """A figure in a table.
 
-    One prefix serves the whole column and stands in the heading, unless `own_prefix` is set. A
-    `spare` column is left out where a terminal is too narrow.
+    With `interval`, the ends stand behind each number. A `spare` column is left out where a
+    terminal is too narrow.
     """
 
-    key: str
-    title: str
-    dimension: Dimension | None = None
-    digits: int = 4
-    own_prefix: bool = False
+    figure: Figure
+    interval: bool = False
     spare: bool = False
+
+    @property
+    def key(self) -> str:
+        """The key of the figure in a row."""
+        return self.figure.key
+
+
+def columns(*keys: str, interval: bool = False, spare: bool = False) -> tuple[Column, ...]:
+    """Return the columns of some figures."""
+    return tuple(Column(figure=figure_of(key), interval=interval, spare=spare) for key in keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,25 +54,32 @@ class Report:
 
 def as_table(report: Report) -> TextTable:
     """Return the rows as people see them: headings with units, numbers rounded."""
-    scales = [_column_scale(column, report.rows) for column in report.columns]
-    headings = [
-        f"{column.title} ({scale.unit})" if scale and scale.unit else column.title
-        for column, scale in zip(report.columns, scales, strict=True)
-    ]
-    cells = [
-        [
-            _shown(row.get(column.key), column, scale)
-            for column, scale in zip(report.columns, scales, strict=True)
-        ]
-        for row in report.rows
-    ]
-    numeric = [
-        any(_is_number(row.get(column.key)) for row in report.rows) for column in report.columns
-    ]
+    headings: list[str] = []
+    scales: list[Scale | None] = []
+    scale, before = None, ""
+    for column in report.columns:
+        figure = column.figure
+        if figure.end_of is not None and figure.end_of == before:
+            # Right behind its figure, in the same unit: "low" says all.
+            title = figure.title.rpartition(", ")[2]
+        else:
+            before, scale = figure.key, _column_scale(figure, report.rows)
+            title = f"{figure.title} ({scale.unit})" if scale and scale.unit else figure.title
+        headings.append(title)
+        scales.append(scale)
     return TextTable(
         headings=tuple(headings),
-        rows=tuple(tuple(row) for row in cells),
-        right=tuple(numeric),
+        rows=tuple(
+            tuple(
+                _cell(row, column, scale)
+                for column, scale in zip(report.columns, scales, strict=True)
+            )
+            for row in report.rows
+        ),
+        right=tuple(
+            not column.interval and any(_is_number(row.get(column.key)) for row in report.rows)
+            for column in report.columns
+        ),
     )
 
 
@@ -70,12 +87,12 @@ def draw_rows(report: Report, style: Style) -> str:
     """Return the table; a narrow terminal gets fewer columns, and is told which are missing."""
     table = as_table(report)
     missing: list[str] = []
-    columns = list(report.columns)
+    shown = list(report.columns)
     for column in reversed(report.columns):
         if style.terminal and column.spare and width_of(table) > style.width:
-            columns.remove(column)
-            missing.insert(0, column.title)
-            table = as_table(replace(report, columns=tuple(columns)))
+            shown.remove(column)
+            missing.insert(0, column.figure.title)
+            table = as_table(replace(report, columns=tuple(shown)))
     if style.terminal:
         table = shortened(table, style.width)
     lines = [draw(table, style)]
@@ -85,38 +102,57 @@ def draw_rows(report: Report, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _is_number(value: Cell) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _column_scale(column: Column, rows: Sequence[Row]) -> Scale | None:
-    if column.dimension is None or column.own_prefix:
+def _column_scale(figure: Figure, rows: Sequence[Row]) -> Scale | None:
+    if figure.dimension is None or figure.own_prefix:
         return None
+    if figure.unit is not None:
+        return unit_scale(figure.unit, figure.dimension)
     values = sorted(
         abs(value)
         for row in rows
-        if isinstance(value := row.get(column.key), int | float) and value
+        if isinstance(value := row.get(figure.key), int | float) and value and math.isfinite(value)
     )
-    return scale_for(values[len(values) // 2] if values else 1.0, column.dimension)
+    return scale_for(values[len(values) // 2] if values else 1.0, figure.dimension)
 
 
-def _shown(value: Cell, column: Column, scale: Scale | None) -> str:
+def _cell(row: Row, column: Column, scale: Scale | None) -> str:
+    figure, value = column.figure, row.get(column.key)
+    text = cell_text(value, figure, scale)
+    low, high = row.get(f"{LOW}{figure.key}"), row.get(f"{HIGH}{figure.key}")
+    if not column.interval or low == high:
+        return text
+    return f"{text} ({cell_text(low, figure, scale)}-{cell_text(high, figure, scale)})"
+
+
+def interval_text(interval: Interval, figure: Figure) -> str:
+    """Return a number with the ends of its interval: 27.4 (24.9-31)."""
+    ends = {figure.key: interval.value, LOW + figure.key: interval.low}
+    row = {**ends, HIGH + figure.key: interval.high}
+    return _cell(row, Column(figure=figure, interval=True), None)
+
+
+def cell_text(value: Cell, figure: Figure, scale: Scale | None = None) -> str:
+    """Return a cell as people read it: rounded, in the scale of its column or its own prefix."""
     match value:
         case None:
-            return "-"
+            return figure.absent
         case bool():
-            return "yes" if value else "no"
+            return figure.flags[0] if value else figure.flags[1]
+        case float() if not math.isfinite(value):
+            return "unbounded"
         case int() | float():
-            if column.dimension is None:
-                return (
-                    significant(value, column.digits) if isinstance(value, float) else f"{value:,}"
-                )
-            if scale is None:
-                return show(value, column.dimension, digits=column.digits)
-            return significant(value / scale.factor, column.digits)
+            if scale is not None:
+                return significant(value / scale.factor, figure.digits)
+            if figure.dimension is not None:
+                return show(value, figure.dimension, digits=figure.digits)
+            return significant(value, figure.digits) if isinstance(value, float) else f"{value:,}"
         case str():
             return value
         case Mapping():
             return ", ".join(f"{key} {item}" for key, item in value.items())
         case _:
-            return ", ".join(map(str, value))
+            return figure.joint.join(map(str, value))

@@ -10,8 +10,8 @@ from dataclasses import replace
 from trnbench.answers.quote import DAY_S, Quote
 from trnbench.answers.scaling import ScalingAnswer, ScalingCurve
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.quote_text import layout_text, span_text, tokens_text
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.quote_text import layout_text, tokens_text
+from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, wrap
 from trnbench.units import Dimension, scale_for, show
 
@@ -44,20 +44,15 @@ def scaling_report(
 
 
 def _columns(answer: ScalingAnswer) -> tuple[Column, ...]:
-    weak = (Column(key="global_batch", title="batch"),) if answer.scaling == "weak" else ()
+    weak = ("global_batch",) if answer.scaling == "weak" else ()
     return (
-        Column(key="instance", title="instance"),
-        Column(key="nodes", title="nodes"),
-        Column(key="dp", title="dp"),
-        *weak,
-        Column(key="step_time_s", title="step (s)", spare=True),
-        Column(key="tokens_per_s", title="tokens/s", spare=True),
-        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3, spare=True),
-        Column(key="efficiency", title="efficiency", dimension=Dimension.RATIO, digits=3),
-        Column(key="days", title="days"),
-        Column(key="cost_usd", title="cost", dimension=Dimension.USD),
-        Column(key="purchase", title="purchase", spare=True),
-        Column(key="feasible", title="runs"),
+        *columns("instance", "nodes", "dp", *weak),
+        *columns("step_time_s", "tokens_per_s", "mfu", spare=True),
+        *columns("efficiency"),
+        *columns("days", interval=True),
+        *columns("cost_usd"),
+        *columns("purchase", spare=True),
+        *columns("feasible"),
     )
 
 
@@ -75,15 +70,8 @@ def _draw(report: Report, answer: ScalingAnswer, plot: bool, style: Style) -> st
         if curve.family is not None
     ]
     blocks = ["\n".join(heading)]
-    shown = []
-    for row, quote in zip(
-        report.rows, (quote for curve in answer.curves for quote in curve.points), strict=True
-    ):
-        elapsed = quote.elapsed_s
-        days = span_text(elapsed.scaled(1 / DAY_S) if elapsed else None)
-        shown.append({**row, "days": days})
-    if shown:
-        blocks.append(draw_rows(replace(report, rows=tuple(shown)), style))
+    if report.rows:
+        blocks.append(draw_rows(report, style))
     if plot:
         blocks.append(_plot(answer.curves, style))
     reasons = dict.fromkeys(

@@ -12,7 +12,7 @@ from trnbench.answers.row import Row
 from trnbench.answers.sheet import Sheet, SheetLine, lines_of, newest_prices
 from trnbench.catalog.provenance import Provenance
 from trnbench.report.drawing import topology
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.spec.figures import Figure
 from trnbench.spec.instance import Instance
@@ -34,10 +34,7 @@ def sheet_report(verb: str, sheet: Sheet) -> Report:
         verb=verb,
         inputs={"name": sheet.entry.name, "path": provenance.path, "origin": sheet.entry.origin},
         rows=tuple(attrs.asdict(line) for line in lines),
-        columns=tuple(
-            Column(key=key, title=key)
-            for key in ("key", "value", "kind", "source", "range", "note")
-        ),
+        columns=columns("key", "value", "kind", "source", "range", "note"),
         summary={
             "figures": {figure.key: figure.value for figure in sheet.figures},
             "parameters": dict(sheet.parameters),

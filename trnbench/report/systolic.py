@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from trnbench.analytic.matrix_systolic import ArrayConventions, ArrayTime
 from trnbench.answers.row import Row
-from trnbench.report.report import Column, Report
-from trnbench.units import Dimension
+from trnbench.report.report import Report, columns
 from trnbench.workload.suite import Product
 
 
@@ -26,13 +25,8 @@ def systolic_report(
         },
         rows=tuple(_row(p, time) for p, time in zip(products, times, strict=True)),
         columns=(
-            Column(key="shape", title="m x k x n"),
-            Column(key="folds", title="folds"),
-            Column(key="cycles_per_fold", title="cycles a fold"),
-            Column(key="cycles", title="cycles"),
-            Column(key="utilization", title="overall", dimension=Dimension.RATIO, digits=6),
-            Column(key="mapping_efficiency", title="mapping", dimension=Dimension.RATIO, digits=6),
-            Column(key="compute_utilization", title="compute", dimension=Dimension.RATIO, digits=6),
+            *columns("shape", "folds", "cycles_per_fold", "cycles"),
+            *columns("utilization", "mapping_efficiency", "compute_utilization"),
         ),
         notes=(
             "nothing overlaps: each fold loads, streams and drains; cycles are counted from 0, as "

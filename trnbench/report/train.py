@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from trnbench.answers.figures import FIGURES
 from trnbench.answers.train import StepAnswer, TrainAnswer
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, wrap
 from trnbench.report.train_tables import memory_table, step_scale, time_table
 from trnbench.units import Dimension, show, significant
@@ -28,21 +29,10 @@ CONVENTIONS = {
     "platform's reserve",
 }
 
-_LINES: Mapping[str, Mapping[str, str]] = {
-    "degrees": {name: name for name in ("tp", "pp", "dp", "cp", "ep", "vpp")},
-    "batch": {
-        "micro_batch": "micro-batch",
-        "global_batch": "global batch",
-        "sequence": "sequence",
-    },
-    "mode": {
-        "zero": "zero",
-        "sequence_parallel": "sequence parallel",
-        "recompute": "recompute",
-        "schedule": "schedule",
-        "attention": "attention",
-        "precision": "precision",
-    },
+_LINES: Mapping[str, tuple[str, ...]] = {
+    "degrees": ("tp", "pp", "dp", "cp", "ep", "vpp"),
+    "batch": ("micro_batch", "global_batch", "sequence"),
+    "mode": (*("zero", "sequence_parallel", "recompute", "schedule", "attention", "precision"),),
 }
 
 
@@ -80,33 +70,19 @@ def _columns(answers: Sequence[TrainAnswer]) -> tuple[Column, ...]:
     ]
     modes = (*_LINES["batch"], "zero", "recompute", "schedule", "attention", "precision")
     several = len({answer.engine for answer in answers}) > 1
+    differ = [name for name in modes if _differ(answers, name)]
     return (
-        *([Column(key="case", title="case")] if labelled else []),
-        *([] if labelled else [Column(key="model", title="model", spare=one_model)]),
-        Column(key="instance", title="on", spare=labelled),
-        Column(key="nodes", title="nodes", spare=labelled),
-        *(Column(key=name, title=name, spare=True) for name in degrees),
-        *(
-            Column(key=name, title=name.replace("_", "-"), spare=True)
-            for name in modes
-            if _differ(answers, name)
-        ),
-        *([Column(key="engine", title="engine")] if several else []),
-        Column(key="step_time_s", title="step (s)"),
-        Column(key="low_step_time_s", title="low", spare=True),
-        Column(key="high_step_time_s", title="high", spare=True),
-        Column(key="tokens_per_s", title="tokens/s"),
-        Column(key="sequences_per_s", title="sequences/s", spare=True),
-        Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
-        Column(key="memory_bytes", title="memory", dimension=Dimension.BYTES, digits=3),
-        Column(
-            key="memory_available_bytes",
-            title="available",
-            dimension=Dimension.BYTES,
-            digits=3,
-            spare=True,
-        ),
-        Column(key="feasible", title="fits"),
+        *(columns("case") if labelled else columns("model", spare=one_model)),
+        *columns("instance", "nodes", spare=labelled),
+        *columns(*degrees, *differ, spare=True),
+        *(columns("engine") if several else ()),
+        *columns("step_time_s"),
+        *columns("low_step_time_s", "high_step_time_s", spare=True),
+        *columns("tokens_per_s"),
+        *columns("sequences_per_s", spare=True),
+        *columns("mfu", "memory_bytes"),
+        *columns("memory_available_bytes", spare=True),
+        *columns("feasible"),
     )
 
 
@@ -150,9 +126,8 @@ def _shared(answers: Sequence[TrainAnswer], style: Style) -> list[str]:
     """Return the settings that all cases share, and which were chosen."""
     first = answers[0]
     names = (*_LINES["batch"], *_LINES["mode"])
-    titles = {**_LINES["batch"], **_LINES["mode"]}
     parts = [
-        f"{titles[name]} {_value(first.setting.plain[name])}{_mark(first, name)}"
+        f"{FIGURES[name].title} {_value(first.setting.plain[name])}{_mark(first, name)}"
         for name in names
         if not _differ(answers, name) and first.setting.plain[name] is not None
     ]
@@ -264,8 +239,8 @@ def _layout(answer: TrainAnswer, style: Style) -> str:
     lines = []
     for heading, names in _lines_of(answer, plain).items():
         parts = [
-            f"{title} {_value(plain[name])}{_mark(answer, name)}"
-            for name, title in names.items()
+            f"{FIGURES[name].title} {_value(plain[name])}{_mark(answer, name)}"
+            for name in names
             if plain[name] is not None
         ]
         if parts:
@@ -284,19 +259,19 @@ def _layout(answer: TrainAnswer, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _lines_of(answer: TrainAnswer, plain: Mapping[str, object]) -> dict[str, dict[str, str]]:
-    """Return the settings worth a word, by line: name and title."""
-    lines = {heading: dict(names) for heading, names in _LINES.items()}
+def _lines_of(answer: TrainAnswer, plain: Mapping[str, object]) -> dict[str, list[str]]:
+    """Return the names of the settings worth a word, by line."""
+    lines = {heading: list(names) for heading, names in _LINES.items()}
     if answer.tokens_per_sample is None:
         for name in ("sequence_parallel", "schedule", "attention"):
-            del lines["mode"][name]
-        del lines["batch"]["sequence"]
+            lines["mode"].remove(name)
+        lines["batch"].remove("sequence")
     if (answer.setting.cp or 1) > 1:
-        lines["mode"]["context_parallel"] = "context exchange"
+        lines["mode"].append("context_parallel")
     if answer.setting.capacity_factor is not None:
-        lines["mode"]["capacity_factor"] = "capacity factor"
+        lines["mode"].append("capacity_factor")
     if "lnc" in plain:
-        lines["degrees"]["lnc"] = "logical core size"
+        lines["degrees"].append("lnc")
     return lines
 
 

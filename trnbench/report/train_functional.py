@@ -10,7 +10,7 @@ from trnbench.analytic.memory import CATEGORIES
 from trnbench.answers.functional import FunctionalRun
 from trnbench.answers.row import Row
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
 from trnbench.units import Dimension, show, significant
 
@@ -35,16 +35,10 @@ def functional_report(
         verb="train",
         inputs=inputs,
         rows=run.rows(),
-        columns=(
-            Column(key="step", title="step"),
-            Column(key="loss", title="loss", digits=6),
-            Column(key="tokens", title="tokens"),
-            Column(key="modelled_time_s", title="modelled time", dimension=Dimension.SECONDS),
-            Column(key="modelled_cost_usd", title="modelled USD"),
-        ),
+        columns=columns("step", "loss", "tokens", "modelled_time_s", "modelled_cost_usd"),
         summary=_summary(run),
     )
-    return replace(report, people=functools.partial(_draw, run, plot))
+    return replace(report, people=functools.partial(_draw, report, run, plot))
 
 
 def _summary(run: FunctionalRun) -> dict[str, object]:
@@ -85,7 +79,7 @@ def _summary(run: FunctionalRun) -> dict[str, object]:
     }
 
 
-def _draw(run: FunctionalRun, plot: bool, style: Style) -> str:
+def _draw(report: Report, run: FunctionalRun, plot: bool, style: Style) -> str:
     answer = run.answer
     title = f"{answer.model} with real numbers, on {answer.nodes} x {answer.instance}"
     blocks = [style.strong(title)]
@@ -95,7 +89,7 @@ def _draw(run: FunctionalRun, plot: bool, style: Style) -> str:
     blocks.append("\n".join(wrap(line, style.width, "") for line in _headline(run)))
     if plot and len(run.losses) > 1:
         blocks.append(_curve(run, style))
-    blocks.append(_steps(run, style))
+    blocks.append(_steps(report, style))
     if run.measured:
         blocks += [_traffic(run, style), _flop(run, style), _memory(run, style)]
     notes = [*(f"warning: {warning}" for warning in answer.warnings), *run.notes]
@@ -135,32 +129,13 @@ def _curve(run: FunctionalRun, style: Style) -> str:
     )
 
 
-def _steps(run: FunctionalRun, style: Style) -> str:
-    rows = run.rows()
+def _steps(report: Report, style: Style) -> str:
+    rows = report.rows
     shown: Sequence[Row] = rows
     if len(rows) > FEW_STEPS:
         at = {round(i * (len(rows) - 1) / (FEW_STEPS - 1)) for i in range(FEW_STEPS)}
         shown = [rows[i] for i in sorted(at)]
-    cells = [
-        (
-            f"{row['step']}",
-            f"{row['loss']:.6f}",
-            f"{row['tokens']:,}",
-            _time(row["modelled_time_s"]),
-            _usd(row["modelled_cost_usd"]),
-        )
-        for row in shown
-    ]
-    headings = ("step", "loss", "tokens", "modelled time", "modelled USD")
-    return draw(TextTable(headings=headings, rows=tuple(cells), right=(True,) * 5), style)
-
-
-def _time(value: object) -> str:
-    return show(value, Dimension.SECONDS) if isinstance(value, float) else "-"
-
-
-def _usd(value: object) -> str:
-    return significant(value, 3) if isinstance(value, float) else "-"
+    return draw_rows(replace(report, rows=tuple(shown)), style)
 
 
 def _traffic(run: FunctionalRun, style: Style) -> str:

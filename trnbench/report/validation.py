@@ -10,7 +10,7 @@ from trnbench.answers.evidence import ScoredSet, comparison_row
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.statistics import Errors, Summary
 from trnbench.report.plot import Axis, Series, log_plot
-from trnbench.report.report import Column, Report, draw_rows
+from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.units import Dimension, show
 
@@ -52,24 +52,15 @@ def validation_report(
 
 
 def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
-    def time(key: str, title: str, *, spare: bool = False) -> Column:
-        return Column(
-            key=key, title=title, dimension=Dimension.SECONDS, own_prefix=True, spare=spare
-        )
-
-    sizes = [Column(key="size_bytes", title="size (B)")] if any(r.size_bytes for r in rows) else []
+    sized = any(row.size_bytes for row in rows)
     bounded = any(row.low_s for row in rows)
-    ends = [time("low_s", "low", spare=True), time("high_s", "high", spare=True)] if bounded else []
     return (
-        Column(key="id", title="id"),
-        Column(key="nodes", title="nodes", spare=True),
-        *sizes,
-        time("measured_s", "measured"),
-        time("predicted_s", "predicted"),
-        *ends,
-        Column(key="error", title="error", dimension=Dimension.RATIO, digits=3),
-        Column(key="fitted", title="fitted"),
-        Column(key="calibration", title="calibration", spare=True),
+        *columns("id"),
+        *columns("nodes", spare=True),
+        *columns(*(["size_bytes"] if sized else []), "measured_s", "predicted_s"),
+        *(columns("low_s", "high_s", spare=True) if bounded else ()),
+        *columns("error", "fitted"),
+        *columns("calibration", spare=True),
     )
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trnbench.answers.row import Row
-from trnbench.report.report import Column, Report
-from trnbench.units import Dimension
+from trnbench.report.report import Report, columns
 
 if TYPE_CHECKING:
     from trnbench.app.collective_steps import CollectiveSteps
@@ -16,18 +15,9 @@ if TYPE_CHECKING:
     from trnbench.workload.operation import Op
 
 AUTO = "auto"
-COLUMNS = (
-    Column(key="on", title="on"),
-    Column(key="asked", title="asked for"),
-    Column(key="size_bytes", title="size", dimension=Dimension.BYTES, own_prefix=True),
-    Column(key="time_s", title="time", dimension=Dimension.SECONDS, own_prefix=True),
-    Column(key="busbw_bytes_per_s", title="busbw", dimension=Dimension.BYTES_PER_S),
-    Column(key="algbw_bytes_per_s", title="algbw", dimension=Dimension.BYTES_PER_S),
-    Column(key="of_bound", title="of bound", dimension=Dimension.RATIO, digits=3),
-    Column(key="algorithm", title="algorithm"),
-    Column(key="evidence", title="evidence"),
-    Column(key="ranks", title="ranks"),
-    Column(key="feasible", title="runs"),
+COLUMNS = columns(
+    *("on", "asked", "size_bytes", "time_s", "busbw_bytes_per_s", "algbw_bytes_per_s"),
+    *("of_bound", "algorithm", "evidence", "ranks", "feasible"),
 )
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trnbench.answers.row import Row
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns
 from trnbench.scenario import Scenario
-from trnbench.units import Dimension
 
 if TYPE_CHECKING:
     from trnbench.app.compare import CompareRequest
@@ -22,45 +21,17 @@ if TYPE_CHECKING:
 
 DAY_S = 86400.0
 
-COLUMNS = (
-    Column(key="instance", title="instance"),
-    Column(key="nodes", title="nodes"),
-    Column(key="days", title="days", digits=3),
-    Column(key="cost_usd", title="cost", dimension=Dimension.USD, digits=3),
-    Column(key="tokens_per_s", title="tokens/s", dimension=Dimension.COUNT, digits=3),
-    Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
-    Column(key="usd_per_million_tokens", title="USD/M tok", digits=3),
-    Column(key="step_time_s", title="step", dimension=Dimension.SECONDS, digits=3, own_prefix=True),
-    Column(key="bottleneck", title="bottleneck"),
-    Column(key="tp", title="tp"),
-    Column(key="pp", title="pp"),
-    Column(key="dp", title="dp"),
-    Column(key="micro_batch", title="mb"),
-    Column(key="memory_bytes", title="memory", dimension=Dimension.BYTES, digits=3),
-    Column(key="memory_available_bytes", title="of", dimension=Dimension.BYTES, digits=3),
-    Column(key="usd_per_hour", title="USD/h", digits=5),
-    Column(key="purchase", title="purchase"),
-    Column(key="region", title="region"),
-    Column(key="price_date", title="price of"),
-    Column(key="low_days", title="days, low", digits=3),
-    Column(key="high_days", title="days, high", digits=3),
-    Column(key="low_cost_usd", title="cost, low", dimension=Dimension.USD, digits=3),
-    Column(key="high_cost_usd", title="cost, high", dimension=Dimension.USD, digits=3),
-    Column(key="evidence", title="evidence"),
-    Column(key="feasible", title="fits"),
+COLUMNS = columns(
+    *("instance", "nodes", "days", "cost_usd", "tokens_per_s", "mfu", "usd_per_million_tokens"),
+    *("step_time_s", "bottleneck", "tp", "pp", "dp", "micro_batch", "memory_bytes"),
+    *("memory_available_bytes", "usd_per_hour", "purchase", "region", "price_date"),
+    *("low_days", "high_days", "low_cost_usd", "high_cost_usd", "evidence", "feasible"),
 )
 """The most important first: what does not fit stands to the right."""
 
-SPEC_COLUMNS = (
-    Column(key="instance", title="instance"),
-    Column(key="chips", title="chips"),
-    Column(key="chip", title="chip"),
-    Column(key="memory_bytes", title="memory", dimension=Dimension.BYTES),
-    Column(key="peak_flop_per_s", title="peak bf16", dimension=Dimension.FLOP_PER_S),
-    Column(key="usd_per_hour", title="USD/h", digits=5),
-    Column(key="purchase", title="purchase"),
-    Column(key="region", title="region"),
-    Column(key="price_date", title="price of"),
+SPEC_COLUMNS = columns(
+    *("instance", "chips", "chip", "memory_bytes", "peak_bf16_flop_per_s", "usd_per_hour"),
+    *("purchase", "region", "price_date"),
 )
 FIRST_SHOWN = ("on-demand", "capacity-block")
 """Options whose cheapest listed rate is shown before anything is computed, in this order."""
@@ -203,7 +174,7 @@ def _spec_row(catalog: Catalog, name: str) -> Row:
         "chips": chips,
         "chip": chip.name,
         "memory_bytes": chips * chip.memory.capacity_per_chip_bytes,
-        "peak_flop_per_s": chips * chip.peak_flop_per_s("bf16"),
+        "peak_bf16_flop_per_s": chips * chip.peak_flop_per_s("bf16"),
         "usd_per_hour": price.usd_per_hour if price else None,
         "purchase": price.option if price else None,
         "region": price.region if price else None,

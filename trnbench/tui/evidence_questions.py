@@ -6,34 +6,17 @@ import datetime
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trnbench.report.report import Column, Report
-from trnbench.units import Dimension
+from trnbench.report.report import Report, columns
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import Hooks
 
-COLUMNS = (
-    Column(key="id", title="id"),
-    Column(key="set", title="set"),
-    Column(key="measured_s", title="measured", dimension=Dimension.SECONDS, own_prefix=True),
-    Column(key="predicted_s", title="predicted", dimension=Dimension.SECONDS, own_prefix=True),
-    Column(key="error", title="error", dimension=Dimension.RATIO, digits=3),
-    Column(key="fitted", title="fitted"),
-    Column(key="low_s", title="low", dimension=Dimension.SECONDS, own_prefix=True),
-    Column(key="high_s", title="high", dimension=Dimension.SECONDS, own_prefix=True),
-    Column(key="model", title="model"),
-    Column(key="nodes", title="nodes"),
-    Column(key="size_bytes", title="size", dimension=Dimension.BYTES, own_prefix=True),
-    Column(key="calibration", title="calibration"),
-    Column(key="reason", title="reason"),
+COLUMNS = columns(
+    *("id", "set", "measured_s", "predicted_s", "low_s", "high_s", "error", "fitted", "model"),
+    *("nodes", "size_bytes", "calibration", "reason"),
 )
-CLAIM_COLUMNS = (
-    Column(key="verdict", title="verdict"),
-    Column(key="claim", title="claim"),
-    Column(key="says", title="what specs, prices or model say"),
-    Column(key="text", title="what is claimed"),
-)
+CLAIM_COLUMNS = columns("verdict", "claim", "says", "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from trnbench.answers.row import Row
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns
 from trnbench.tui.cluster import DEGREES, MODES
-from trnbench.units import Dimension
 
 if TYPE_CHECKING:
     from trnbench.answers.train import Setting, TrainAnswer
@@ -21,18 +20,9 @@ if TYPE_CHECKING:
 MOST = 2_000
 """Layouts that are ranked; the counts are of all."""
 
-COLUMNS = (
-    Column(key="rank", title="rank"),
-    *(Column(key=name, title=name) for name in ("tp", "pp", "dp", "cp", "ep", "vpp")),
-    Column(key="micro_batch", title="mb"),
-    Column(key="zero", title="zero"),
-    Column(key="recompute", title="recompute"),
-    Column(key="schedule", title="schedule"),
-    Column(key="step_time_s", title="step (s)", digits=4),
-    Column(key="mfu", title="MFU", dimension=Dimension.RATIO, digits=3),
-    Column(key="memory_bytes", title="memory", dimension=Dimension.BYTES, digits=3),
-    Column(key="tokens_per_s", title="tokens/s", dimension=Dimension.COUNT, digits=3),
-    Column(key="sequence_parallel", title="seq. par."),
+COLUMNS = columns(
+    *("rank", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "zero", "recompute"),
+    *("schedule", "step_time_s", "mfu", "memory_bytes", "tokens_per_s", "sequence_parallel"),
 )
 
 

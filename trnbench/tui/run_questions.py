@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trnbench.answers.row import Row
-from trnbench.report.report import Column, Report
+from trnbench.report.report import Report, columns
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 KINDS = ("matrix", "collective", "training")
 ENGINES = ("analytic", "emulate", "both")
-SUITE_COLUMNS = (
-    Column(key="suite", title="suite"),
-    Column(key="title", title="what it runs"),
-)
+SUITE_COLUMNS = columns("suite", "title")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import math
 from typing import Any
 
 import pytest
 
 from trnbench.answers.compare import ratio
+from trnbench.answers.figures import FIGURES
 from trnbench.answers.quote import Interval
 from trnbench.answers.train import Setting
 from trnbench.app.compare import CompareRequest, compare_run
@@ -19,9 +21,9 @@ from trnbench.report.quote_text import (
     money_text,
     purchase_text,
     sentence,
-    span_text,
     tokens_text,
 )
+from trnbench.report.report import interval_text
 
 
 @pytest.mark.parametrize(
@@ -33,9 +35,11 @@ def test_money(usd, text):
 
 
 def test_spans():
-    assert span_text(Interval(value=27.44, low=24.9, high=31.04)) == "27.4 (24.9-31)"
-    assert span_text(Interval(value=3.0, low=3.0, high=3.0)) == "3"
-    assert span_text(None) == "-"
+    days = FIGURES["days"]
+    assert interval_text(Interval(value=27.44, low=24.9, high=31.04), days) == "27.4 (24.9-31)"
+    assert interval_text(Interval(value=3.0, low=3.0, high=3.0), days) == "3"
+    endless = Interval(value=math.inf, low=30.0, high=math.inf)
+    assert interval_text(endless, days) == "unbounded (30-unbounded)"
 
 
 def test_layouts_name_what_matters():

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from trnbench.answers.figures import Figure
 from trnbench.report.formats import RENDERERS, render
-from trnbench.report.report import Column, Report, as_table
+from trnbench.report.report import Column, Report, as_table, columns
 from trnbench.report.text_table import PLAIN, Style, draw, markdown, wrap
 from trnbench.units import Dimension
 
@@ -23,11 +24,15 @@ REPORT = Report(
         {"name": "b|c", "time_s": 2.5e-6, "rate": 4.1e10, "ok": False, "why": ("x", "y")},
     ),
     columns=(
-        Column(key="name", title="name"),
-        Column(key="time_s", title="time", dimension=Dimension.SECONDS),
-        Column(key="rate", title="rate", dimension=Dimension.BYTES_PER_S, own_prefix=True),
-        Column(key="ok", title="ok"),
-        Column(key="why", title="why"),
+        Column(figure=Figure(key="name", title="name")),
+        Column(figure=Figure(key="time_s", title="time", dimension=Dimension.SECONDS)),
+        Column(
+            figure=Figure(
+                key="rate", title="rate", dimension=Dimension.BYTES_PER_S, own_prefix=True
+            )
+        ),
+        Column(figure=Figure(key="ok", title="ok")),
+        Column(figure=Figure(key="why", title="why")),
     ),
     summary={"infinite": math.inf},
     notes=("a note",),
@@ -73,7 +78,7 @@ def test_what_still_does_not_fit_is_visibly_cut():
         verb="demo",
         inputs={},
         rows=({"name": "a", "title": "one two three four"},),
-        columns=(Column(key="name", title="name"), Column(key="title", title="title")),
+        columns=columns("name", "title"),
     )
     assert render(report, "table", Style(width=15, terminal=True)).decode().splitlines() == [
         "name  title",
@@ -127,7 +132,7 @@ def test_a_whole_number_is_grouped_and_never_rounded():
         verb="demo",
         inputs={},
         rows=({"n": 6738415616},),
-        columns=(Column(key="n", title="n"),),
+        columns=(Column(figure=Figure(key="n", title="n")),),
     )
     assert as_table(report).rows == (("6,738,415,616",),)
 

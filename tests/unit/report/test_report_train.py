@@ -161,7 +161,7 @@ def test_several_cases_make_a_table_and_keep_their_reasons():
     assert "global batch 256, sequence 4,096, zero 1*" in lines[1]
     assert "* chosen, the fastest that fits: pp, zero" in lines
     (heading,) = [line for line in lines if line.startswith("model  ")]
-    assert heading.split()[:3] == ["model", "on", "nodes"]
+    assert heading.split()[:3] == ["model", "instance", "nodes"]
     assert "llama2-7b on 2 nodes of trn2.48xlarge: no: tp=3 does not divide 32 heads" in text
     summary = json.loads(render(train_report([ANSWER, NO], {}), "json", PLAIN))["summary"]
     assert summary["chosen"][0]["chosen"] == {"pp": 2, "zero": 1}
