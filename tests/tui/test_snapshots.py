@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from trnbench.answers.evidence import comparison_row
+from trnbench.evidence.comparison import Comparison
 from trnbench.report.report import Report
 from trnbench.tui.compare_questions import spec_report
 from trnbench.tui.evidence_questions import COLUMNS as EVIDENCE_COLUMNS
@@ -131,7 +133,7 @@ def test_matrix_heat_map(pictured):
             points=((100.0, 3e13), (1000.0, 8e13)),
         )
         report = Report(verb="matrix", inputs={}, rows=(), columns=())
-        app.view.answered("matrix", MatrixFound(report=report, roofs=(roof,)))
+        app.view.answered("matrix", MatrixFound(report=report, answers=(), roofs=(roof,)))
         cells = {(m, n): min(m * n / 2**26, 1.0) for m in GRID for n in GRID}
         app.view.answered("heat map", {"trainium1 bf16": cells, "trainium2 bf16": cells})
         app.view.query_one(PictureSwitch).turn_to("heat map")
@@ -141,22 +143,22 @@ def test_matrix_heat_map(pictured):
 
 def test_evidence(pictured, until):
     async def prepare(app, pilot):
-        rows = tuple(
-            {
-                "id": f"row-{i}",
-                "set": "trainium",
-                "measured_s": 2.0**i,
-                "predicted_s": 2.0**i * (0.9 + 0.05 * i),
-                "error": -0.1 + 0.05 * i,
-                "fitted": i == 2,
-                "size_bytes": None,
-                "reason": None,
-            }
+        comparisons = tuple(
+            Comparison(
+                id=f"row-{i}",
+                set="trainium_training",
+                measured_s=2.0**i,
+                predicted_s=2.0**i * (0.9 + 0.05 * i),
+                fitted=i == 2,
+            )
             for i in range(5)
         )
+        rows = tuple(map(comparison_row, comparisons))
         report = Report(verb="validate", inputs={}, rows=rows, columns=EVIDENCE_COLUMNS)
         errors = Errors(name="trainium", rows=5, mean=0.06, median=0.05, largest=0.1, bias=0.0)
-        app.view.answered("evidence", EvidenceFound(report=report, errors=(errors,)))
+        app.view.answered(
+            "evidence", EvidenceFound(report=report, comparisons=comparisons, errors=(errors,))
+        )
         await drawn(app, pilot, until, "#evidence-scatter")
 
     assert pictured("evidence", (120, 40), prepare)

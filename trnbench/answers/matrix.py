@@ -55,6 +55,13 @@ class MatrixAnswer:
         return not self.reasons
 
     @property
+    def shape(self) -> str:
+        """The product as people write it: 128x512x64, with its batch behind if it has one."""
+        product = self.product
+        batch = f" x{product.batch}" if product.batch != 1 else ""
+        return f"{product.m}x{product.k}x{product.n}{batch}"
+
+    @property
     def flop_per_s(self) -> float:
         """Return operations carried out per second."""
         return self.flop / self.time_s
@@ -78,9 +85,8 @@ class MatrixAnswer:
     def row(self) -> Row:
         """Return the row: times in seconds, sizes in bytes, rates in FLOP/s."""
         product, numbers = self.product, self.numbers
-        shape = f"{product.m}x{product.k}x{product.n}"
         row: dict[str, object] = {
-            "shape": shape if product.batch == 1 else f"{shape} x{product.batch}",
+            "shape": self.shape,
             "label": product.label,
             "m": product.m,
             "k": product.k,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trnbench.answers.row import Row
 from trnbench.report.report import Report, columns
 
 if TYPE_CHECKING:
+    from trnbench.answers.collective import CollectiveAnswer
     from trnbench.app.collective_steps import CollectiveSteps
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import Hooks
@@ -33,29 +33,55 @@ class CollectiveQuestion:
     factor: float
 
 
-def collective_rows(catalog: Catalog, question: CollectiveQuestion, hooks: Hooks) -> Report:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptSize:
+    """One size of a sweep, and the algorithm that was asked for."""
+
+    asked: str
+    answer: CollectiveAnswer
+
+    @property
+    def on(self) -> str:
+        """The cluster, such as trn1.32xlarge:4."""
+        return f"{self.answer.instance}:{self.answer.nodes}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveSweep:
+    """The sizes of a sweep, each with its row."""
+
+    report: Report
+    sizes: tuple[SweptSize, ...]
+
+
+def collective_sweep(
+    catalog: Catalog, question: CollectiveQuestion, hooks: Hooks
+) -> CollectiveSweep:
     """Return the sweep in closed form, for each place and algorithm."""
     from trnbench.app import collective as use_case
-    from trnbench.report.collective import collective_report
 
     base = use_case.CollectiveRequest(
         ops=(question.op,),
         places=tuple(use_case.Place(instance=name, nodes=nodes) for name, nodes in question.places),
         sizes_bytes=use_case.sizes_between(question.min_size, question.max_size, question.factor),
     )
-    rows: list[Row] = []
+    sizes: list[SweptSize] = []
     for number, algorithm in enumerate(question.algorithms):
         hooks.progress(number, len(question.algorithms), algorithm)
         request = replace(base, algorithm=None if algorithm == AUTO else algorithm)
         answers = use_case.run(catalog, request, progress=hooks.progress)
-        for row in collective_report(answers, {}).rows:
-            on = f"{row['instance']}:{row['nodes']}"
-            rows.append({"on": on, "asked": algorithm, **row})
+        sizes += [SweptSize(asked=algorithm, answer=answer) for answer in answers]
     # Algorithms of one place stand together; all else is in the order in which it was asked.
-    order = list(dict.fromkeys(str(row["on"]) for row in rows))
-    rows.sort(key=lambda row: order.index(str(row["on"])))
-    return Report(
-        verb="collective", inputs=use_case.inputs_of(base), rows=tuple(rows), columns=COLUMNS
+    order = list(dict.fromkeys(size.on for size in sizes))
+    sizes.sort(key=lambda size: order.index(size.on))
+    return CollectiveSweep(
+        report=Report(
+            verb="collective",
+            inputs=use_case.inputs_of(base),
+            rows=tuple({"on": one.on, "asked": one.asked, **one.answer.row()} for one in sizes),
+            columns=COLUMNS,
+        ),
+        sizes=tuple(sizes),
     )
 
 

@@ -10,6 +10,7 @@ from trnbench.report.report import Report, columns
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
+    from trnbench.evidence.comparison import Comparison
     from trnbench.tui.work_process import Hooks
 
 COLUMNS = columns(
@@ -36,6 +37,7 @@ class EvidenceFound:
     """Measurements beside predictions, and their statistics."""
 
     report: Report
+    comparisons: tuple[Comparison, ...]
     errors: tuple[Errors, ...]
 
 
@@ -65,7 +67,11 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: Hooks) -> Evid
         for section in sections
         for name, one in section.summary.errors.items()
     ]
-    return EvidenceFound(report=replace(report, columns=COLUMNS, people=None), errors=tuple(errors))
+    return EvidenceFound(
+        report=replace(report, columns=COLUMNS, people=None),
+        comparisons=tuple(row for section in sections for row in section.rows),
+        errors=tuple(errors),
+    )
 
 
 def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: Hooks) -> ClaimsFound:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trnbench.report.report import Report
 
 if TYPE_CHECKING:
+    from trnbench.answers.matrix import MatrixAnswer
     from trnbench.app.matrix import MatrixRequest
     from trnbench.catalog.search import Catalog
     from trnbench.mapping.tiling.schedule import Kernel
@@ -61,9 +62,10 @@ class Roof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixFound:
-    """The rows, and the roofs that they stand under."""
+    """The products with their rows, and the roofs that they stand under."""
 
     report: Report
+    answers: tuple[MatrixAnswer, ...]
     roofs: tuple[Roof, ...]
 
 
@@ -99,7 +101,9 @@ def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: Hooks) -> Mat
                 points=tuple((a.intensity_flop_per_byte, a.flop_per_s) for a in mine),
             )
         )
-    return MatrixFound(report=replace(report, people=None), roofs=tuple(roofs))
+    return MatrixFound(
+        report=replace(report, people=None), answers=tuple(answers), roofs=tuple(roofs)
+    )
 
 
 def matrix_heat(

@@ -13,16 +13,16 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from trnbench import parsing
-from trnbench.answers.row import Row
 from trnbench.errors import UnknownNameError
 from trnbench.program.collective import op_named
-from trnbench.report.report import Report
 from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
 from trnbench.tui.collective_questions import (
     AUTO,
     CollectiveQuestion,
+    CollectiveSweep,
+    SweptSize,
     collective_rounds,
-    collective_rows,
+    collective_sweep,
 )
 from trnbench.tui.theme_styles import theme_style
 from trnbench.tui.torus import draw_planes
@@ -64,7 +64,7 @@ class CollectiveView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self._report: Report | None = None
+        self._found: CollectiveSweep | None = None
         self._steps: CollectiveSteps | None = None
         self._round = 0
 
@@ -134,7 +134,7 @@ class CollectiveView(View):
 
     def facts(self) -> tuple[str, ...]:
         """Return what the numbers rest on."""
-        rows = () if self._report is None else self._report.rows
+        rows = () if self._found is None else self._found.report.rows
         return ("modelled", *footing(rows), "GB/s are 1e9 bytes/s")
 
     def stale(self, topic: str) -> None:
@@ -144,10 +144,12 @@ class CollectiveView(View):
 
     def answered(self, topic: str, value: object) -> None:
         """Show the sweep, or its rounds."""
-        if isinstance(value, Report):
-            self._report = value
-            keys = tuple(f"{row['on']} {row['asked']} {row['size_bytes']}" for row in value.rows)
-            self.query_one(ResultTable).show(Source(report=value, keys=keys, deltas=DELTAS))
+        if isinstance(value, CollectiveSweep):
+            self._found = value
+            keys = tuple(f"{one.on} {one.asked} {one.answer.size_bytes}" for one in value.sizes)
+            self.query_one(ResultTable).show(
+                Source(report=value.report, keys=keys, answers=value.sizes, deltas=DELTAS)
+            )
             self.state_facts()
             self._draw_chart()
             return
@@ -177,12 +179,18 @@ class CollectiveView(View):
     @on(ResultTable.Highlighted)
     @on(PictureSwitch.Turned)
     def _follow(self) -> None:
-        if self._report is None:
+        if self._found is None:
             return
         self._draw_chart()
-        row = self.query_one(ResultTable).row
-        if row is not None and self.query_one(PictureSwitch).shown == LINKS:
-            self._ask_rounds(row)
+        here = self._here
+        if here is not None and self.query_one(PictureSwitch).shown == LINKS:
+            self._ask_rounds(here)
+
+    @property
+    def _here(self) -> SweptSize | None:
+        """The size under the cursor."""
+        answer = self.query_one(ResultTable).answer
+        return answer if isinstance(answer, SweptSize) else None
 
     def _question(self) -> CollectiveQuestion:
         form = self.query_one(Form)
@@ -190,39 +198,37 @@ class CollectiveView(View):
         return CollectiveQuestion(**value)  # type: ignore[arg-type]
 
     def _ask(self) -> None:
-        self.ask("collective", partial(collective_rows, self.trnbench.catalog, self._question()))
+        self.ask("collective", partial(collective_sweep, self.trnbench.catalog, self._question()))
 
-    def _ask_rounds(self, row: Row) -> None:
-        size = float(str(row["size_bytes"]))
-        nodes = int(str(row["nodes"]))
+    def _ask_rounds(self, size: SweptSize) -> None:
+        answer = size.answer
         self.ask(
             "rounds",
             partial(
                 collective_rounds,
                 self.trnbench.catalog,
-                op_named(str(row["op"])),
-                str(row["instance"]),
-                nodes,
-                size,
-                str(row["asked"]),
+                op_named(answer.op),
+                answer.instance,
+                answer.nodes,
+                answer.size_bytes,
+                size.asked,
             ),
         )
 
     def _draw_chart(self) -> None:
-        assert self._report is not None
-        here = self.query_one(ResultTable).row
-        kinds = dict.fromkeys((str(r["on"]), str(r["asked"])) for r in self._report.rows)
+        assert self._found is not None
+        here, sizes = self._here, self._found.sizes
         series = []
-        for on_, asked in kinds:
+        for on_, asked in dict.fromkeys((size.on, size.asked) for size in sizes):
             points = tuple(
-                (float(str(row["size_bytes"])), float(str(row["busbw_bytes_per_s"])))
-                for row in self._report.rows
-                if (row["on"], row["asked"]) == (on_, asked) and row["busbw_bytes_per_s"]
+                (size.answer.size_bytes, size.answer.busbw_bytes_per_s)
+                for size in sizes
+                if (size.on, size.asked) == (on_, asked) and size.answer.busbw_bytes_per_s
             )
             label = on_ if asked == AUTO else f"{on_} {asked}"
-            strong = here is not None and (here["on"], here["asked"]) == (on_, asked)
+            strong = here is not None and (here.on, here.asked) == (on_, asked)
             series.append(Series(label=label, points=points, joined=True, strong=strong))
-        refused = [f"{r['on']} {r['asked']}" for r in self._report.rows if not r["feasible"]]
+        refused = [f"{size.on} {size.asked}" for size in sizes if not size.answer.feasible]
         self.query_one(Chart).show(
             ChartData(
                 title="bus bandwidth over size",

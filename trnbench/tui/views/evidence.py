@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -28,6 +28,9 @@ from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_model import Source
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
+
+if TYPE_CHECKING:
+    from trnbench.evidence.comparison import Comparison
 
 SETS: tuple[tuple[str, ...], ...] = (
     ("trainium",),
@@ -100,7 +103,7 @@ class EvidenceView(View):
                 f"{row['set']} {row['id']} {row['size_bytes']} {number}"
                 for number, row in enumerate(value.report.rows)
             )
-            self._show(value, keys)
+            self._show(value, keys, value.comparisons)
         elif isinstance(value, ClaimsFound) and self._claims:
             keys = tuple(str(row["claim"]) for row in value.report.rows)
             self._show(value, keys)
@@ -129,7 +132,7 @@ class EvidenceView(View):
             return
         match self.query_one(PictureSwitch).shown:
             case "scatter":
-                self.query_one(Chart).show(self._scatter(row))
+                self.query_one(Chart).show(self._scatter())
             case "errors":
                 errors = () if self._found is None else self._found.errors
                 self.query_one("#evidence-errors", TextPanel).show(_statistics(errors))
@@ -144,28 +147,33 @@ class EvidenceView(View):
         else:
             self.ask("evidence", partial(evidence_rows, catalog, SETS[self._sets]))
 
-    def _show(self, found: EvidenceFound | ClaimsFound, keys: tuple[str, ...]) -> None:
-        self.query_one(ResultTable).show(Source(report=found.report, keys=keys))
+    def _show(
+        self,
+        found: EvidenceFound | ClaimsFound,
+        keys: tuple[str, ...],
+        answers: tuple[object, ...] = (),
+    ) -> None:
+        self.query_one(ResultTable).show(Source(report=found.report, keys=keys, answers=answers))
         without = sum(row.get("error") is None for row in found.report.rows)
         note = "" if self._claims or not without else f"{without} could not be predicted"
         self.query_one(TablePane).say(note)
         self.state_facts()
 
-    def _scatter(self, here: Row) -> ChartData:
-        rows = () if self._claims or self._found is None else self._found.report.rows
-        known = [row for row in rows if row["predicted_s"] is not None]
+    def _scatter(self) -> ChartData:
+        shown = () if self._claims or self._found is None else self._found.comparisons
         points = {
-            label: tuple(_point(row) for row in known if bool(row["fitted"]) is fitted)
+            label: tuple(point for row in shown if (point := _point(row)) and row.fitted is fitted)
             for label, fitted in (("unseen", False), ("fitted", True))
         }
-        ends = [value for row in known for value in _point(row)]
+        ends = [value for found in points.values() for point in found for value in point]
         series = [Series(label=label, points=found) for label, found in points.items()]
         if ends:
             least, most = min(ends), max(ends)
             same = ((least, least), (most, most))
             series.append(Series(label="no error", points=same, joined=True, marked=False))
-        if here.get("predicted_s") is not None and not self._claims:
-            series.append(Series(label=str(here["id"]), points=(_point(here),), strong=True))
+        here = cast("Comparison | None", self.query_one(ResultTable).answer)
+        if here is not None and (point := _point(here)):
+            series.append(Series(label=here.id, points=(point,), strong=True))
         return ChartData(
             title="predicted over measured; above the line: predicted too slow",
             series=tuple(series),
@@ -175,8 +183,10 @@ class EvidenceView(View):
         )
 
 
-def _point(row: Row) -> tuple[float, float]:
-    return float(str(row["measured_s"])), float(str(row["predicted_s"]))
+def _point(row: Comparison) -> tuple[float, float] | None:
+    if row.measured_s is None or row.predicted_s is None:
+        return None
+    return row.measured_s, row.predicted_s
 
 
 def _statistics(errors: Iterable[Errors]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.style import Style
 from rich.text import Text
@@ -38,7 +38,9 @@ from trnbench.tui.widgets.table_model import Source
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension
 from trnbench.workload.product_text import parse_product
-from trnbench.workload.suite import Product
+
+if TYPE_CHECKING:
+    from trnbench.answers.matrix import MatrixAnswer
 
 KERNELS = ("blocked", "blocked-free", "hoisted", "naive")
 DELTAS = frozenset({"time_s", "flop_per_s", "utilization", "bytes"})
@@ -161,7 +163,7 @@ class MatrixView(View):
                     for number, row in enumerate(value.report.rows)
                 )
                 self.query_one(ResultTable).show(
-                    Source(report=value.report, keys=keys, deltas=DELTAS)
+                    Source(report=value.report, keys=keys, answers=value.answers, deltas=DELTAS)
                 )
                 self.query_one(TablePane).say("; ".join(value.report.notes[:1]))
                 self._draw_roofs()
@@ -215,20 +217,23 @@ class MatrixView(View):
     def _ask_picture(self) -> None:
         shown = self.query_one(PictureSwitch).shown
         catalog, question = self.trnbench.catalog, self._question()
-        row = self.query_one(ResultTable).row
+        here = self._here
         if shown == "heat map":
-            k = int(str(self.query_one(Form).value("k")))
+            k = self.query_one(Form).value("k")
+            assert isinstance(k, int)
             self.ask("heat map", partial(matrix_heat, catalog, question, k))
-        elif shown == "engines" and row is not None:
-            m, k, n, batch = (int(str(row[name])) for name in ("m", "k", "n", "batch"))
-            product = Product(m=m, k=k, n=n, batch=batch)
-            chip = str(row["chip"])
-            self.ask("engines", partial(matrix_engines, catalog, question, product, chip))
+        elif shown == "engines" and here is not None:
+            self.ask("engines", partial(matrix_engines, catalog, question, here.product, here.chip))
+
+    @property
+    def _here(self) -> MatrixAnswer | None:
+        """The answer under the cursor."""
+        return cast("MatrixAnswer | None", self.query_one(ResultTable).answer)
 
     def _draw_roofs(self) -> None:
         assert self._found is not None
-        row = self.query_one(ResultTable).row
-        here = None if row is None else (row["chip"], row["dtype"])
+        here = self._here
+        under = None if here is None else (here.chip, here.number_format)
         series = []
         for hue, roof in enumerate(self._found.roofs):
             series.append(
@@ -238,13 +243,13 @@ class MatrixView(View):
                 Series(
                     label=f"{roof.chip} {roof.number_format}",
                     points=roof.points,
-                    strong=here == (roof.chip, roof.number_format),
+                    strong=under == (roof.chip, roof.number_format),
                     hue=hue,
                 )
             )
-        if row is not None and row.get("flop_per_s") is not None:
-            at = (float(str(row["intensity_flop_per_byte"])), float(str(row["flop_per_s"])))
-            series.append(Series(label=f"{row['shape']} on {row['chip']}", points=(at,)))
+        if here is not None and here.feasible:
+            at = (here.intensity_flop_per_byte, here.flop_per_s)
+            series.append(Series(label=f"{here.shape} on {here.chip}", points=(at,)))
         self.query_one(Chart).show(
             ChartData(
                 title="rate over intensity: points under the roofs of their chips",

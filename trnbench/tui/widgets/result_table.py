@@ -145,6 +145,12 @@ class ResultTable(ScrollView, can_focus=True):
         return None if self.key is None else self.source.rows[self.key]
 
     @property
+    def answer(self) -> object:
+        """The record that the row under the cursor was taken from, if there is one."""
+        by_key = dict(zip(self.source.keys, self.source.answers, strict=False))
+        return None if self.key is None else by_key.get(self.key)
+
+    @property
     def report(self) -> Report:
         """The rows that are shown, in their order."""
         return visible(self.source, self.shown)

@@ -52,10 +52,14 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A report's rows with a key each; `deltas`: columns that are compared with a baseline."""
+    """A report's rows with a key each; `deltas`: columns that are compared with a baseline.
+
+    `answers` are the records that the rows were taken from, where a view needs more than a row.
+    """
 
     report: Report
     keys: tuple[str, ...]
+    answers: tuple[object, ...] = ()
     deltas: frozenset[str] = frozenset()
 
     @property
