@@ -54,8 +54,9 @@ def _prefixed(symbol: str, prefixes: Mapping[str, float], scale: float = 1.0) ->
 
 
 _BYTES = _prefixed("B", _BYTE_PREFIXES) | _prefixed("bit", _BYTE_PREFIXES, 1 / BITS_PER_BYTE)
-DAY_S = 86400.0
-_TIMES = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": DAY_S, "w": 7 * DAY_S}
+HOUR_S, DAY_S = 3600.0, 86400.0
+MILLION = 1e6
+_TIMES = {"m": 60.0, "min": 60.0, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
 
 
 class Dimension(Enum):

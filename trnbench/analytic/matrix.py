@@ -80,29 +80,9 @@ class MatrixTime:
         return self.time_s * self.clock_hz
 
     @property
-    def flop_per_s(self) -> FloatArray:
-        """Return the operations carried out per second, FLOP/s."""
-        return self.product.flop / self.time_s
-
-    @property
-    def utilization(self) -> FloatArray:
-        """Return the achieved part of the tensor units' peak in this format."""
-        return self.flop_per_s / self.peak_flop_per_s
-
-    @property
     def hbm_bytes(self) -> FloatArray:
         """Return the bytes read and written at memory."""
         return self.read_bytes + self.written_bytes
-
-    @property
-    def intensity_flop_per_byte(self) -> FloatArray:
-        """Return operations per byte at memory."""
-        return self.product.flop / self.hbm_bytes
-
-    @property
-    def roofline_flop_per_s(self) -> FloatArray:
-        """Return the least of the peak and of what memory feeds at this intensity, FLOP/s."""
-        return roofline(self.intensity_flop_per_byte, self.peak_flop_per_s, self.memory_bytes_per_s)
 
     @property
     def binds(self) -> NDArray[np.str_]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trnbench.answers.quote import Interval, Quote, interval_cells
+from trnbench.answers.interval import Interval, interval_cells
+from trnbench.answers.quote import Quote
 from trnbench.answers.row import Cell, Row
 from trnbench.plan.search_result import Tally
 
@@ -108,13 +108,3 @@ class CompareAnswer:
         quotes = [one.quote for one in self.compared]
         priced = all(one.cost_usd is not None for one in quotes) or not self.purchase_asked
         return bool(quotes) and priced and all(one.feasible for one in quotes)
-
-
-def ratio(one: Interval | None, other: Interval | None) -> Interval | None:
-    """Return one figure over another; their intervals are taken as independent."""
-    if one is None or other is None:
-        return None
-    value = one.value / other.value
-    down = math.hypot(math.log(one.value / one.low), math.log(other.high / other.value))
-    up = math.hypot(math.log(one.high / one.value), math.log(other.value / other.low))
-    return Interval(value=value, low=value * math.exp(-down), high=value * math.exp(up))

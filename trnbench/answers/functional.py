@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer
 from trnbench.emulate.functional.accounting import TrafficLine
+from trnbench.units import HOUR_S
 
 AGREEMENT = 0.02
 """By how much the memory model may miss what was measured."""
@@ -104,7 +105,7 @@ class FunctionalRun:
     def _row(self, number: int, loss: float, step_s: float | None) -> Row:
         time_s = None if step_s is None else number * step_s
         per_hour = self.usd_per_hour
-        cost = None if time_s is None or per_hour is None else per_hour * time_s / 3600
+        cost = None if time_s is None or per_hour is None else per_hour * time_s / HOUR_S
         return {
             "step": number,
             "loss": loss,

@@ -5,27 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from trnbench.answers.interval import Interval, interval_cells
 from trnbench.answers.row import Cell, Row
 from trnbench.answers.train import TrainAnswer
 from trnbench.plan.billing import Bill
 from trnbench.plan.objective import Candidate
-
-DAY_S = 86400.0
-HOUR_S = 3600.0
-MILLION = 1e6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A figure with the ends of its 80 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def scaled(self, factor: float) -> Interval:
-        """Return it in another unit."""
-        return Interval(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+from trnbench.units import DAY_S, MILLION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +137,6 @@ class Quote:
             "warnings": tuple(dict.fromkeys(w for answer in self.steps for w in answer.warnings)),
             "notes": self.notes,
         }
-
-
-def interval_cells(name: str, span: Interval | None) -> dict[str, Cell]:
-    """Return a figure and the ends of its interval, by the names they go by."""
-    ends = (None, None, None) if span is None else (span.value, span.low, span.high)
-    return dict(zip((name, f"low_{name}", f"high_{name}"), ends, strict=True))
 
 
 def _time_cells(quote: Quote) -> dict[str, Cell]:

@@ -15,6 +15,9 @@ from trnbench.spec.chip import Chip
 from trnbench.spec.figures import Figure
 from trnbench.spec.price import Price, PriceList
 
+FIRST_LOOKED_AT = ("on-demand", "capacity-block")
+"""Purchase options whose listed rate is shown before anything is computed, in this order."""
+
 
 @attrs.frozen(kw_only=True)
 class SheetLine:
@@ -56,6 +59,16 @@ def newest_prices(prices: PriceList) -> tuple[Price, ...]:
     asked = sorted({(price.option, price.region) for price in prices.price})
     found = (prices.price_at(region=region, option=option, on=latest) for option, region in asked)
     return tuple(price for price in found if price is not None)
+
+
+def first_price(prices: PriceList) -> Price | None:
+    """Return the cheapest newest rate of the first option on sale that buyers look at."""
+    sold = [price for price in newest_prices(prices) if price.usd_per_hour is not None]
+    return min(
+        (price for price in sold if price.option in FIRST_LOOKED_AT),
+        key=lambda price: (FIRST_LOOKED_AT.index(price.option), price.usd_per_hour or 0.0),
+        default=None,
+    )
 
 
 def _lines(value: object, provenance: Provenance, path: str, unit: str = "") -> Iterator[SheetLine]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trnbench.answers.compare import CompareAnswer, ComparedQuote, Looked, ratio
-from trnbench.answers.quote import Interval, Quote
+from trnbench.answers.compare import CompareAnswer, ComparedQuote, Looked
+from trnbench.answers.interval import Interval, ratio
+from trnbench.answers.quote import Quote
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote, quote_of_none
 from trnbench.app.run_request import DEADLINE_S, RunRequest

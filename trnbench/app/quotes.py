@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from trnbench.answers.quote import Interval, Quote, Wall
+from trnbench.answers.interval import Interval
+from trnbench.answers.quote import Quote, Wall
 from trnbench.answers.train import Searched, Setting, TrainAnswer
 from trnbench.app.markets import Explored, Portion
 from trnbench.app.run_request import RunRequest

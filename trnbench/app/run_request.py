@@ -11,11 +11,12 @@ from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.failures import Stated
 from trnbench.plan.price_terms import Commitment, PriceTerms, load_price_terms
+from trnbench.units import DAY_S
 from trnbench.workload.sizes import MAX_SIZE
 
 MAX_NODES = 512
 """Clusters are looked at up to this size, unless asked otherwise."""
-DEADLINE_S = 60 * 86400.0
+DEADLINE_S = 60 * DAY_S
 """A run without a deadline is to end within so many seconds: else the slowest would be cheapest."""
 
 

@@ -23,7 +23,6 @@ from numpy.typing import ArrayLike
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.catalog.provenance import Source
 from trnbench.plan.capacity_blocks import (
-    DAY_S,
     cheapest_row,
     durations_of,
     single_block_days,
@@ -33,9 +32,8 @@ from trnbench.plan.failures import ranged
 from trnbench.plan.purchase import Offers, Origin, Tariff
 from trnbench.spec.instance import PurchaseOption
 from trnbench.spec.purchase import BlockRules, PurchaseRules
-from trnbench.units import Dimension, show, significant
+from trnbench.units import DAY_S, HOUR_S, Dimension, show, significant
 
-HOUR_S = 3600.0
 METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")
 LONGEST_S = 1000 * 365 * DAY_S
 """A run that takes longer counts as one that never ends."""

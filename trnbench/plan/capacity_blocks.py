@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.spec.purchase import BlockRules
+from trnbench.units import DAY_S
 
-DAY_S = 86400.0
 _LONGEST_IN_TABLE = 20
 """The table is as long as this many of the longest blocks; beyond half of it days just repeat."""
 

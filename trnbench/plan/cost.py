@@ -15,14 +15,12 @@ from numpy.typing import ArrayLike
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError
 from trnbench.plan.billing import Bill, Charges, NoBill, RateEnd, bill, charges, ending
-from trnbench.plan.capacity_blocks import DAY_S
 from trnbench.plan.failures import AS_KNOWN, Stated, operations_of
 from trnbench.plan.goodput import Goodput, goodput
 from trnbench.plan.purchase import Offers, Tariff
 from trnbench.spec.purchase import PurchaseRules
 from trnbench.spec.reliability import Reliability
-
-MILLION = 1e6
+from trnbench.units import DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,21 +121,6 @@ class TrainingCost:
     cost_usd: FloatArray
     low_cost_usd: FloatArray
     high_cost_usd: FloatArray
-
-    @property
-    def usd_per_million_tokens(self) -> FloatArray:
-        """USD for a million tokens."""
-        return self.cost_usd / (self.tokens / MILLION)
-
-    @property
-    def low_usd_per_million_tokens(self) -> FloatArray:
-        """The lower end of it."""
-        return self.low_cost_usd / (self.tokens / MILLION)
-
-    @property
-    def high_usd_per_million_tokens(self) -> FloatArray:
-        """The upper end of it."""
-        return self.high_cost_usd / (self.tokens / MILLION)
 
     @property
     def days(self) -> FloatArray:

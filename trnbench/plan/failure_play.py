@@ -9,8 +9,8 @@ import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-from trnbench.plan.capacity_blocks import DAY_S
 from trnbench.plan.goodput import Goodput
+from trnbench.units import DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

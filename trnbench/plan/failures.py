@@ -9,10 +9,10 @@ from typing import Literal
 
 from trnbench.catalog.provenance import Kind, Provenance
 from trnbench.errors import InputError
-from trnbench.plan.capacity_blocks import DAY_S
 from trnbench.spec.instance import Instance
 from trnbench.spec.purchase import PurchaseRules
 from trnbench.spec.reliability import Reliability
+from trnbench.units import DAY_S
 
 Unsure = Literal[
     "failures_per_node_day",

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-from trnbench.plan.capacity_blocks import DAY_S
 from trnbench.plan.failures import Operations, Unsure
 from trnbench.plan.recovery import daly_interval_s, segment_variance_s2, until_done_s
+from trnbench.units import DAY_S
 
 LEVEL = 0.8
 """The share of cases that an interval holds, as for predicted step times."""

@@ -7,6 +7,7 @@ left to choose is the number of nodes and how to buy them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -117,6 +118,16 @@ def candidates(market: Market) -> list[Candidate]:
         )
         found += ways or [unsold]
     return found
+
+
+def cheapest(market: Market) -> list[Candidate]:
+    """Return the cheapest way to buy each cluster, by nodes; one without a price where none has."""
+    found: dict[int, Candidate] = {}
+    for way in candidates(market):
+        best = found.setdefault(way.nodes, way)
+        if way.cost_usd is not None and way.cost_usd < (best.cost_usd or math.inf):
+            found[way.nodes] = way
+    return list(found.values())
 
 
 def every_candidate(markets: Sequence[Market]) -> list[Candidate]:

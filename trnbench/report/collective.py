@@ -10,7 +10,7 @@ from trnbench.answers.collective import CollectiveAnswer
 from trnbench.report.drawing import loaded_torus
 from trnbench.report.plot import Axis, Series, log_plot
 from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style, TextTable, draw, wrap
+from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
 from trnbench.report.trace import trace
 from trnbench.units import Dimension, show, significant, unit_scale
 
@@ -79,15 +79,11 @@ def _draw(
 
 
 def _heading(answer: CollectiveAnswer) -> str:
-    where = f"{answer.op} on {_count(answer.nodes, 'node')} of {answer.instance}"
+    where = f"{answer.op} on {counted(answer.nodes, 'node')} of {answer.instance}"
     if not answer.group_size:
         return where
-    groups = _count(answer.ranks // answer.group_size, "group")
-    return f"{where}: {groups} of {_count(answer.group_size, 'rank')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    groups = counted(answer.ranks // answer.group_size, "group")
+    return f"{where}: {groups} of {counted(answer.group_size, 'rank')}"
 
 
 def _notes(answer: CollectiveAnswer) -> list[str]:

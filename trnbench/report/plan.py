@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trnbench.answers.plan import BreakEven, Confirmed, PlanAnswer
-from trnbench.answers.quote import DAY_S, Quote
+from trnbench.answers.quote import Quote
 from trnbench.answers.row import Cell, Row
 from trnbench.plan.objective import Candidate
 from trnbench.plan.sensitivity import Change
@@ -25,7 +25,7 @@ from trnbench.report.quote_text import (
 from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style, TextTable, draw, wrap
-from trnbench.units import significant
+from trnbench.units import DAY_S, significant
 
 CONVENTIONS = {
     "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from trnbench.answers.figures import FIGURES
-from trnbench.answers.quote import DAY_S, Quote
+from trnbench.answers.quote import Quote
 from trnbench.answers.train import Setting
 from trnbench.plan.billing import Bill, added
 from trnbench.report.report import Column, cell_text, columns, interval_text
-from trnbench.units import Dimension, scale_for, show, significant
+from trnbench.units import DAY_S, Dimension, scale_for, show, significant
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
 ALWAYS = ("tp", "pp", "dp")

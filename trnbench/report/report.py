@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trnbench.answers.figures import HIGH, LOW, Figure, figure_of
-from trnbench.answers.quote import Interval
+from trnbench.answers.interval import Interval
 from trnbench.answers.row import Cell, Row
 from trnbench.report.text_table import Style, TextTable, draw, shortened, width_of, wrap
 from trnbench.units import Scale, scale_for, show, significant, unit_scale

@@ -7,13 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.answers.quote import DAY_S, Quote
+from trnbench.answers.quote import Quote
 from trnbench.answers.scaling import ScalingAnswer, ScalingCurve
 from trnbench.report.plot import Axis, Series, log_plot
 from trnbench.report.quote_text import layout_text, tokens_text
 from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, wrap
-from trnbench.units import Dimension, scale_for, show
+from trnbench.units import DAY_S, Dimension, scale_for, show
 
 
 def scaling_report(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.train import StepAnswer, TrainAnswer
 from trnbench.report.report import Column, Report, columns, draw_rows
-from trnbench.report.text_table import Style, wrap
+from trnbench.report.text_table import Style, counted, wrap
 from trnbench.report.train_tables import memory_table, step_scale, time_table
 from trnbench.units import Dimension, show, significant
 
@@ -111,7 +111,7 @@ def _draw(report: Report, answers: tuple[TrainAnswer, ...], plot: bool, style: S
     models = list(dict.fromkeys(answer.model for answer in answers))
     what = models[0] if len(models) == 1 else f"{len(models)} models"
     suite = report.inputs.get("suite")
-    heading = f"{f'suite {suite}: ' if suite else ''}{what}, {_count(len(cases), 'case')}"
+    heading = f"{f'suite {suite}: ' if suite else ''}{what}, {counted(len(cases), 'case')}"
     notes = dict.fromkeys(note for case in cases for note in _notes_of_case(case))
     return "\n\n".join(
         [
@@ -170,11 +170,7 @@ def _case(case: Sequence[TrainAnswer], plot: bool, style: Style) -> list[str]:
 
 
 def _where(answer: TrainAnswer) -> str:
-    return f"{_count(answer.nodes, 'node')} of {answer.instance}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{counted(answer.nodes, 'node')} of {answer.instance}"
 
 
 def _calibration(answer: TrainAnswer) -> str:
@@ -189,7 +185,7 @@ def _calibration(answer: TrainAnswer) -> str:
 
 def _headline(case: Sequence[TrainAnswer], style: Style) -> str:
     first = case[0]
-    cluster = f"{_count(first.chips, 'chip')}, {_count(first.ranks, 'rank')}"
+    cluster = f"{counted(first.chips, 'chip')}, {counted(first.ranks, 'rank')}"
     title = style.strong(f"{first.model} on {_where(first)} ({cluster})")
     if not first.feasible:
         reasons = [wrap(f"no: {reason}", style.width, "") for reason in first.reasons]
@@ -248,11 +244,11 @@ def _layout(answer: TrainAnswer, style: Style) -> str:
             lines.append(f"{heading:<9}{wrapped.lstrip()}")
     searched = answer.searched
     if searched is not None and answer.chosen:
-        fitting = _count(searched.feasible, "layout")
+        fitting = counted(searched.feasible, "layout")
         of = f"fastest of {fitting} that fit, of {searched.legal:,} legal"
         lines.append(f"{'':9}{CHOSEN} chosen: {of}")
     elif searched is not None and searched.legal:
-        nearest = f"none of {_count(searched.legal, 'legal layout')} will do; this comes nearest"
+        nearest = f"none of {counted(searched.legal, 'legal layout')} will do; this comes nearest"
         lines.append(f"{'':9}{nearest}")
     if answer.assumed:
         lines.append(f"{'':9}{ASSUMED} default")

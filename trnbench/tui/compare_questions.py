@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from trnbench.answers.row import Row
 from trnbench.report.report import Report, columns
 from trnbench.scenario import Scenario
+from trnbench.units import DAY_S
 
 if TYPE_CHECKING:
     from trnbench.app.compare import CompareRequest
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from trnbench.app.searching import Watch
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import Hooks
-
-DAY_S = 86400.0
 
 COLUMNS = columns(
     *("instance", "nodes", "days", "cost_usd", "tokens_per_s", "mfu", "usd_per_million_tokens"),
@@ -33,8 +32,6 @@ SPEC_COLUMNS = columns(
     *("instance", "chips", "chip", "memory_bytes", "peak_bf16_flop_per_s", "usd_per_hour"),
     *("purchase", "region", "price_date"),
 )
-FIRST_SHOWN = ("on-demand", "capacity-block")
-"""Options whose cheapest listed rate is shown before anything is computed, in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,23 +121,17 @@ def compare_points(catalog: Catalog, scenario: Scenario, hooks: Hooks) -> tuple[
 
 def _points(explored: Explored) -> Iterator[Point]:
     """Yield the clusters of one instance type, each bought in its cheapest way."""
-    from trnbench.plan.market import candidates
+    from trnbench.plan.market import cheapest
 
     if explored.market is None:
         return
-    ways: dict[int, list[tuple[float, float | None]]] = {}
-    for way in candidates(explored.market):
-        ways.setdefault(way.nodes, []).append((way.elapsed_s, way.cost_usd))
-    for nodes, bought in ways.items():
-        elapsed_s, cost_usd = min(
-            bought, key=lambda way: float("inf") if way[1] is None else way[1]
-        )
-        best = explored.searches[0].by_nodes[nodes].best
+    for way in cheapest(explored.market):
+        best = explored.searches[0].by_nodes[way.nodes].best
         yield Point(
             instance=explored.name,
-            nodes=nodes,
-            days=elapsed_s / DAY_S,
-            cost_usd=cost_usd,
+            nodes=way.nodes,
+            days=way.elapsed_s / DAY_S,
+            cost_usd=way.cost_usd,
             tokens_per_s=best.tokens_per_s if best else 0.0,
         )
 
@@ -157,18 +148,12 @@ def spec_report(catalog: Catalog, instances: Sequence[str]) -> Report:
 
 def _spec_row(catalog: Catalog, name: str) -> Row:
     from trnbench import app
-    from trnbench.answers.sheet import newest_prices
+    from trnbench.answers.sheet import first_price
 
     platform = app.platform_named(catalog, name)
     chips, chip = platform.instance.chips, platform.chip
     listed = app.prices_named(catalog, name)
-    prices = () if listed is None else newest_prices(listed)
-    sold = [one for one in prices if one.usd_per_hour is not None and one.option in FIRST_SHOWN]
-    price = min(
-        sold,
-        key=lambda one: (FIRST_SHOWN.index(one.option), one.usd_per_hour or 0.0),
-        default=None,
-    )
+    price = None if listed is None else first_price(listed)
     return {
         "instance": platform.instance.name,
         "chips": chips,

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.capacity_blocks import (
-    DAY_S,
     cheapest_row,
     durations_of,
     single_block_days,
     sizes_of,
 )
 from trnbench.spec.purchase import BlockRules, load_purchase_rules
+from trnbench.units import DAY_S
 
 RULES: Any = load_purchase_rules(open_catalog(environment={}), "AWS")
 BLOCK = RULES.block

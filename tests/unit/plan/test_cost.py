@@ -53,7 +53,6 @@ def test_the_chain_by_hand():
     assert found.days == pytest.approx(864001 / DAY_S)
     assert found.goodput == pytest.approx(864000 / 864001)
     assert found.cost_usd == pytest.approx(864001 * 4 * 21.5 / 3600)
-    assert found.usd_per_million_tokens == pytest.approx(20640.02 / 1000, abs=1e-4)
     assert found.low_cost_usd == found.cost_usd == found.high_cost_usd
     assert found.usd_per_hour == 21.5
     paid = found.bill()
@@ -128,8 +127,6 @@ def test_the_ends_are_billed_anew():
     assert found.high_cost_usd == pytest.approx(13 * day)
     assert found.low_wall_s == pytest.approx(9 * DAY_S, abs=5)
     assert found.high_wall_s == pytest.approx(12 * DAY_S, abs=5)
-    assert found.low_usd_per_million_tokens == pytest.approx(10 * day / 1000)
-    assert found.high_usd_per_million_tokens == pytest.approx(13 * day / 1000)
 
 
 def test_ends_hold_the_figure_between_them():
@@ -154,7 +151,6 @@ def test_without_a_price_time_is_still_known():
     found = cost("trn2-ultraserver", [phase(10)], nodes=4)
     assert found.choice == -1
     assert np.isnan(found.cost_usd)
-    assert np.isnan(found.usd_per_million_tokens)
     assert found.days == pytest.approx(10, abs=1e-3)
     assert found.bought() is None
     assert found.bill() is None

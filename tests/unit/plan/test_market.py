@@ -12,7 +12,7 @@ import pytest
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.break_even import break_even_speed
 from trnbench.plan.failures import Stated
-from trnbench.plan.market import Market, candidates, cost_of
+from trnbench.plan.market import Market, candidates, cheapest, cost_of
 from trnbench.plan.objective import Limits, ranked
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
@@ -60,6 +60,18 @@ def test_a_cluster_that_is_not_on_sale_is_known_by_its_time():
     assert alone.option is None
     assert alone.cost_usd is None
     assert alone.elapsed_s == pytest.approx(40 * DAY_S, rel=1e-6)
+
+
+def test_the_cheapest_way_to_buy_each_cluster():
+    several = market(options=("on-demand", "capacity-block"))
+    found = cheapest(several)
+    assert [way.nodes for way in found] == [1, 2]
+    for best in found:
+        costs: list[Any] = [way.cost_usd for way in candidates(several) if way.nodes == best.nodes]
+        assert len(costs) == 2
+        assert best.cost_usd == min(costs) < max(costs)
+    (unsold, _) = cheapest(market("trn2-ultraserver"))
+    assert unsold.cost_usd is None
 
 
 def test_one_cluster_at_other_speeds():

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from trnbench.answers.compare import ratio
 from trnbench.answers.figures import FIGURES
-from trnbench.answers.quote import Interval
+from trnbench.answers.interval import Interval, ratio
 from trnbench.answers.train import Setting
 from trnbench.app.compare import CompareRequest, compare_run
 from trnbench.app.run_request import Part, RunRequest

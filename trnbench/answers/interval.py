@@ -1,0 +1,37 @@
+"""A figure with the ends of its 80 % interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from trnbench.answers.row import Cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A figure with the ends of its 80 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> Interval:
+        """Return it in another unit."""
+        return Interval(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+
+def interval_cells(name: str, span: Interval | None) -> dict[str, Cell]:
+    """Return a figure and the ends of its interval, by the names they go by."""
+    ends = (None, None, None) if span is None else (span.value, span.low, span.high)
+    return dict(zip((name, f"low_{name}", f"high_{name}"), ends, strict=True))
+
+
+def ratio(one: Interval | None, other: Interval | None) -> Interval | None:
+    """Return one figure over another; their intervals are taken as independent."""
+    if one is None or other is None:
+        return None
+    value = one.value / other.value
+    down = math.hypot(math.log(one.value / one.low), math.log(other.high / other.value))
+    up = math.hypot(math.log(one.high / one.value), math.log(other.value / other.low))
+    return Interval(value=value, low=value * math.exp(-down), high=value * math.exp(up))
