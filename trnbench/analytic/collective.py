@@ -3,7 +3,8 @@
 Model. A round ends with its slowest message: its latency and software step, plus the busiest link
 on its path at the stack's share of link speed, plus the part of the sum that nothing hides. A ring
 that relays pays a slow hop once a lap: it is bound either by its busiest link or by the way of one
-chunk through all hops; a pipelined tree pays latency along its critical way. So the time of a round
+chunk through all hops; a pipelined tree or chain pays latency along its critical way, the chain of
+waits that ends last (found at a few sizes; between them the largest holds). So the time of a round
 is the largest of a few lines over the size. Collectives of several levels work in chunks that
 follow one another through the phases, one at a time on each lane; where lanes share links, each
 further chunk takes at least what its bytes need there.
@@ -11,21 +12,26 @@ further chunk takes at least what its bytes need there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trnbench.analytic.collective_shape import (
+    ChunkPipeline,
     MessageClasses,
     PhaseProfile,
     Profile,
     RoundProfile,
+    Way,
 )
-from trnbench.analytic.collective_ways import critical_ways, way_line
 from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.mapping.message_plan.pieces import last_arrivals
 from trnbench.mapping.message_plan.plan import turns
 from trnbench.mapping.message_plan.select import chunks_of
 from trnbench.spec.collective_efficiency import Tuning
+
+# Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
+_SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +214,7 @@ def _relayed(
         order = found.first + by_latency(found.classes)
         start, slope = start_s[order], s_per_byte[order]
         busiest = slope.max(axis=0)
-        lengths = _telling_lengths(found, order - found.first)
+        lengths = _hops_before_queue(found, order - found.first)
         for hops in lengths:
             taken = _hops_of_way(found.classes.count[order - found.first], hops)
             taken = taken.reshape(-1, *(1,) * (start.ndim - 1))
@@ -225,10 +231,13 @@ def by_latency(classes: MessageClasses) -> IntArray:
     return np.asarray(np.lexsort((-busiest, -classes.latency_s, ~classes.remote)))
 
 
-def _telling_lengths(found: RoundProfile, order: IntArray) -> list[int]:
-    """Return after how many hops a chunk may begin to queue behind others at the busiest link.
+def _hops_before_queue(found: RoundProfile, order: IntArray) -> list[int]:
+    """Return the numbers of hops after which a chunk may begin to queue at the busiest link.
 
-    The cost is linear between slow hops, so the first hop, the last slow one and the end tell all.
+    A chunk that travels h hops alone and then queues takes the hops' own seconds plus (times - h)
+    transfers of the busiest link. Slow hops lie `apart` hops from each other; between two of them
+    each further hop changes that sum by the same amount, and the stretches are alike, so the sum is
+    largest after the first hop, after the last slow one, or at the end of the ring.
     """
     classes = found.classes
     slow = int(classes.count[classes.latency_s == classes.latency_s[order[0]]].sum())
@@ -278,7 +287,7 @@ def collective_time(profile: Profile, tuning: Tuning, size_bytes: FloatArray) ->
 
 
 def _pipelined(lanes: tuple[int, ...], phases: FloatArray, chunks: FloatArray) -> FloatArray:
-    """Return when the last chunk has passed the last phase, each lane taking one at a time."""
+    """Return the seconds until the last chunk has passed the last phase, one at a time a lane."""
     once = phases.sum(axis=0)
     most = int(chunks.max())
     if most == 1:
@@ -294,3 +303,65 @@ def _pipelined(lanes: tuple[int, ...], phases: FloatArray, chunks: FloatArray) -
         ended[chunk] = np.where(there, end, ended[chunk])
         free[lanes[phase]] = np.where(there, end, free[lanes[phase]])
     return np.asarray(np.max(ended, axis=0))
+
+
+def critical_ways(pipeline: ChunkPipeline, tuning: Tuning) -> list[Way]:
+    """Return the critical ways of a pipelined phase with a stack, for small to large sizes.
+
+    Samples of a parameter share the ways of their mean.
+    """
+    numbers = (
+        *(tuning.on_chip, tuning.link, tuning.network),
+        *(tuning.step_s, tuning.network_step_s),
+    )
+    key = tuple(float(np.mean(number)) for number in numbers)
+    factor = pipeline.factor
+    return [
+        replace(
+            way,
+            s_per_byte=(
+                way.s_per_byte[0] * factor,
+                way.s_per_byte[1] * factor,
+                way.s_per_byte[2] * factor,
+            ),
+        )
+        for way in pipeline.ways.of(key, lambda: _found_ways(pipeline, *key))
+    ]
+
+
+def _found_ways(
+    pipeline: ChunkPipeline,
+    on_chip: float,
+    link: float,
+    network: float,
+    step_s: float,
+    network_step_s: float,
+) -> tuple[Way, ...]:
+    """Return the critical ways at these shares of link speeds and times of a software step."""
+    need = pipeline.s_per_byte / np.array([[on_chip], [link], [network]])
+    slowest, transfer = need.argmax(axis=0), need.max(axis=0)
+    start = pipeline.latency_s + np.where(pipeline.remote, network_step_s, step_s)
+    even = float(start.max() / transfer.max()) if transfer.max() > 0 else 0.0
+    ways = set()
+    for found in last_arrivals(pipeline.flow, start, transfer * even * _SCALES[:, None]):
+        at_full_speed = pipeline.s_per_byte[slowest[found.messages], found.messages]
+        per_kind = np.bincount(slowest[found.messages], weights=at_full_speed, minlength=3)
+        hops = found.messages[found.ends_hop]
+        far = int(pipeline.remote[hops].sum())
+        ways.add(
+            Way(
+                latency_s=float(pipeline.latency_s[hops].sum()),
+                near_hops=len(hops) - far,
+                remote_hops=far,
+                s_per_byte=(float(per_kind[0]), float(per_kind[1]), float(per_kind[2])),
+            )
+        )
+    return tuple(sorted(ways, key=lambda way: (way.latency_s, way.s_per_byte)))
+
+
+def way_line(way: Way, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
+    """Return the time of a way for no bytes, s, and what each byte adds, s."""
+    on_chip, link, network = way.s_per_byte
+    moving = on_chip / tuning.on_chip + link / tuning.link + network / tuning.network
+    steps = way.near_hops * tuning.step_s + way.remote_hops * tuning.network_step_s
+    return np.asarray(way.latency_s + steps), np.asarray(moving)

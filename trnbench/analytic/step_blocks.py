@@ -1,4 +1,4 @@
-"""What one instance of a block costs in each slot of a micro-batch and at the end of a step.
+"""Seconds of one instance of a block in each slot of a micro-batch and at the end of a step.
 
 Model. A slot (forward, backward, weight gradients) computes, and exchanges with other ranks. Of an
 exchange, an overlap o hides o * min(exchange, compute): all of the shorter one where o is 1. What
@@ -110,25 +110,25 @@ class BlockPrices:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockCost:
-    """Seconds of one instance of a block in each slot: compute, exchanges, what of them hides."""
+    """Seconds of one instance of a block by slot: compute, exchanges, hidden part of exchanges."""
 
     compute: Mapping[Slot, FloatArray]
     exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
     hidden: Mapping[tuple[Purpose, Slot], FloatArray]
 
     def exposed(self, purpose: Purpose, slot: Slot) -> FloatArray:
-        """Return what a purpose's exchanges add to a slot, s."""
+        """Return the exposed seconds of a purpose's exchanges in a slot."""
         seconds = self.exchanges.get((purpose, slot), NOTHING)
         if (purpose, slot) in self.hidden:
             return np.asarray(seconds - self.hidden[purpose, slot])
         return seconds
 
     def exposed_in_all(self, purpose: Purpose) -> FloatArray:
-        """Return what a purpose's exchanges add to all slots together, s."""
+        """Return the exposed seconds of a purpose's exchanges in all slots together."""
         return _sum(self.exposed(*key) for key in self.exchanges if key[0] == purpose)
 
     def hidden_in_all(self, purpose: Purpose) -> FloatArray:
-        """Return what of a purpose's exchanges hides in all slots together, s."""
+        """Return the seconds of a purpose's exchanges that compute hides, all slots together."""
         return _sum(seconds for key, seconds in self.hidden.items() if key[0] == purpose)
 
     def seconds(self, slot: Slot) -> FloatArray:
@@ -138,17 +138,18 @@ class BlockCost:
 
 
 def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
-    """Return what is not nothing everywhere."""
+    """Return the seconds that are not 0 in every layout."""
     return {key: value for key, value in seconds.items() if _any(value)}
 
 
 def _any(seconds: FloatArray) -> bool:
-    """Return whether there is anything; mostly the first number tells."""
+    """Return whether any layout has more than 0 seconds."""
+    # The first layout mostly has some, which spares a pass over all of them.
     return bool(seconds.flat[0]) or bool(np.any(seconds))
 
 
 def _with(total: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return a sum; nothing needs no adding."""
+    """Return total + seconds; `NOTHING` is known to be 0 without looking at the array."""
     return seconds if total is NOTHING else total + seconds
 
 

@@ -50,7 +50,7 @@ class PricedExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Engine:
-    """What runs at which sizes for one group; looked at in full where a size asks for it."""
+    """The algorithms selected by size for one group, and the closed forms of those asked for."""
 
     selected: tuple[Selected, ...]
     memo: PhaseMemo
@@ -80,7 +80,7 @@ class _Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Site:
-    """A platform on which groups were placed: one node of it, its groups, phases and engines."""
+    """One node of a platform, and the groups, phases and engines worked out on it so far."""
 
     node: Placement
     members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo, repr=False)
@@ -201,7 +201,19 @@ class CollectivePrices:
         return PricedExchange(time_s=times, refused=tuple(refused))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
-        """Return the distinct groups; whole nodes apart is one node apart."""
+        """Return the distinct groups; whole nodes apart is one node apart.
+
+        A group is ranks first + k * stride, for k below `ranks`, and repeats after `period` ranks.
+        With `same`, stride and width are whole nodes: each rank of a group is on a node of its own,
+        at the same place of it. How many nodes lie between does not matter to a network that joins
+        all nodes alike, so the stride becomes one node and the period `ranks` nodes.
+
+        Groups are placed over `used` ranks, the least number after which both groups and nodes
+        begin anew, lcm(period, ranks of a node): what lies further on repeats it and shares no link
+        with it. A cluster smaller than one node is placed as it is.
+
+        Layouts that agree in all five numbers are one kind, numbered as they come.
+        """
         per_node = self.ranks_per_node
         same = (groups.stride % per_node == 0) & (groups.width % per_node == 0)
         period = np.where(same, groups.ranks * per_node, groups.period)
@@ -244,7 +256,7 @@ class CollectivePrices:
 
 
 def _neighbours(stages: RankGroups, per_node: int) -> RankGroups:
-    """Return other stages between which messages go the same ways as between these.
+    """Return other stages between which messages take the same links as between these.
 
     Between like nodes it only matters at which place of a node a message leaves and arrives. So
     stages a whole number of nodes apart are as good as two on neighbouring nodes; others come as
@@ -256,6 +268,8 @@ def _neighbours(stages: RankGroups, per_node: int) -> RankGroups:
     spread = ~pair & (ranks > 1) & (stages.period == ranks * stride) & (stages.width == stride)
     spread &= (stages.period > per_node) & (stages.period % per_node == 0)
     near = np.where(stride > per_node, per_node + stride % per_node, np.maximum(stride, 1))
+    # `turn` steps of `near` come back to the first place of a node; so many whole turns that three
+    # nodes are filled.
     turn = np.lcm(near, per_node) // near
     again = turn * -(-3 * per_node // (turn * near))
     ranks = np.where(pair, 2, np.where(spread, again, ranks))

@@ -16,7 +16,6 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from trnbench.analytic.matrix import HIDDEN_PART, MatrixPart, MatrixTime, matrix_time
-from trnbench.analytic.step_formats import format_on
 from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
 from trnbench.mapping.tiling.legality import format_reasons
@@ -206,7 +205,7 @@ class _Rank:
 
     def attention(self, op: AttentionOp) -> FloatArray:
         """Return the time of fused attention, s."""
-        number_format = format_on(self.chip, op.format)
+        number_format = self.chip.own_format(op.format)
         example = matrix_product(1, 1, 1, format_a=number_format)
         if refused := format_reasons(example, self.chip, "native"):
             self.reasons.update(dict.fromkeys(refused))
@@ -232,8 +231,8 @@ class _Rank:
         """Return a product in the chip's own kinds of its operands' formats."""
         return replace(
             product,
-            format_a=format_on(self.chip, product.format_a),
-            format_b=format_on(self.chip, product.format_b),
+            format_a=self.chip.own_format(product.format_a),
+            format_b=self.chip.own_format(product.format_b),
         )
 
     def _group(

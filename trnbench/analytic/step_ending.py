@@ -1,4 +1,4 @@
-"""What the end of a step adds: gradients summed, weights updated, weights gathered.
+"""Seconds that the end of a step adds: gradients summed, weights updated, weights gathered.
 
 Model. Gradients of a chunk of layers are there from the start of its last slot on, weights are due
 by the end of the chunk's first forward slot. The share of a transfer that may overlap has that
@@ -27,8 +27,8 @@ from trnbench.program.points import Pick
 class StepEnding:
     """Seconds that follow the last slot of a pipeline.
 
-    `update_s`: the optimizer of the stage with most weights; `exposed_s`: what exchanges of
-    gradients and weights add; `hidden_s`: what of them overlaps, on the stage with most of them.
+    `update_s`: the optimizer of the stage with most weights; `exposed_s`: exchanges of gradients
+    and weights that nothing hides; `hidden_s`: those that overlap, on the stage with most of them.
     """
 
     update_s: FloatArray
@@ -38,7 +38,7 @@ class StepEnding:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OverlapWindow:
-    """What transfers at a step's end may overlap with.
+    """The slots that transfers at a step's end may overlap with.
 
     `chunks` on each of `stages` stages, `send_s` a message between them, `share` of a transfer that
     may overlap.
@@ -51,7 +51,11 @@ class OverlapWindow:
     interleaved: bool
 
     def beyond(self, seconds: FloatArray, slot_s: FloatArray) -> FloatArray:
-        """Return by how much what may overlap exceeds a stage's own slots (of all its chunks)."""
+        """Return the seconds of the overlapping share that a stage's own slots do not cover.
+
+        `slot_s` is that of all its chunks. Interleaved, either the last chunk's transfer exceeds
+        its one slot, or all chunks' transfers exceed the (v - 1) p + 1 slots that they have.
+        """
         early = self.share * seconds
         if not self.interleaved:
             return np.asarray(early - slot_s)
@@ -60,7 +64,7 @@ class OverlapWindow:
         return np.maximum(early / self.chunks - slot, early - slots * slot)
 
     def late(self, seconds: FloatArray) -> FloatArray:
-        """Return the part that may not overlap."""
+        """Return the seconds that may not overlap."""
         return np.asarray((1 - self.share) * seconds)
 
     def way(self, slots_s: FloatArray, messages: FloatArray) -> FloatArray:

@@ -60,12 +60,12 @@ class Exchanges:
         return replace(self, program=program, refused=[])
 
     def seconds(self, op: CollectiveOp) -> FloatArray:
-        """Return what a collective takes in one run of its block, s."""
+        """Return the seconds of a collective in one run of its block."""
         key = (op.op, op.axis, *map(_numbers, (op.ranks, op.size_bytes, op.count)), op.copies)
         return self._known(key, lambda: self._seconds(op))
 
     def message_s(self) -> FloatArray:
-        """Return what a micro-batch takes from one chunk to the next stage, s."""
+        """Return the seconds of a micro-batch's messages from one chunk to the next stage."""
         sent = self._sent()
         key = tuple(
             (_numbers(send.size_bytes), _numbers(send.count), "tp" in send.tensor.axes)
@@ -85,11 +85,11 @@ class Exchanges:
         return along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
 
     def lane(self, axis: str, ranks: FloatArray | None = None) -> Lane:
-        """Return where groups along an axis of a scalar program meet."""
+        """Return the lane of a scalar program's groups along an axis."""
         return "network" if self._spans_nodes(axis, ranks) else "links"
 
     def lanes(self) -> Mapping[Purpose, Lane]:
-        """Return where a scalar program's slots exchange: between nodes if any such group does."""
+        """Return each purpose's lane in a scalar program: the network if any group spans nodes."""
         lanes: dict[Purpose, Lane] = {}
         for block in self.program.blocks.values():
             for op in block.collectives:

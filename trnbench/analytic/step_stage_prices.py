@@ -60,7 +60,7 @@ class StagePrices:
 def compute_prices(
     stage: StageSlots, costs: Mapping[str, BlockCost], launch_s: Mapping[Slot, FloatArray]
 ) -> SlotTimes[float]:
-    """Return what a stage computes in its slots."""
+    """Return the compute seconds of a stage by slot."""
 
     def seconds(slot: Slot) -> FloatArray:
         of_kind = {kind: cost.compute.get(slot, NOTHING) for kind, cost in costs.items()}
@@ -72,7 +72,7 @@ def compute_prices(
 def exchange_prices(
     stage: StageSlots, costs: Mapping[str, BlockCost], lanes: Mapping[Purpose, Lane]
 ) -> tuple[ExchangePrices, ...]:
-    """Return what a stage exchanges in its slots, for the purposes that have a lane."""
+    """Return the exchange seconds of a stage by slot, for the purposes that have a lane."""
 
     def whole(purpose: Purpose, slot: Slot) -> FloatArray:
         of_kind = {kind: c.exchanges.get((purpose, slot), NOTHING) for kind, c in costs.items()}

@@ -1,4 +1,4 @@
-"""From blocks to pipeline stages: what each class of stages costs, and which is the slowest."""
+"""From blocks to pipeline stages: seconds of each class of stages, and which is the slowest."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def stage_slots(
 
 
 def weighted(counts: Mapping[str, FloatArray], seconds: Mapping[str, FloatArray]) -> FloatArray:
-    """Return what all blocks of a stage take together."""
+    """Return the seconds of all blocks of a stage together."""
     return _total(
         count * seconds[kind] for kind, count in counts.items() if seconds[kind] is not NOTHING
     )
@@ -132,11 +132,11 @@ class SlowestStage:
     after: Mapping[Slot, FloatArray]
 
     def exposed_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
-        """Return what a purpose's exchanges add to a micro-batch, s."""
+        """Return the exposed seconds of a purpose's exchanges in a micro-batch."""
         return weighted(self.blocks, {kind: c.exposed_in_all(purpose) for kind, c in costs.items()})
 
     def hidden_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
-        """Return what of a purpose's exchanges hides in a micro-batch, s."""
+        """Return the seconds of a purpose's exchanges that compute hides in a micro-batch."""
         return weighted(self.blocks, {kind: c.hidden_in_all(purpose) for kind, c in costs.items()})
 
 
@@ -174,6 +174,6 @@ def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
 
 
 def _total(terms: Iterable[FloatArray]) -> FloatArray:
-    """Return a sum; nothing if there is nothing to add."""
+    """Return the sum of the terms, 0 if there are none."""
     found = list(terms)
     return np.asarray(sum(found[1:], start=found[0])) if found else NOTHING

@@ -97,7 +97,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Slots:
-    """The slots of some layouts: what blocks cost and what stages take."""
+    """The slots of some layouts: costs of blocks and seconds of stages."""
 
     slowdown: FloatArray
     launch_s: Mapping[Slot, FloatArray]
@@ -117,7 +117,7 @@ class _Degrees:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Run:
-    """The step of some layouts, before it is told apart."""
+    """The step of some layouts, before it is split into categories."""
 
     slots: _Slots
     degrees: _Degrees
@@ -224,7 +224,7 @@ class StepPrices:
         return along(values, self.exchanges.samples)
 
     def _picker(self, points: Points | None) -> Pick:
-        """Return what takes the numbers of these layouts out of an array over the grid."""
+        """Return the function that takes these layouts' numbers out of an array over the grid."""
         if points is None:
             return lambda values: values
         if self.exchanges.samples is None:
@@ -309,7 +309,7 @@ class StepPrices:
         return weighted(slowest.blocks, picked)
 
     def _layouts(self, points: Points | None) -> Pick:
-        """Return what spreads an array over all layouts asked for; those unwanted have no time."""
+        """Return what broadcasts seconds to all layouts asked for, NaN where one is not wanted."""
         asked = self.exchanges.prices.wanted if points is None else np.array(True)
         everywhere, wanted = bool(asked.all()), self._along(array(asked)) > 0
         shape = self.program.shape if points is None else (len(points),)
@@ -324,9 +324,9 @@ class StepPrices:
 
 
 def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime) -> FloatArray:
-    """Return what of the messages that the slowest stage sends adds nothing, s."""
-    ways = 1.0 * (slowest.index > 0) + (slowest.index < degrees.pp - 1)
-    sent_s = degrees.micro_batches * degrees.vpp * ways * degrees.send_s
+    """Return the seconds of the slowest stage's messages that compute hides."""
+    neighbours = 1.0 * (slowest.index > 0) + (slowest.index < degrees.pp - 1)
+    sent_s = degrees.micro_batches * degrees.vpp * neighbours * degrees.send_s
     return np.maximum(sent_s - piped.sends_s, 0)
 
 

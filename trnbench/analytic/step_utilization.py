@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.step_formats import format_on
 from trnbench.arrays import FloatArray
 from trnbench.program.points import Points
 from trnbench.program.step import StepProgram
@@ -41,7 +40,7 @@ def utilization(
     def picked(values: FloatArray) -> FloatArray:
         return values if points is None else points.pick(values)
 
-    number_format = format_on(chip, program.recipe.linear)
+    number_format = chip.own_format(program.recipe.linear)
     known = number_format in chip.formats
     peak_flop_per_s = chip.peak_flop_per_s(number_format) if known else np.nan
     headline_flop_per_s = chip.headline_per_chip_flop_per_s.get(number_format, np.nan)

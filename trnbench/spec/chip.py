@@ -111,6 +111,15 @@ class Chip:
         family = [name for name in self.formats if name.startswith(f"{text}_")]
         return family[0] if family else format_named(text).name
 
+    def own_format(self, number_format: str) -> str:
+        """Return the chip's own kind of a format; one that it has no kind of comes back as it is.
+
+        An 8-bit `fp8_e4m3` is IEEE-like on some chips and finite-only (`fp8_e4m3fn`) on others.
+        """
+        if number_format in self.formats:
+            return number_format
+        return next((own for own in self.formats if own.startswith(number_format)), number_format)
+
     def peak_flop_per_s(self, number_format: str) -> float:
         """Return the dense peak of the whole chip's tensor units, FLOP/s."""
         return self.unit.peak_flop_per_s(number_format)

@@ -240,7 +240,12 @@ def _runs(ways: tuple[int, ...]) -> list[tuple[int, slice]]:
 
 
 def _batches(placed: Placed, grid: int, phase: int, round_: int) -> list[RankMessages]:
-    """Return a round's messages between places in a group, or only those that one node sends."""
+    """Return a round's messages between places in a group, or only those that one node sends.
+
+    The latter where every node holds a like part of every group (`local`), but for broadcasts,
+    whose root's node alone sends. A pattern that is wider than the lines of one node runs over
+    several: then only the positions on that node are asked what they send.
+    """
     found = placed.outlines[grid]
     step = found.steps[phase]
     share = found.share_per_block[step.level]
@@ -265,6 +270,11 @@ def _placed_round(
     round_: int,
     times: int,
 ) -> PlacedRound:
+    """Return the messages of one round, of all groups, as flat arrays.
+
+    Order: part by part (`parts` are runs of groups that share a grid, and so the same batches of
+    messages), in a part group by group, in a group batch by batch. Every array follows it.
+    """
     fabric, members = placed.placement.fabric, placed.members
     none = fabric.nodes * fabric.links_per_node
     blocks: list[list[IntArray]] = []
@@ -276,12 +286,17 @@ def _placed_round(
         count = len(members.ways[groups])
         found = [_links(placed, groups, batch) for batch in batches]
         hops = max(links.shape[-1] for _, _, links, _ in found)
+        # `way` numbers count from 0 in every batch of every group. To keep them apart, batch b of
+        # group g starts at  first_way + g * sum(widths) + widths[0] + ... + widths[b - 1],
+        # where widths[b] is how many numbers batch b uses: first_way counts those of the parts
+        # before, `each` those of the groups before, `starts` those of the batches before.
         widths = [int(batch.way.max()) + 1 for batch in batches]
         starts = [first_way + sum(widths[:at]) for at in range(len(widths))]
         ways = [batch.way + start for batch, start in zip(batches, starts, strict=True)]
         each = np.arange(count)[:, None] * sum(widths)
         first_way += count * sum(widths)
-        # Group after group, and for each group batch after batch.
+        # What depends on the group comes as [group, message] a batch and is joined along the
+        # messages before it is made flat; what is the same in every group is repeated.
         blocks.append(
             [
                 _joined([source for source, *_ in found]),
@@ -293,11 +308,14 @@ def _placed_round(
         )
         latencies.append(_joined([latency for *_, latency in found]))
         shares.append(_repeated([batch.share for batch in batches], count))
+        # The share that each rank adds up, of all messages it gets at once; where one node stands
+        # for all, ranks count by their place in the node.
         for batch, (_, target, *_) in zip(batches, found, strict=True):
             if batch.reduces and batch.fan is Fan.POINT:
                 at = target % fabric.ranks_per_node if placed.of_one_node else target
                 added = np.bincount(at.ravel(), weights=_repeated([batch.share], count))
                 adds = _added(adds, added.astype(float))
+    # Paths of all parts get as many columns as the longest has.
     hops = max(block[2].shape[-1] for block in blocks)
     for block in blocks:
         block[2] = _padded(block[2], hops, none)
@@ -344,11 +362,13 @@ def _joined(columns: list[AnyArray]) -> AnyArray:
 
 
 def _repeated(columns: list[AnyArray], times: int) -> AnyArray:
+    """Return batches behind one another, and all of that once for each of so many groups."""
     row = _stacked(columns)
     return np.tile(row, times) if times > 1 else row
 
 
 def _padded(links: IntArray, hops: int, none: int) -> IntArray:
+    """Return paths with so many hops, `none` where a path is over."""
     missing = hops - links.shape[-1]
     if not missing:
         return links
@@ -366,6 +386,7 @@ def _local(fabric: Fabric, links: IntArray) -> IntArray:
 
 
 def _added(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the sum of two arrays by rank, the shorter one filled up with 0."""
     if not len(a):
         return b
     size = max(len(a), len(b))
