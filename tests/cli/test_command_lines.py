@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trnbench.answers.train import Setting
 from trnbench.app.collective import CollectiveRequest, Place, sizes_between
 from trnbench.app.command_lines import (
     collective_line,
@@ -34,6 +33,7 @@ from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.cli.main import main
 from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.parsing import count, duration, place, share, size
+from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.suite import Product
 
 DAY = datetime.date(2026, 11, 21)
@@ -106,8 +106,8 @@ def test_other_numbers_are_written_as_people_do():
     assert place("on")(place_text("p5.48xlarge", 4)) == ("p5.48xlarge", 4)
 
 
-SETTINGS = st.builds(
-    Setting,
+LAYOUTS = st.builds(
+    PartialLayout,
     tp=st.none() | st.integers(1, 64),
     micro_batch=st.none() | st.integers(1, 64),
     sequence=st.none() | st.integers(1, 10**6),
@@ -133,7 +133,7 @@ RUNS = st.builds(
     parts=PARTS,
     instances=st.sampled_from([("trn1.32xlarge",), ("trn1.32xlarge", "p5.48xlarge")]),
     price_date=st.dates(),
-    setting=SETTINGS,
+    layout=LAYOUTS,
     max_nodes=st.integers(1, 10**4),
     headroom=SHARES,
     stack=st.sampled_from((None, "nxd-trn1")),
@@ -197,17 +197,17 @@ def test_a_baseline_on_so_many_nodes_is_asked_again(asked_by):
 
 @PLAIN
 @given(
-    setting=SETTINGS,
+    layout=LAYOUTS,
     nodes=st.lists(st.integers(1, 999), min_size=1, max_size=2, unique=True),
     engines=st.sampled_from([("analytic",), ("emulate",), ("analytic", "emulate")]),
     seed=st.none() | st.integers(0, 99),
     factor=st.floats(0.5, 4),
 )
-def test_a_step_is_asked_again(asked_by, setting, nodes, engines, seed, factor):
+def test_a_step_is_asked_again(asked_by, layout, nodes, engines, seed, factor):
     played = "emulate" in engines
     request = TrainRequest(
         cases=tuple(
-            TrainCase(model="llama2-7b", instance="trn1.32xlarge", nodes=count, setting=setting)
+            TrainCase(model="llama2-7b", instance="trn1.32xlarge", nodes=count, layout=layout)
             for count in nodes
         ),
         engines=engines,

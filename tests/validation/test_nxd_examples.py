@@ -27,11 +27,10 @@ def test_unfused_attention_without_recompute_at_twice_the_length_does_not_fit(ca
     heavier = tuple(
         replace(
             case,
-            setting=replace(
-                case.setting,
+            layout=case.layout.changed(
                 attention="naive",
                 recompute="none",
-                sequence=2 * (case.setting.sequence or 0),
+                sequence=2 * case.layout.degree("sequence"),
             ),
         )
         for case in suite_cases(catalog, "nxd-examples")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from trnbench.units import Dimension
+from trnbench.workload.layout import KNOBS
 
 LOW, HIGH = "low_", "high_"
 """Before the key of a figure: the ends of its interval."""
@@ -73,13 +74,7 @@ _WHERE = (
     *_named("cores", "region", "suite", "title", "rank", "on"),
     *_titled(lnc="logical core size", asked="asked for"),
 )
-_LAYOUT = (
-    *_named("tp", "pp", "dp", "cp", "ep", "vpp", "sequence", "zero", "recompute", "schedule"),
-    *_named("attention", "precision"),
-    *_titled(micro_batch="micro-batch", global_batch="global batch"),
-    *_titled(sequence_parallel="sequence parallel", context_parallel="context exchange"),
-    *_titled(capacity_factor="capacity factor"),
-)
+_LAYOUT = _titled(**{name: knob.title for name, knob in KNOBS.items()})
 _STEP = (
     Figure(key="step_time_s", title="step", dimension=Dimension.SECONDS, unit="s"),
     *_titled(tokens_per_s="tokens/s", sequences_per_s="sequences/s"),

@@ -11,6 +11,7 @@ from trnbench.answers.train import TrainAnswer
 from trnbench.plan.billing import Bill
 from trnbench.plan.objective import Candidate
 from trnbench.units import DAY_S, MILLION
+from trnbench.workload.layout import RANK_DEGREES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +190,7 @@ def price_day(bill: Bill) -> str | None:
 
 
 def _phase(answer: TrainAnswer) -> Mapping[str, object]:
-    shown = ("sequence", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "zero", "recompute")
+    shown = ("sequence", *RANK_DEGREES, "micro_batch", "zero", "recompute")
     cells = answer.row()
     rates = ("step_time_s", "tokens_per_s", "low_tokens_per_s", "high_tokens_per_s", "mfu")
     return {name: cells[name] for name in (*shown, "schedule", *rates)}

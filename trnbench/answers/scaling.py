@@ -7,7 +7,7 @@ from typing import Literal
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Row
-from trnbench.answers.train import Setting
+from trnbench.workload.partial_layout import PartialLayout
 
 Scaling = Literal["strong", "weak"]
 
@@ -21,7 +21,7 @@ class ScalingCurve:
 
     instance: str
     nodes: int
-    family: Setting | None
+    family: PartialLayout | None
     points: tuple[Quote, ...]
 
     @property

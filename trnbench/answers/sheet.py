@@ -9,7 +9,7 @@ import attrs
 
 from trnbench.catalog.document import Documented
 from trnbench.catalog.provenance import Provenance, join
-from trnbench.catalog.schema import keys_of
+from trnbench.catalog.schema import is_record, keys_of
 from trnbench.catalog.search import Entry
 from trnbench.spec.chip import Chip
 from trnbench.spec.figures import Figure
@@ -74,7 +74,7 @@ def first_price(prices: PriceList) -> Price | None:
 def _lines(value: object, provenance: Provenance, path: str, unit: str = "") -> Iterator[SheetLine]:
     if value is None or isinstance(value, Provenance):
         return
-    if attrs.has(type(value)):
+    if is_record(type(value)):
         topology = getattr(type(value), "topology", None)
         if topology is not None:
             yield SheetLine(key=join(path, "topology"), value=str(topology))

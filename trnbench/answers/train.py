@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnbench.analytic.memory import CATEGORIES, MemoryCategory
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory
 from trnbench.answers.row import Cell, Row
 from trnbench.catalog.provenance import Kind
-from trnbench.program.grid import ContextParallel
-from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
+from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
     from trnbench.emulate.schedule.timeline import Timeline
@@ -20,37 +19,6 @@ if TYPE_CHECKING:
 ENDS = ("low_", "high_")
 COMMUNICATION: tuple[StepCategory, ...] = ("tensor", "context", "expert", "pipeline", "data")
 """Categories of which a part may run beside compute."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """How a step is laid out; None is open: still to be chosen, or never found.
-
-    Without `capacity_factor` no token is dropped; that is a setting of its own, not an open one.
-    """
-
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-    cp: int | None = None
-    ep: int | None = None
-    vpp: int | None = None
-    micro_batch: int | None = None
-    global_batch: int | None = None
-    sequence: int | None = None
-    zero: ZeroStage | None = None
-    sequence_parallel: bool | None = None
-    context_parallel: ContextParallel | None = None
-    recompute: Recompute | None = None
-    schedule: Schedule | None = None
-    attention: AttentionKernel | None = None
-    capacity_factor: float | None = None
-    precision: str | None = None
-
-    @property
-    def plain(self) -> dict[str, int | float | str | bool | None]:
-        """The settings by name."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +66,7 @@ class Searched:
 class TrainAnswer:
     """One training step on one cluster by one engine; `step` is None where the answer is no.
 
-    `chosen` names the settings that a search found, `assumed` those that were not given and took
+    `chosen` names the knobs that a search found, `assumed` those that were not given and took
     their default. `basis`: whether the calibration was fitted to measured steps of these chips.
     """
 
@@ -111,7 +79,7 @@ class TrainAnswer:
     ranks: int
     logical_size: int | None
     tokens_per_sample: int | None
-    setting: Setting
+    layout: PartialLayout
     engine: str
     calibration: str
     basis: str
@@ -132,7 +100,7 @@ class TrainAnswer:
 
     def per_s(self, step_time_s: float, each: float = 1.0) -> float:
         """Return samples (times `each`) a second at a step time."""
-        return (self.setting.global_batch or 0) * each / step_time_s
+        return (self.layout.number("global_batch") or 0) * each / step_time_s
 
     def row(self) -> Row:
         """Return the step as JSON and CSV hold it: times in seconds, sizes in bytes."""
@@ -148,7 +116,7 @@ class TrainAnswer:
             "ranks": self.ranks,
             "lnc": self.logical_size,
             "engine": self.engine,
-            **self.setting.plain,
+            **self.layout.plain,
             **_rates(self),
             "memory_bytes": memory.total_bytes if memory else None,
             "memory_capacity_bytes": memory.capacity_bytes if memory else None,

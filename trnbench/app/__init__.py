@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trnbench.app.plan_request import PlanRequest
     from trnbench.app.run_request import Part, RunRequest
     from trnbench.app.scaling import scale_run
-    from trnbench.app.search import Fixed, search_layouts
+    from trnbench.app.search import search_layouts
     from trnbench.app.train_functional import FunctionalRequest, run_functional
     from trnbench.app.validation import validate_evidence
     from trnbench.catalog.listing import listed
@@ -51,7 +51,7 @@ _MODULES = {
     "trnbench.app.plan_request": ("PlanRequest",),
     "trnbench.app.run_request": ("Part", "RunRequest"),
     "trnbench.app.scaling": ("scale_run",),
-    "trnbench.app.search": ("Fixed", "search_layouts"),
+    "trnbench.app.search": ("search_layouts",),
     "trnbench.app.train_functional": ("FunctionalRequest", "run_functional"),
     "trnbench.app.validation": ("validate_evidence",),
     "trnbench.catalog.listing": ("listed",),
@@ -67,7 +67,6 @@ __all__ = [
     "WORKLOAD_SECTIONS",
     "Catalog",
     "CompareRequest",
-    "Fixed",
     "FunctionalRequest",
     "NumericsRequest",
     "Part",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trnbench.app.train_request import TrainCase
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.evidence.calibrate import Calibration, calibrate
@@ -16,27 +17,6 @@ from trnbench.evidence.rows import read_evidence
 from trnbench.evidence.step_log import LoggedRun, logged_steps
 from trnbench.spec.library import load_platform
 from trnbench.spec.training_stack import load_training_stack
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedLayout:
-    """What ran while logs were written, by names; None where unsaid."""
-
-    model: str
-    instance: str
-    nodes: int
-    global_batch: int
-    sequence: int
-    tp: int = 1
-    pp: int = 1
-    cp: int = 1
-    ep: int | None = None
-    vpp: int | None = None
-    micro_batch: int | None = None
-    zero: int | None = None
-    sequence_parallel: bool | None = None
-    recompute: str | None = None
-    precision: str = "bf16-master"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,16 +34,20 @@ def calibrate_measurements(
     *,
     date: datetime.date,
     stack: str | None = None,
-    log: LoggedLayout | None = None,
+    log: TrainCase | None = None,
     hold_chips: bool = False,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> Calibrated:
     """Return the calibration by measured steps, of one stack or of all that rows name.
 
-    `log` says what ran if the paths are logs. With `hold_chips` the chips' own numbers stay.
+    `log` says what ran if the paths are logs: batch, sequence, precision, and what else is known.
+    With `hold_chips` the chips' own numbers stay.
     """
     named = load_training_stack(catalog, stack) if stack is not None else None
-    run = _run(catalog, log) if log is not None else None
+    run = None
+    if log is not None:
+        platform = load_platform(catalog, log.instance)
+        run = LoggedRun(model=log.model, platform=platform, nodes=log.nodes, layout=log.layout)
     files = [read_evidence(path) if run is None else logged_steps(path, run) for path in paths]
     for path, file in zip(paths, files, strict=True):
         if not file.set.endswith("_training"):
@@ -82,25 +66,4 @@ def calibrate_measurements(
         calibration=found,
         unused=evidence.unused,
         files=CalibrationFiles(catalog=catalog, calibration=found, date=date),
-    )
-
-
-def _run(catalog: Catalog, log: LoggedLayout) -> LoggedRun:
-    platform = load_platform(catalog, log.instance)
-    return LoggedRun(
-        model=log.model,
-        platform=platform,
-        nodes=log.nodes,
-        tp=log.tp,
-        pp=log.pp,
-        cp=log.cp,
-        ep=log.ep,
-        vpp=log.vpp,
-        micro_batch=log.micro_batch,
-        global_batch=log.global_batch,
-        sequence=log.sequence,
-        zero=log.zero,
-        sequence_parallel=log.sequence_parallel,
-        recompute=log.recompute,
-        precision=log.precision,
     )

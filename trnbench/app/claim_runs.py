@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trnbench.answers.train import Setting
 from trnbench.app.train import run as train
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.catalog.search import Catalog
@@ -17,6 +16,7 @@ from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
 from trnbench.units import significant
 from trnbench.workload.library import load_model
+from trnbench.workload.partial_layout import PartialLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +73,10 @@ class Machines:
         return self.checkpoints[key]
 
     def _timed(self, run: ClaimedRun, instance: str, precision: str) -> Pace:
-        setting = Setting(global_batch=run.global_batch, sequence=run.sequence, precision=precision)
-        case = TrainCase(model=run.model, instance=instance, nodes=run.nodes, setting=setting)
+        layout = PartialLayout(
+            global_batch=run.global_batch, sequence=run.sequence, precision=precision
+        )
+        case = TrainCase(model=run.model, instance=instance, nodes=run.nodes, layout=layout)
         (answer,) = train(self.catalog, TrainRequest(cases=(case,)))
         if answer.step is None:
             nothing = math.nan

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.answers.train import Setting
+from trnbench.app.layout_defaults import refuse_senseless, with_defaults
 from trnbench.app.run_request import Part, RunRequest, price_terms
 from trnbench.app.searching import Watch, search_all
-from trnbench.app.train_question import question_of
-from trnbench.app.train_setting import choices_of, refuse_senseless, setting_of, with_defaults
 from trnbench.app.train_setup import TrainSetup, train_setup
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
@@ -22,14 +20,15 @@ from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import cluster_limit
 from trnbench.plan.search_result import SearchResult
 from trnbench.spec.reliability import load_reliability
+from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """A part of a run with its setting: `assumed` names what took a default."""
+    """A part of a run with its layout: `assumed` names what took a default."""
 
-    setting: Setting
+    layout: PartialLayout
     assumed: tuple[str, ...]
     tokens: float
     samples: float
@@ -71,18 +70,18 @@ class Explored:
         counts = [nodes for result in self.searches for nodes in result.by_nodes]
         return min(misses)[1] if misses else max(counts, default=min(self.refused, default=1))
 
-    def settings(self, nodes: int, *, rank: int = 0) -> tuple[Setting, ...] | None:
+    def layouts(self, nodes: int, *, rank: int = 0) -> tuple[PartialLayout, ...] | None:
         """Return how the parts are laid out on a cluster, or None where one cannot be.
 
         `rank` counts up from the fastest layout of the part that takes longest.
         """
         found = []
-        for number, (portion, result) in enumerate(zip(self.portions, self.searches, strict=True)):
+        for number, result in enumerate(self.searches):
             ranked = result.by_nodes[nodes].ranked
             place = rank if number == self.main(nodes) else 0
             if place >= len(ranked):
                 return None
-            found.append(setting_of(ranked[place].layout, choices_of(portion.setting)))
+            found.append(PartialLayout.of(ranked[place].layout))
         return tuple(found)
 
     def main(self, nodes: int) -> int:
@@ -110,21 +109,20 @@ def explore_all(
         raise InputError(f"the instance {twice[0]} is named twice")
     drafts = [_draft(catalog, request, name) for name in names]
     questions = [
-        (name, setting, question_of(draft.setup, setting, draft.counts, headroom=request.headroom))
+        (name, layout, draft.setup.question(layout, draft.counts, headroom=request.headroom))
         for name, draft in zip(names, drafts, strict=True)
-        for setting in dict.fromkeys(portion.setting for portion in draft.portions)
+        for layout in dict.fromkeys(portion.layout for portion in draft.portions)
         if draft.counts
     ]
     results = search_all(
         [(name, question) for name, _, question in questions], top=top, watch=watch or Watch()
     )
     found = {
-        (name, setting): result
-        for (name, setting, _), result in zip(questions, results, strict=True)
+        (name, layout): result for (name, layout, _), result in zip(questions, results, strict=True)
     }
     explored = []
     for name, draft in zip(names, drafts, strict=True):
-        own = [found.get((name, portion.setting)) for portion in draft.portions]
+        own = [found.get((name, portion.layout)) for portion in draft.portions]
         searches = tuple(result for result in own if result is not None)
         if len(searches) == len(own) or not draft.counts:
             explored.append(_explored(catalog, request, terms, draft, searches))
@@ -150,7 +148,7 @@ def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
         stack=request.stack,
         logical_size=request.logical_size,
     )
-    refuse_senseless(setup.model, request.setting)
+    refuse_senseless(setup.model, request.layout)
     most = max(request.node_counts)
     if most * setup.ranks >= MAX_SIZE:
         raise InputError(
@@ -183,15 +181,15 @@ def _explored(
 
 
 def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
-    given = request.setting
+    given = request.layout
     if part.sequence is not None:
         if setup.model.recommender is not None:
             raise InputError(f"{setup.model.name} is a recommender: it has no sequence")
-        given = replace(given, sequence=part.sequence)
+        given = given.changed(sequence=part.sequence)
     if part.tokens is not None and setup.model.recommender is not None:
         raise InputError(f"{setup.model.name} is a recommender: say how many samples, not tokens")
-    setting, assumed = with_defaults(setup.model, setup.stack, given)
-    batch, sequence = setting.global_batch or 1, setting.sequence or 1
+    layout, assumed = with_defaults(setup.model, setup.stack, given)
+    batch, sequence = layout.degree("global_batch"), layout.degree("sequence")
     tokens = part.tokens if part.tokens is not None else (part.samples or 0.0) * sequence
     samples = tokens / sequence
     if samples < batch:
@@ -199,7 +197,7 @@ def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
             f"{samples:,.4g} samples are less than one step of {batch:,}",
             hint="give a smaller --global-batch",
         )
-    return Portion(setting=setting, assumed=assumed, tokens=tokens, samples=samples)
+    return Portion(layout=layout, assumed=assumed, tokens=tokens, samples=samples)
 
 
 def _market(
@@ -231,15 +229,15 @@ def _market(
         )
         for portion, result in zip(portions, searches, strict=True)
     )
-    first = portions[0].setting
-    assert first.precision
-    assert first.sequence
+    first = portions[0].layout
+    precision = first.text("precision")
+    assert precision
     return Market(
         instance=instance,
         nodes=np.array(counts),
         speeds=speeds,
         checkpoint_bytes=checkpoint_bytes(
-            setup.model, setup.platform, precision=first.precision, sequence=first.sequence
+            setup.model, setup.platform, precision=precision, sequence=first.degree("sequence")
         ),
         offers=load_offers(catalog, instance, terms),
         reliability=load_reliability(catalog, setup.platform.chip.name),

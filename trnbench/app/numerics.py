@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import attrs
 import numpy as np
 
 from trnbench.answers.numerics import NumericsAnswer, RecipeCurves
@@ -75,7 +74,7 @@ def compare_recipes(
         precision=REFERENCE,
     )
     programs = {
-        name: training_step(model, attrs.evolve(layout, precision=name)) for name in request.names
+        name: training_step(model, replace(layout, precision=name)) for name in request.names
     }
     first = programs[REFERENCE]
     reasons = (*problems(first), *first.refusals())

@@ -256,7 +256,7 @@ class _Planning:
         if not run.nodes:
             words.append(f"nodes: powers of two up to {run.max_nodes:,}")
         if quoted is not None:
-            step, plain = quoted.step, quoted.step.setting.plain
+            step, plain = quoted.step, quoted.step.layout.plain
             defaults = ", ".join(f"{name} {plain[name]}" for name in step.assumed)
             if defaults:
                 words.append(f"defaults: {defaults}")

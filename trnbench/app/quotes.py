@@ -8,17 +8,18 @@ import numpy as np
 
 from trnbench.answers.interval import Interval
 from trnbench.answers.quote import Quote, Wall
-from trnbench.answers.train import Searched, Setting, TrainAnswer
+from trnbench.answers.train import Searched, TrainAnswer
+from trnbench.app.layout_defaults import without_layers
 from trnbench.app.markets import Explored, Portion
 from trnbench.app.run_request import RunRequest
 from trnbench.app.train import run
 from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.train_setting import choices_of, setting_of
 from trnbench.catalog.search import Catalog
 from trnbench.plan.billing import Bill
 from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
 from trnbench.plan.market import Market
 from trnbench.plan.objective import Candidate
+from trnbench.workload.partial_layout import PartialLayout
 
 
 def quote(
@@ -29,19 +30,19 @@ def quote(
     *,
     rank: int = 0,
     engine: str = "analytic",
-    settings: tuple[Setting, ...] | None = None,
+    layouts: tuple[PartialLayout, ...] | None = None,
 ) -> Quote:
     """Return a candidate in full: its steps timed with intervals, and what it costs so.
 
     `rank` takes the next best layouts instead of the fastest, `settings` those given. A candidate
     without an option is bought in the cheapest way.
     """
-    settings = settings or explored.settings(candidate.nodes, rank=rank)
-    if settings is None or explored.market is None:
+    layouts = layouts or explored.layouts(candidate.nodes, rank=rank)
+    if layouts is None or explored.market is None:
         raise ValueError(f"no such layout on {candidate.nodes} nodes of {explored.name}")
     steps = tuple(
-        _step(catalog, request, explored, portion, setting, candidate.nodes, engine, place)
-        for place, (portion, setting) in enumerate(zip(explored.portions, settings, strict=True))
+        _step(catalog, request, explored, portion, layout, candidate.nodes, engine, place)
+        for place, (portion, layout) in enumerate(zip(explored.portions, layouts, strict=True))
     )
     blank = _blank(explored, candidate.nodes, steps)
     blank = replace(blank, main=explored.main(candidate.nodes))
@@ -67,8 +68,8 @@ def quote_of_none(catalog: Catalog, request: RunRequest, explored: Explored, nod
             elif result is not None:
                 reasons += result.reasons or ("no layout is legal on so many nodes",)
             continue
-        setting = setting_of(near.layout, choices_of(portion.setting))
-        step = _step(catalog, request, explored, portion, setting, nodes, "analytic", place)
+        layout = PartialLayout.of(near.layout)
+        step = _step(catalog, request, explored, portion, layout, nodes, "analytic", place)
         steps.append(step)
         reasons += step.reasons
         if not step.reasons and cluster is not None and cluster.nearest is not None:
@@ -87,25 +88,24 @@ def _step(
     request: RunRequest,
     explored: Explored,
     portion: Portion,
-    setting: Setting,
+    layout: PartialLayout,
     nodes: int,
     engine: str,
     place: int,
 ) -> TrainAnswer:
     """Return a training step as the train use case answers it."""
     if explored.setup.model.recommender is not None:
-        # It has none of these, and the train use case refuses them.
-        setting = replace(setting, sequence=None, attention=None, context_parallel=None)
-    case = TrainCase(model=request.model, instance=explored.name, nodes=nodes, setting=setting)
+        layout = without_layers(layout)
+    case = TrainCase(model=request.model, instance=explored.name, nodes=nodes, layout=layout)
     asked = TrainRequest(
         cases=(case,), engines=(engine,), stack=request.stack, logical_size=request.logical_size
     )
     (answer,) = run(catalog, asked)
     tally = explored.searches[place].by_nodes[nodes].tally
-    plain = portion.setting.plain
+    plain = portion.layout.plain
     return replace(
         answer,
-        chosen=tuple(name for name, value in setting.plain.items() if plain[name] != value),
+        chosen=tuple(name for name, value in layout.plain.items() if plain[name] != value),
         assumed=portion.assumed,
         searched=Searched(legal=tally.legal, feasible=tally.feasible),
     )
@@ -122,8 +122,8 @@ def _empty(explored: Explored, portion: Portion, nodes: int) -> TrainAnswer:
         chips=setup.chips,
         ranks=setup.ranks,
         logical_size=setup.logical_size,
-        tokens_per_sample=None if setup.model.recommender else portion.setting.sequence,
-        setting=portion.setting,
+        tokens_per_sample=None if setup.model.recommender else portion.layout.number("sequence"),
+        layout=portion.layout,
         engine="analytic",
         calibration=setup.stack.name,
         basis=setup.basis,
@@ -157,7 +157,7 @@ def _cost(
         step = answer.step
         if step is None:
             raise ValueError(f"a step that was found feasible is refused: {answer.reasons}")
-        each = portion.setting.sequence or 1
+        each = portion.layout.degree("sequence")
         phases.append(
             Phase(
                 tokens=portion.tokens,

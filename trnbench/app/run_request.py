@@ -6,12 +6,12 @@ import datetime
 import math
 from dataclasses import dataclass, field, fields
 
-from trnbench.answers.train import Setting
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.failures import Stated
 from trnbench.plan.price_terms import Commitment, PriceTerms, load_price_terms
 from trnbench.units import DAY_S
+from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
 
 MAX_NODES = 512
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """A run to be bought; what its setting leaves open of a layout is chosen.
+    """A run to be bought; what its layout leaves open is chosen.
 
     `nodes` to look at; none: powers of two up to `max_nodes`, as Capacity Blocks are sold.
     `headroom` is the share of a rank's memory to be left free. Prices are those of `price_date`, on
@@ -56,7 +56,7 @@ class RunRequest:
     parts: tuple[Part, ...]
     instances: tuple[str, ...]
     price_date: datetime.date
-    setting: Setting = field(default_factory=Setting)
+    layout: PartialLayout = field(default_factory=PartialLayout)
     nodes: tuple[int, ...] = ()
     max_nodes: int = MAX_NODES
     headroom: float = 0.0
@@ -120,12 +120,13 @@ def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
 
 def inputs_of(request: RunRequest) -> dict[str, object]:
     """Return the request as plain data, for outputs that repeat what was asked."""
-    plain = {one.name: getattr(request, one.name) for one in fields(request)}
+    keys = {"layout": "setting"}
+    plain = {keys.get(one.name, one.name): getattr(request, one.name) for one in fields(request)}
     return plain | {
         "parts": [
             {one.name: getattr(part, one.name) for one in fields(part)} for part in request.parts
         ],
         "nodes": request.node_counts,
         "price_date": request.price_date.isoformat(),
-        "setting": {name: v for name, v in request.setting.plain.items() if v is not None},
+        "setting": dict(request.layout.given),
     }

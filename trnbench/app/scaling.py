@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.scaling import Scaling, ScalingAnswer, ScalingCurve
-from trnbench.answers.train import Setting
 from trnbench.app.compare import CompareRequest, row_of_market
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote
@@ -18,6 +17,7 @@ from trnbench.app.searching import Watch
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.objective import Candidate
+from trnbench.workload.partial_layout import PartialLayout
 
 
 def scale_run(
@@ -46,7 +46,7 @@ def _curve(
     start = row_of_market(catalog, request, explored, nodes)
     if start.step.step is None:
         return ScalingCurve(instance=explored.name, nodes=start.nodes, family=None, points=(start,))
-    family = start.step.setting
+    family = start.step.layout
     points = tuple(
         _point(catalog, request, explored, start, count, scaling)
         for count in request.run.node_counts
@@ -62,10 +62,10 @@ def _point(
     nodes: int,
     scaling: Scaling,
 ) -> Quote:
-    family = start.step.setting
+    family = start.step.layout
     ranks = nodes * start.step.ranks // start.nodes
-    others = (family.tp or 1) * (family.pp or 1) * (family.cp or 1)
-    batch = family.global_batch or 1
+    others = family.replica_ranks
+    batch = family.degree("global_batch")
     reasons = []
     if nodes in explored.refused:
         reasons.append(explored.refused[nodes])
@@ -78,11 +78,11 @@ def _point(
             )
         batch = batch * nodes // start.nodes
     if reasons:
-        none = replace(family, dp=None, global_batch=None)
-        empty = replace(start.step, nodes=nodes, ranks=ranks, setting=none, step=None, memory=None)
+        none = family.changed(dp=None, global_batch=None)
+        empty = replace(start.step, nodes=nodes, ranks=ranks, layout=none, step=None, memory=None)
         return replace(
             start, nodes=nodes, steps=(empty,), elapsed_s=None, wall=None, cost_usd=None, bill=None
         ).refused(tuple(reasons))
-    settings: tuple[Setting, ...] = (replace(family, dp=ranks // others, global_batch=batch),)
+    layouts: tuple[PartialLayout, ...] = (family.changed(dp=ranks // others, global_batch=batch),)
     way = Candidate(instance=explored.name, nodes=nodes, option=None, elapsed_s=0.0, cost_usd=None)
-    return quote(catalog, request.run, explored, way, settings=settings)
+    return quote(catalog, request.run, explored, way, layouts=layouts)

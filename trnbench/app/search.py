@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from trnbench.app.train_setup import collectives_of, training_efficiency
 from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.plan.search import Hooks, search
-from trnbench.plan.search_question import Fixed, Question
+from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult
 from trnbench.plan.search_runs import Seen
-from trnbench.program.grid import Choices
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
@@ -19,10 +18,12 @@ from trnbench.spec.training_stack import (
     TrainingStack,
     load_chip_efficiency,
 )
+from trnbench.workload.layout import Value
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
+from trnbench.workload.partial_layout import PartialLayout
 
-__all__ = ["Fixed", "SearchResult", "Seen", "search_layouts"]
+__all__ = ["SearchResult", "Seen", "search_layouts"]
 
 
 def search_layouts(
@@ -34,25 +35,25 @@ def search_layouts(
     sequence: int,
     precision: str,
     catalog: Catalog | None = None,
-    fixed: Fixed | None = None,
     stack: str | TrainingStack | None = None,
     efficiency: TrainingEfficiency | None = None,
     collectives: str | CollectiveStack | None = None,
     logical_size: int | None = None,
     memory_headroom: float = 0.0,
     whole_nodes: bool = True,
-    choices: Choices | None = None,
     top: int = 20,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
     cancel: Callable[[], bool] = lambda: False,
     watch: Callable[[Seen], None] = lambda seen: None,
+    **knobs: Value,
 ) -> SearchResult:
     """Return the `top` layouts of least step time on each number of `nodes`, and what was counted.
 
     Model, instance and stacks are names or records; unasked, stacks are those of the instance.
-    Every legal layout is looked at, several numbers of nodes at once as one grid. `progress` hears
-    of (layouts done, legal layouts, what they are), `watch` of every layout priced; once `cancel`
-    is true the search ends with what it has.
+    `knobs` (tp=8, recompute="full", ...) fix what is not to be searched. Every legal layout is
+    looked at, several numbers of nodes at once as one grid. `progress` hears of (layouts done,
+    legal layouts, what they are), `watch` of every layout priced; once `cancel` is true the search
+    ends with what it has.
     """
     catalog = catalog or open_catalog()
     platform = load_platform(catalog, instance) if isinstance(instance, str) else instance
@@ -64,14 +65,12 @@ def search_layouts(
         efficiency=efficiency,
         collectives=_collectives(catalog, platform, efficiency.stack, collectives),
         nodes=(nodes,) if isinstance(nodes, int) else tuple(nodes),
-        global_batch=global_batch,
-        sequence=sequence,
-        precision=precision,
-        fixed=fixed or Fixed(),
+        layout=PartialLayout(
+            global_batch=global_batch, sequence=sequence, precision=precision, **knobs
+        ),
         headroom=memory_headroom,
         logical_size=logical_size,
         whole_nodes=whole_nodes,
-        choices=choices or Choices(),
     )
     return search(question, top=top, hooks=Hooks(progress=progress, cancel=cancel, watch=watch))
 

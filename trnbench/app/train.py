@@ -7,18 +7,13 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from trnbench.answers.train import Searched, TrainAnswer
+from trnbench.app.layout_defaults import SEARCHED, refuse_senseless, with_defaults
 from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.train_setting import (
-    SEARCHED,
-    choices_of,
-    refuse_senseless,
-    setting_of,
-    with_defaults,
-)
 from trnbench.app.train_setup import TrainSetup, train_setup
 from trnbench.app.train_step import settled_answers
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.workload.partial_layout import PartialLayout
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 
@@ -54,8 +49,8 @@ def _answers(
         stack=request.stack,
         logical_size=request.logical_size,
     )
-    refuse_senseless(setup.model, case.setting)
-    setting, assumed = with_defaults(setup.model, setup.stack, case.setting)
+    refuse_senseless(setup.model, case.layout)
+    layout, assumed = with_defaults(setup.model, setup.stack, case.layout)
     blank = TrainAnswer(
         label=case.label,
         model=setup.model.name,
@@ -65,20 +60,20 @@ def _answers(
         chips=setup.chips,
         ranks=setup.ranks,
         logical_size=request.logical_size,
-        tokens_per_sample=None if setup.model.recommender else setting.sequence,
-        setting=setting,
+        tokens_per_sample=None if setup.model.recommender else layout.number("sequence"),
+        layout=layout,
         engine=request.engines[0],
         calibration=setup.stack.name,
         basis=setup.basis,
         evidence=setup.evidence,
         assumed=assumed,
     )
-    chosen = tuple(name for name in SEARCHED if getattr(setting, name) is None)
+    chosen = tuple(name for name in layout.open if name in SEARCHED)
     if chosen:
         blank = _choose(setup, blank, chosen, progress)
     if blank.feasible:
         return settled_answers(setup, blank, request)
-    if any(getattr(blank.setting, name) is None for name in chosen):
+    if any(name in blank.layout.open for name in chosen):
         return [replace(blank, engine=engine) for engine in request.engines]
     # The layout that came nearest is shown with its memory.
     nearest = settled_answers(setup, replace(blank, reasons=()), request)
@@ -89,12 +84,11 @@ def _choose(
     setup: TrainSetup, blank: TrainAnswer, chosen: tuple[str, ...], progress: Progress
 ) -> TrainAnswer:
     """Return the answer with the fastest layout that fits, or why there is none."""
-    from trnbench.app.train_question import question_of
     from trnbench.plan.search import Hooks, search
 
-    setting = blank.setting
+    layout = blank.layout
     result = search(
-        question_of(setup, setting, (setup.nodes,)),
+        setup.question(layout, (setup.nodes,)),
         top=1,
         hooks=Hooks(
             progress=lambda done, total, what: progress(
@@ -105,7 +99,7 @@ def _choose(
     searched = Searched(legal=result.legal, feasible=result.feasible)
     found = result.best or result.nearest
     if found is not None:
-        setting = setting_of(found.layout, choices_of(setting))
+        layout = PartialLayout.of(found.layout)
     if result.best is None:
-        return replace(blank, setting=setting, searched=searched, reasons=result.reasons)
-    return replace(blank, setting=setting, chosen=chosen, searched=searched)
+        return replace(blank, layout=layout, searched=searched, reasons=result.reasons)
+    return replace(blank, layout=layout, chosen=chosen, searched=searched)

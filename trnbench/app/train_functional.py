@@ -17,10 +17,10 @@ import numpy as np
 
 from trnbench.analytic.memory import memory
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
-from trnbench.answers.train import Setting, TrainAnswer
+from trnbench.answers.train import TrainAnswer
+from trnbench.app.layout_defaults import SEARCHED
 from trnbench.app.train import run as price
 from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.train_setting import choices_of, layout_of
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.functional.accounting import program_flop, traffic_lines
 from trnbench.emulate.functional.checkpoint import resume, save
@@ -33,8 +33,10 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.program.step import StepProgram, training_step
 from trnbench.spec.library import load_platform
+from trnbench.workload.layout import KNOBS, Value
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
+from trnbench.workload.partial_layout import PartialLayout
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 
@@ -49,7 +51,7 @@ _DIGITS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionalRequest:
-    """What to train, where it is modelled, and for how long; open settings take simple defaults.
+    """What to train, where it is modelled, and for how long; open knobs take simple defaults.
 
     With a `folder` the run keeps checkpoints there, and goes on from the newest.
     """
@@ -57,7 +59,7 @@ class FunctionalRequest:
     model: str
     instance: str
     nodes: int = 1
-    setting: Setting = field(default_factory=Setting)
+    layout: PartialLayout = field(default_factory=PartialLayout)
     steps: int = 100
     seed: int = 0
     task: str = "markov"
@@ -86,19 +88,19 @@ def run_functional(
     An interruption takes effect after the step under way: what is done is kept and returned.
     """
     model = load_model(catalog, request.model)
-    answer = _modelled(catalog, request, _settled(model, request.setting))
-    setting = answer.setting
+    answer = _modelled(catalog, request, _settled(model, request.layout))
+    layout = answer.layout
     blank = FunctionalRun(
         answer=answer,
         task=request.task,
         seed=request.seed,
         losses=(),
-        tokens_per_step=(setting.global_batch or 0) * (setting.sequence or 0),
+        tokens_per_step=layout.degree("global_batch") * layout.degree("sequence"),
         reasons=answer.reasons,
     )
     if blank.reasons:
         return blank
-    program, notes = _program(model, setting)
+    program, notes = _program(model, layout)
     reasons = problems(program)
     if reasons:
         return replace(blank, reasons=reasons)
@@ -108,7 +110,7 @@ def run_functional(
     trainer = Trainer(
         program, TrainingRun(text=text, optimizer=request.optimizer, seed=request.seed)
     )
-    losses, resumed, interrupted = _train(trainer, request, setting, progress)
+    losses, resumed, interrupted = _train(trainer, request, layout, progress)
     usd_per_hour, region = _rate(catalog, request)
     links = trainer.book.links_bytes()
     measured = len(losses) - resumed
@@ -134,7 +136,7 @@ def inputs_of(request: FunctionalRequest) -> dict[str, object]:
     return {
         "model": request.model,
         "on": f"{request.instance}:{request.nodes}",
-        **{name: value for name, value in request.setting.plain.items() if value is not None},
+        **request.layout.given,
         "engine": "functional",
         "steps": request.steps,
         "seed": request.seed,
@@ -149,33 +151,24 @@ def inputs_of(request: FunctionalRequest) -> dict[str, object]:
 # Before the first step
 
 
-def _settled(model: Model, given: Setting) -> Setting:
-    """Return the setting with what is open filled in: nothing is searched for here."""
-    tp, dp = given.tp or 1, given.dp or 1
-    micro_batch = given.micro_batch or 1
+def _settled(model: Model, given: PartialLayout) -> PartialLayout:
+    """Return the layout with what a search would choose filled in: nothing is searched for here."""
     length = model.transformer.position.length if model.transformer else 1
-    sequence = given.sequence or min(length, LONGEST_SEQUENCE)
-    together = dp * micro_batch
-    batch = given.global_batch or -(-max(TOKENS_PER_STEP // sequence, 1) // together) * together
-    defaults: dict[str, object] = {
-        **dict.fromkeys(("pp", "cp", "ep", "vpp"), 1),
-        "tp": tp,
-        "dp": dp,
-        "micro_batch": micro_batch,
+    sequence = given.number("sequence") or min(length, LONGEST_SEQUENCE)
+    together = given.degree("dp") * given.degree("micro_batch")
+    defaults: dict[str, Value | None] = {
+        **{name: KNOBS[name].default for name in SEARCHED},
         "sequence": sequence,
-        "global_batch": batch,
-        "zero": 0,
-        "sequence_parallel": tp > 1,
-        "recompute": "none",
-        "schedule": "interleaved" if (given.vpp or 1) > 1 else "1f1b",
+        "global_batch": -(-max(TOKENS_PER_STEP // sequence, 1) // together) * together,
+        "sequence_parallel": given.degree("tp") > 1,
+        "schedule": "interleaved" if given.degree("vpp") > 1 else "1f1b",
     }
-    added = {name: v for name, v in defaults.items() if getattr(given, name) is None}
-    return replace(given, **added)  # type: ignore[arg-type]
+    return PartialLayout(**{**defaults, **given.given})
 
 
-def _modelled(catalog: Catalog, request: FunctionalRequest, setting: Setting) -> TrainAnswer:
+def _modelled(catalog: Catalog, request: FunctionalRequest, layout: PartialLayout) -> TrainAnswer:
     case = TrainCase(
-        model=request.model, instance=request.instance, nodes=request.nodes, setting=setting
+        model=request.model, instance=request.instance, nodes=request.nodes, layout=layout
     )
     (answer,) = price(
         catalog,
@@ -184,27 +177,27 @@ def _modelled(catalog: Catalog, request: FunctionalRequest, setting: Setting) ->
     return replace(answer, engine="functional")
 
 
-def _program(model: Model, setting: Setting) -> tuple[StepProgram, tuple[str, ...]]:
+def _program(model: Model, layout: PartialLayout) -> tuple[StepProgram, tuple[str, ...]]:
     """Return what is executed; where no token is dropped, every expert has room for every one."""
     notes: tuple[str, ...] = ()
     moe = model.transformer.moe if model.transformer else None
-    if moe is not None and setting.capacity_factor is None:
-        setting = replace(setting, capacity_factor=moe.experts / moe.top_k)
+    if moe is not None and layout["capacity_factor"] is None:
+        layout = layout.changed(capacity_factor=moe.experts / moe.top_k)
         notes = (
             "No token is dropped: every expert has room for every token, and empty room travels "
             "too; the modelled time takes an even load.",
         )
-    return training_step(model, layout_of(setting), choices=choices_of(setting)), notes
+    return training_step(model, layout.complete()), notes
 
 
 # Steps
 
 
 def _train(
-    trainer: Trainer, request: FunctionalRequest, setting: Setting, progress: Progress
+    trainer: Trainer, request: FunctionalRequest, layout: PartialLayout, progress: Progress
 ) -> tuple[tuple[float, ...], int, bool]:
     """Return the losses, how many a checkpoint brought, and whether the run was interrupted."""
-    same = _same(request, setting, trainer.program.model)
+    same = _same(request, layout, trainer.program.model)
     losses: list[float] = []
     if request.folder is not None:
         found = resume(request.folder, trainer, same)
@@ -225,7 +218,7 @@ def _train(
     return tuple(losses), resumed, interrupted
 
 
-def _same(request: FunctionalRequest, setting: Setting, model: Model) -> Mapping[str, object]:
+def _same(request: FunctionalRequest, layout: PartialLayout, model: Model) -> Mapping[str, object]:
     """Return what a run must have in common with one whose checkpoint it takes.
 
     A name may stand for another model by then: a digest of its shapes goes with it.
@@ -234,7 +227,7 @@ def _same(request: FunctionalRequest, setting: Setting, model: Model) -> Mapping
     shapes = repr((model.transformer, model.vocabulary, model.head))
     digest = sha256(shapes.encode()).hexdigest()[:_DIGITS]
     given = {"model": f"{model.name} ({digest})", "seed": request.seed, "task": request.task}
-    return {**given, **setting.plain, **optimizer}
+    return {**given, **layout.plain, **optimizer}
 
 
 @contextmanager

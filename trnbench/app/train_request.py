@@ -1,15 +1,13 @@
-"""What is asked of the training use case: models on clusters, in settings given or left open."""
+"""What is asked of the training use case: models on clusters, in layouts given or left open."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from trnbench.answers.train import Setting
-from trnbench.app.train_setting import setting_of
 from trnbench.catalog.search import Catalog
-from trnbench.program.grid import Choices
 from trnbench.workload.library import load_training_suite
+from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
     from trnbench.emulate.schedule.disturbance import Straggler
@@ -17,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainCase:
-    """A model on so many instances; what its setting leaves open is chosen."""
+    """A model on so many instances; what its layout leaves open is chosen."""
 
     model: str
     instance: str
     nodes: int
-    setting: Setting
+    layout: PartialLayout
     label: str = ""
 
 
@@ -52,7 +50,7 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[TrainCase, ...]:
             model=case.model,
             instance=case.instance,
             nodes=case.nodes,
-            setting=setting_of(case.layout, Choices()),
+            layout=PartialLayout.of(case.layout),
         )
         for case in load_training_suite(catalog, name).case
     )
@@ -67,7 +65,7 @@ def inputs_of(request: TrainRequest) -> dict[str, object]:
                 "case": case.label or None,
                 "model": case.model,
                 "on": f"{case.instance}:{case.nodes}",
-                **{name: v for name, v in case.setting.plain.items() if v is not None},
+                **case.layout.given,
             }
             for case in request.cases
         ],

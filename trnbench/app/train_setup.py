@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.model_family import family_of
 from trnbench.mapping.placement import place
+from trnbench.plan.search_question import Question
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
@@ -22,6 +24,7 @@ from trnbench.spec.training_stack import (
 )
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
+from trnbench.workload.partial_layout import PartialLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,23 @@ class TrainSetup:
         """The weakest kind among the numbers of the calibrations."""
         known = (self.efficiency.chip, self.stack, self.collectives)
         return max(one.provenance.weakest() for one in known)
+
+    def question(
+        self, layout: PartialLayout, nodes: Sequence[int], *, headroom: float = 0.0
+    ) -> Question:
+        """Return what a search is asked: whatever the layout leaves open is looked for."""
+        return Question(
+            model=self.model,
+            platform=self.platform,
+            efficiency=self.efficiency,
+            collectives=self.collectives,
+            nodes=tuple(nodes),
+            layout=layout,
+            headroom=headroom,
+            logical_size=self.logical_size,
+            # With replicas fixed too, a layout says itself how many ranks it wants.
+            whole_nodes=layout["dp"] is None,
+        )
 
 
 def train_setup(

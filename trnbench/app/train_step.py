@@ -12,15 +12,15 @@ from trnbench.analytic.memory import StepMemory, memory
 from trnbench.analytic.step_collectives import Engines
 from trnbench.analytic.step_time import StepPrices, step_prices
 from trnbench.analytic.step_utilization import utilization
-from trnbench.answers.train import MemoryAnswer, Setting, StepAnswer, TrainAnswer
+from trnbench.answers.train import MemoryAnswer, StepAnswer, TrainAnswer
 from trnbench.app.train_request import TrainRequest
-from trnbench.app.train_setting import choices_of, layout_of
 from trnbench.app.train_setup import TrainSetup
 from trnbench.evidence.sampling import interval, sampled
 from trnbench.mapping.rank_groups import platform_answer
 from trnbench.program.legality import Reason
 from trnbench.program.step import StepProgram, training_step
 from trnbench.spec.training_stack import TrainingEfficiency
+from trnbench.workload.layout import Layout
 
 SAMPLES = 200
 SAMPLE_SEED = 0
@@ -30,10 +30,8 @@ def settled_answers(
     setup: TrainSetup, blank: TrainAnswer, request: TrainRequest
 ) -> list[TrainAnswer]:
     """Return what a settled layout takes, by every engine, or why it cannot run."""
-    program = training_step(
-        setup.model, layout_of(blank.setting), choices=choices_of(blank.setting)
-    )
-    refused, warnings = _legality(setup, blank.setting, program)
+    program = training_step(setup.model, blank.layout.complete())
+    refused, warnings = _legality(setup, program)
     blank = replace(blank, warnings=warnings)
     if refused:
         return _refused(blank, request, refused)
@@ -64,9 +62,7 @@ def settled_answers(
     return [answers[engine] for engine in request.engines]
 
 
-def _legality(
-    setup: TrainSetup, setting: Setting, program: StepProgram
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return in words why the layout is refused, and what to be warned of."""
     platform = platform_answer(
         setup.platform,
@@ -76,7 +72,7 @@ def _legality(
         whole_nodes=False,
     )
     refused = (*program.refusals(), *_words(platform.refused, program))
-    warnings = [*_words(platform.warned, program), *_beyond(setup, setting)]
+    warnings = [*_words(platform.warned, program), *_beyond(setup, program.layout)]
     ranks = int(program.grid.ranks("world"))
     if ranks < setup.ranks:
         warnings.append(f"{setup.ranks - ranks} of {setup.ranks} ranks stay idle")
@@ -94,17 +90,16 @@ def _refused(
     return [replace(blank, engine=engine, reasons=reasons) for engine in request.engines]
 
 
-def _beyond(setup: TrainSetup, setting: Setting) -> list[str]:
+def _beyond(setup: TrainSetup, layout: Layout) -> list[str]:
     """Return in words what is asked beyond what the stack's software does, and where."""
     supports, instance = setup.stack.supports, setup.platform.instance.name
     asked = {
-        f"schedule {setting.schedule}": (setting.pp or 1) > 1
-        and setting.schedule not in supports.schedules,
-        f"recompute {setting.recompute}": setting.recompute not in supports.recompute,
-        f"ZeRO {setting.zero}": setting.zero not in supports.zero,
-        "sequence parallelism": setting.sequence_parallel and not supports.sequence_parallel,
-        "context parallelism": (setting.cp or 1) > 1 and not supports.context_parallel,
-        "expert parallelism": (setting.ep or 1) > 1 and not supports.expert_parallel,
+        f"schedule {layout.schedule}": layout.pp > 1 and layout.schedule not in supports.schedules,
+        f"recompute {layout.recompute}": layout.recompute not in supports.recompute,
+        f"ZeRO {layout.zero}": layout.zero not in supports.zero,
+        "sequence parallelism": layout.sequence_parallel and not supports.sequence_parallel,
+        "context parallelism": layout.cp > 1 and not supports.context_parallel,
+        "expert parallelism": layout.ep > 1 and not supports.expert_parallel,
     }
     found = [f"{setup.stack.name} does not do {what}" for what, beyond in asked.items() if beyond]
     if instance not in setup.stack.instances:

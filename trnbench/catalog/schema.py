@@ -7,6 +7,7 @@ A union of record classes is told apart by the text under `topology`, each class
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from collections.abc import Iterator
 from functools import cache
@@ -23,6 +24,16 @@ TypeForm: TypeAlias = Any
 TAG = "topology"
 DERIVED = {"derived": True}
 """Metadata of an attribute that the loader fills and no file may hold."""
+
+
+def is_record(form: TypeForm) -> bool:
+    """Tell whether the form is a class of records: attrs, or a dataclass."""
+    return attrs.has(form) or dataclasses.is_dataclass(form)
+
+
+def fields_of(record: TypeForm) -> tuple[Any, ...]:
+    """Return the fields of a class of records; each has a name, a type and metadata."""
+    return attrs.fields(record) if attrs.has(record) else dataclasses.fields(record)
 
 
 def keys_of(record: TypeForm) -> dict[str, str]:
@@ -44,7 +55,7 @@ def origin_of(form: TypeForm) -> object:
 
 def is_tagged_union(form: TypeForm) -> bool:
     """Tell whether the form is a union of record classes."""
-    return origin_of(form) in (Union, types.UnionType) and all(map(attrs.has, get_args(form)))
+    return origin_of(form) in (Union, types.UnionType) and all(map(is_record, get_args(form)))
 
 
 def tagged(form: TypeForm) -> dict[str, TypeForm]:
@@ -76,7 +87,7 @@ def _forms_by_key(value: dict[str, object], form: TypeForm) -> list[tuple[str, T
     if is_tagged_union(form):
         tag = value.get(TAG)
         form = tagged(form).get(tag) if isinstance(tag, str) else None
-    if form is not None and attrs.has(form):
+    if form is not None and is_record(form):
         by_key = dict(_fields(form).values())
         return [(key, by_key[key]) for key in value if key in by_key]
     return [(key, get_args(form)[1]) for key in value] if origin_of(form) is dict else []
@@ -85,10 +96,15 @@ def _forms_by_key(value: dict[str, object], form: TypeForm) -> list[tuple[str, T
 @cache
 def _fields(record: TypeForm) -> dict[str, tuple[str, TypeForm]]:
     hints = get_type_hints(record, include_extras=True)
-    attrs.resolve_types(record)
+    if attrs.has(record):
+        attrs.resolve_types(record)
+    else:
+        # cattrs would read the hints anew, and lose their dimensions.
+        for field in fields_of(record):
+            field.type = hints[field.name]
     return {
         field.name: (_key(field.name, hints[field.name]), hints[field.name])
-        for field in attrs.fields(record)
+        for field in fields_of(record)
         if not field.metadata.get("derived")
     }
 

@@ -8,7 +8,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args
 
-import attrs
 from cattrs import ClassValidationError, Converter, ForbiddenExtraKeysError, IterableValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
@@ -27,6 +26,8 @@ from trnbench.catalog.schema import (
     TAG,
     TypeForm,
     dimension_of,
+    fields_of,
+    is_record,
     is_tagged_union,
     keys_of,
     origin_of,
@@ -67,7 +68,7 @@ def _converter() -> Converter:
         lambda form: isinstance(form, type) and issubclass(form, Enum), _member
     )
     factories: list[tuple[Callable[[Any], bool], Callable[[Any, Converter], Hook]]] = [
-        (attrs.has, _record_hook),
+        (is_record, _record_hook),
         (lambda form: origin_of(form) is tuple, _tuple_hook),
         (lambda form: origin_of(form) is dict, _table_hook),
         (is_tagged_union, _union_hook),
@@ -81,7 +82,7 @@ def _record_hook(record: TypeForm, converter: Converter) -> Hook:
     keys = keys_of(record)
     renames: dict[str, Any] = {
         field.name: override(rename=keys[field.name]) if field.name in keys else override(omit=True)
-        for field in attrs.fields(record)
+        for field in fields_of(record)
     }
     build: Hook = make_dict_structure_fn(record, converter, **renames)
 

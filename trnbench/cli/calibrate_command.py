@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
+from trnbench.cli.layout_options import takes_layout
 from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT, write_whole
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.errors import DataFileError, InputError
 from trnbench.parsing import place, several
+from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.app.calibration import Calibrated, LoggedLayout
+    from trnbench.app.calibration import Calibrated
+    from trnbench.app.train_request import TrainCase
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
 
@@ -27,9 +30,11 @@ _FOR_A_LOG = "a log of steps needs --model, --on, --global-batch and --sequence"
 
 
 @printing
+@takes_layout("Of a log: ")
 def calibrate(
     out: Output,
     catalog: Catalog,
+    *,
     measurements: Annotated[
         list[Path],
         typer.Argument(
@@ -66,70 +71,33 @@ def calibrate(
             autocompletion=completes(("instances",)),
         ),
     ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option(min=1, help="Of a log: samples of a step.")
-    ] = None,
-    sequence: Annotated[
-        int | None, typer.Option(min=1, help="Of a log: tokens of a sample.")
-    ] = None,
-    tp: Annotated[int, typer.Option(min=1, help="Of a log: tensor-parallel ranks.")] = 1,
-    pp: Annotated[int, typer.Option(min=1, help="Of a log: pipeline stages.")] = 1,
-    cp: Annotated[int, typer.Option(min=1, help="Of a log: ranks that share a sequence.")] = 1,
-    ep: Annotated[
-        int | None, typer.Option(min=1, help="Of a log: ranks that share the experts.")
-    ] = None,
-    vpp: Annotated[
-        int | None, typer.Option(min=1, help="Of a log: model chunks on each stage.")
-    ] = None,
-    micro_batch: Annotated[
-        int | None, typer.Option(min=1, help="Of a log: samples a replica takes at once.")
-    ] = None,
-    zero: Annotated[int | None, typer.Option(min=0, max=3, help="Of a log: ZeRO stage.")] = None,
-    recompute: Annotated[
-        str | None, typer.Option(metavar="MODE", help="Of a log: none, selective or full.")
-    ] = None,
-    sequence_parallel: Annotated[
-        bool | None,
-        typer.Option(
-            "--sequence-parallel/--no-sequence-parallel", help="Of a log: sequence parallelism."
-        ),
-    ] = None,
-    precision: Annotated[
-        str, typer.Option(metavar="RECIPE", help="Of a log: bf16-master, bf16-sr, fp8, ...")
-    ] = "bf16-master",
+    layout: PartialLayout,
 ) -> int:
     """Fit a training stack to measured steps, near what was known of it before.
 
     Of a CSV file that marks rows with `use` = fit, only those are fitted. -o FILE.toml writes the
     stack's calibration; in FOLDER/calibration/ it is used with --spec-dir FOLDER.
     """
-    from trnbench.app.calibration import LoggedLayout, calibrate_measurements
+    from trnbench.app.calibration import calibrate_measurements
+    from trnbench.app.layout_defaults import DEFAULT_PRECISION
+    from trnbench.app.train_request import TrainCase
     from trnbench.report.calibration import calibration_report
 
     _check_destination(out, stack, into)
-    log: LoggedLayout | None = None
+    log: TrainCase | None = None
     if model is not None or on is not None:
-        if model is None or on is None or global_batch is None or sequence is None:
+        silent = [name for name in ("global_batch", "sequence") if layout[name] is None]
+        if model is None or on is None or silent:
             raise InputError(_FOR_A_LOG)
         where = several("--on", place("--on"))(on)
         if len(where) != 1:
             raise InputError("--on: a log is of one cluster")
-        log = LoggedLayout(
+        known = {"precision": DEFAULT_PRECISION, **layout.given}
+        log = TrainCase(
             model=model,
             instance=where[0][0],
             nodes=where[0][1],
-            global_batch=global_batch,
-            sequence=sequence,
-            tp=tp,
-            pp=pp,
-            cp=cp,
-            ep=ep,
-            vpp=vpp,
-            micro_batch=micro_batch,
-            zero=zero,
-            sequence_parallel=sequence_parallel,
-            recompute=recompute,
-            precision=precision,
+            layout=PartialLayout(**known),
         )
         if stack is None:
             raise InputError("a log does not name its software: give --stack")
@@ -151,13 +119,18 @@ def calibrate(
     inputs: dict[str, object] = {
         "measurements": [str(path) for path in measurements],
         "stack": stack,
-        "log": None if log is None else {name: getattr(log, name) for name in log.__slots__},
+        "log": None if log is None else _plain(log),
     }
     replace(out, destination=STDOUT).write(
         calibration_report(found.calibration, found.unused, inputs)
     )
     _write(out, found, into)
     return ExitCode.DONE
+
+
+def _plain(log: TrainCase) -> dict[str, object]:
+    where = {"model": log.model, "instance": log.instance, "nodes": log.nodes}
+    return {**where, **log.layout.plain}
 
 
 def _check_destination(out: Output, stack: str | None, into: Path | None) -> None:

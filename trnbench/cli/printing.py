@@ -24,7 +24,7 @@ def printing(command: Command) -> Command:
     `--output`, `--quiet` and `--spec-dir` in their place.
     """
     own = list(inspect.signature(command).parameters.values())[2:]
-    hints = _hints(command, [parameter.name for parameter in own])
+    hints = hints_of(command, [parameter.name for parameter in own])
     parameters = [
         *(p.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own),
         *SHARED,
@@ -50,8 +50,11 @@ def printing(command: Command) -> Command:
     return run
 
 
-def _hints(command: Command, names: Sequence[str]) -> dict[str, Any]:
-    # Not the first two: their types are imported for the type checker alone, to start up fast.
+def hints_of(command: Command, names: Sequence[str]) -> dict[str, Any]:
+    """Return the types of some of a command's parameters.
+
+    Others may have types that are imported for the type checker alone, to start up fast.
+    """
     own = SimpleNamespace(__annotations__={name: command.__annotations__[name] for name in names})
     return get_type_hints(own, globalns=command.__globals__, include_extras=True)
 

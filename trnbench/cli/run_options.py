@@ -5,14 +5,16 @@ from __future__ import annotations
 import datetime
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import Parameter
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from trnbench.cli.layout_options import layout_options, partial_layout
 from trnbench.cli.names import completes
-from trnbench.cli.values import literal, setting_of
+from trnbench.cli.printing import hints_of
+from trnbench.cli.values import literal
 from trnbench.errors import InputError
 from trnbench.parsing import count, date, duration, sequence, several, share, whole
 
@@ -26,10 +28,6 @@ Command = Callable[..., int | None]
 def _option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
     form = Annotated[kind, option]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
-
-
-def _degree(name: str, help_text: str) -> Parameter:
-    return _option(name, int | None, typer.Option(min=1, help=help_text))
 
 
 MODEL = _option(
@@ -77,51 +75,7 @@ RUN = (
         ),
     ),
 )
-LAYOUT = (
-    _degree("tp", "Tensor-parallel ranks."),
-    _degree("pp", "Pipeline stages."),
-    _degree("dp", "Replicas."),
-    _degree("cp", "Ranks that share a sequence."),
-    _degree("ep", "Ranks that share the experts."),
-    _degree("vpp", "Model chunks on each stage."),
-    _degree("micro_batch", "Samples a replica takes at once."),
-    _degree("global_batch", "Samples of a step; default: 1024 or just above."),
-    _degree("sequence", "Tokens of a sample; default: the model's own, at most 8192."),
-    _option("zero", int | None, typer.Option(min=0, max=3, help="ZeRO stage.")),
-    _option("recompute", str | None, typer.Option(metavar="MODE", help="none, selective or full.")),
-    _option(
-        "schedule",
-        str | None,
-        typer.Option(metavar="NAME", help="gpipe, 1f1b, interleaved or zb-h1."),
-    ),
-    _option("attention", str | None, typer.Option(metavar="KERNEL", help="naive or fused.")),
-    _option(
-        "sequence_parallel",
-        bool | None,
-        typer.Option(
-            "--sequence-parallel/--no-sequence-parallel",
-            help="Cut the residual stream along tokens over tensor-parallel ranks.",
-        ),
-    ),
-    _option(
-        "context_parallel",
-        str | None,
-        typer.Option(metavar="HOW", help="With --cp: ring or all-to-all; default: ring."),
-    ),
-    _option(
-        "capacity_factor",
-        float | None,
-        typer.Option(
-            parser=count("--capacity-factor"),
-            metavar="NUMBER",
-            help="Room of an expert, over an even share; default: no token is dropped.",
-        ),
-    ),
-    _option(
-        "precision",
-        str | None,
-        typer.Option(metavar="RECIPE", help="bf16-master (default), bf16-sr, fp32, fp8, ..."),
-    ),
+CLUSTER = (
     _option(
         "headroom",
         float | None,
@@ -227,7 +181,7 @@ MONEY = (
         ),
     ),
 )
-SHARED = (MODEL, *RUN, *LAYOUT, *MONEY)
+SHARED = (MODEL, *RUN, *layout_options(), *CLUSTER, *MONEY)
 
 
 def takes_run(command: Command) -> Command:
@@ -237,7 +191,7 @@ def takes_run(command: Command) -> Command:
     """
     own = list(inspect.signature(command).parameters.values())[3:]
     names = [parameter.name for parameter in own]
-    hints = _hints(command, names)
+    hints = hints_of(command, names)
     parameters = [
         Parameter("out", Parameter.POSITIONAL_OR_KEYWORD),
         Parameter("catalog", Parameter.POSITIONAL_OR_KEYWORD),
@@ -255,11 +209,6 @@ def takes_run(command: Command) -> Command:
     with_run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_run
-
-
-def _hints(command: Command, names: Sequence[str]) -> dict[str, Any]:
-    own = type("Own", (), {"__annotations__": {n: command.__annotations__[n] for n in names}})
-    return get_type_hints(own, globalns=command.__globals__, include_extras=True)
 
 
 def _request(
@@ -301,7 +250,7 @@ def _request(
         parts=_parts(tokens, samples, phase or []),
         instances=several("--on", str)(on),
         price_date=price_date or datetime.datetime.now(tz=datetime.UTC).date(),
-        setting=setting_of(**layout),
+        layout=partial_layout(layout),
         nodes=several("--nodes", whole("--nodes"))(nodes) if nodes else (),
         max_nodes=max_nodes or MAX_NODES,
         headroom=headroom or 0.0,

@@ -10,31 +10,33 @@ import typer
 
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import TrainEngine
+from trnbench.cli.layout_options import takes_layout
 from trnbench.cli.names import completes
 from trnbench.cli.output import Format, write_whole
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import Progress
 from trnbench.cli.train_numbers import refuse_with_numbers, train_with_numbers
-from trnbench.cli.values import setting_of
 from trnbench.errors import InputError
-from trnbench.parsing import count, place, quantity, several, whole
+from trnbench.parsing import place, quantity, several, whole
 from trnbench.units import Dimension
 
 if TYPE_CHECKING:
-    from trnbench.answers.train import Setting
     from trnbench.app.train_request import TrainCase
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
     from trnbench.emulate.schedule.disturbance import Straggler
     from trnbench.emulate.schedule.timeline import Timeline
+    from trnbench.workload.partial_layout import PartialLayout
 
 _STRAGGLER = re.compile(r"(\d{1,6})=(.+)")
 
 
 @printing
+@takes_layout()
 def train(
     out: Output,
     catalog: Catalog,
+    *,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -54,59 +56,7 @@ def train(
         str | None,
         typer.Option("--suite", help="A training suite.", autocompletion=completes(("training",))),
     ] = None,
-    tp: Annotated[int | None, typer.Option(min=1, help="Tensor-parallel ranks.")] = None,
-    pp: Annotated[int | None, typer.Option(min=1, help="Pipeline stages.")] = None,
-    dp: Annotated[int | None, typer.Option(min=1, help="Replicas.")] = None,
-    cp: Annotated[int | None, typer.Option(min=1, help="Ranks that share a sequence.")] = None,
-    ep: Annotated[int | None, typer.Option(min=1, help="Ranks that share the experts.")] = None,
-    vpp: Annotated[int | None, typer.Option(min=1, help="Model chunks on each stage.")] = None,
-    micro_batch: Annotated[
-        int | None, typer.Option(min=1, help="Samples a replica takes at once.")
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option(min=1, help="Samples of a step; default: 1024 or just above.")
-    ] = None,
-    sequence: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tokens of a sample; default: the model's own, at most 8192."),
-    ] = None,
-    zero: Annotated[int | None, typer.Option(min=0, max=3, help="ZeRO stage.")] = None,
-    recompute: Annotated[
-        str | None, typer.Option(metavar="MODE", help="none, selective or full.")
-    ] = None,
-    schedule: Annotated[
-        str | None, typer.Option(metavar="NAME", help="gpipe, 1f1b, interleaved or zb-h1.")
-    ] = None,
-    attention: Annotated[
-        str | None,
-        typer.Option(metavar="KERNEL", help="naive or fused; default: what the stack uses."),
-    ] = None,
-    sequence_parallel: Annotated[
-        bool | None,
-        typer.Option(
-            "--sequence-parallel/--no-sequence-parallel",
-            help="Cut the residual stream along tokens over tensor-parallel ranks.",
-        ),
-    ] = None,
-    context_parallel: Annotated[
-        str | None,
-        typer.Option(metavar="HOW", help="With --cp: ring or all-to-all; default: ring."),
-    ] = None,
-    capacity_factor: Annotated[
-        float | None,
-        typer.Option(
-            parser=count("--capacity-factor"),
-            metavar="NUMBER",
-            help="Room of an expert, over an even share; default: no token is dropped.",
-        ),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RECIPE",
-            help="bf16-master (bf16, fp32 master weights; default), bf16-sr, fp32, fp8, ...",
-        ),
-    ] = None,
+    layout: PartialLayout,
     stack: Annotated[
         str | None,
         typer.Option(
@@ -180,26 +130,7 @@ def train(
     if not functional and (steps is not None or resume is not None):
         option = "--steps" if steps is not None else "--resume"
         raise InputError(f"{option} belongs to a run with real numbers: --engine functional")
-    setting = setting_of(
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        cp=cp,
-        ep=ep,
-        vpp=vpp,
-        micro_batch=micro_batch,
-        global_batch=global_batch,
-        sequence=sequence,
-        sequence_parallel=sequence_parallel,
-        capacity_factor=capacity_factor,
-        zero=zero,
-        recompute=recompute,
-        schedule=schedule,
-        attention=attention,
-        context_parallel=context_parallel,
-        precision=precision,
-    )
-    cases = _cases(catalog, model, on, suite, setting, lnc)
+    cases = _cases(catalog, model, on, suite, layout, lnc)
     if functional:
         refuse_with_numbers(cases, straggler=straggler, trace=trace, plot=plot)
         return train_with_numbers(
@@ -242,7 +173,7 @@ def _cases(
     model: str | None,
     on: str | None,
     suite: str | None,
-    setting: Setting,
+    layout: PartialLayout,
     lnc: int | None,
 ) -> tuple[TrainCase, ...]:
     from trnbench.app.train_request import TrainCase, suite_cases
@@ -250,13 +181,13 @@ def _cases(
     if (model is None) == (suite is None):
         raise InputError("give a model (such as llama3.1-8b) or --suite NAME, one of the two")
     if suite is not None:
-        if on is not None or lnc is not None or any(v is not None for v in setting.plain.values()):
+        if on is not None or lnc is not None or layout.given:
             raise InputError("a suite brings its own places and layouts; leave out --on and these")
         return suite_cases(catalog, suite)
     if on is None:
         raise InputError("on which instance? e.g. --on trn1.32xlarge:32")
     return tuple(
-        TrainCase(model=model or "", instance=name, nodes=nodes, setting=setting)
+        TrainCase(model=model or "", instance=name, nodes=nodes, layout=layout)
         for name, nodes in several("--on", place("--on"))(on)
     )
 

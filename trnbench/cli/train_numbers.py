@@ -54,7 +54,7 @@ def train_with_numbers(
         model=case.model,
         instance=case.instance,
         nodes=case.nodes,
-        setting=case.setting,
+        layout=case.layout,
         steps=steps or STEPS,
         seed=seed or 0,
         folder=folder,

@@ -6,7 +6,7 @@ depend on what a fit changes, so a fit prices the same prepared cases again and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -24,12 +24,11 @@ from trnbench.evidence.model_family import family_of
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.sampling import interval, sampled
 from trnbench.evidence.training_cases import Reader, TrainingCase, Variant
-from trnbench.program.grid import DEGREES
 from trnbench.program.step import StepProgram, training_step
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.instance import Platform
 from trnbench.spec.training_stack import TrainingEfficiency
-from trnbench.workload.layout import Layout
+from trnbench.workload.layout import DEGREES, RANK_DEGREES, Layout
 from trnbench.workload.model import Model
 
 Mixture: TypeAlias = tuple[tuple[float, StepProgram], ...]
@@ -264,10 +263,7 @@ def _compared(
 
 def layout_text(layout: Layout) -> str:
     """Return a layout in a few words: degrees above 1, the micro-batch, and modes in use."""
-    degrees: Mapping[str, int] = {
-        name: int(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "vpp")
-    }
-    words = [f"{name}{degree}" for name, degree in degrees.items() if degree > 1]
+    words = [f"{name}{getattr(layout, name)}" for name in RANK_DEGREES if getattr(layout, name) > 1]
     words.append(f"mbs{layout.micro_batch}")
     if layout.zero:
         words.append(f"zero{layout.zero}")

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Literal
 
 from trnbench.catalog.text_file import read_text, refused
 from trnbench.errors import unhandled
-from trnbench.evidence.rows import MAX_BYTES, EvidenceFile, EvidenceRow
+from trnbench.evidence.rows import MAX_BYTES, EvidenceFile, EvidenceRow, EvidenceSet
+from trnbench.evidence.training_told import COLUMNS
 from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 from trnbench.spec.instance import Platform
+from trnbench.workload.partial_layout import PartialLayout
 
 _NUMBER = r"(\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
 _TIME = re.compile(
@@ -54,23 +55,12 @@ _WARM_UP = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRun:
-    """What ran while a log was written; None where unsaid."""
+    """What ran while a log was written; `layout` says batch, sequence and precision, or more."""
 
     model: str
     platform: Platform
     nodes: int
-    tp: int
-    pp: int
-    cp: int
-    ep: int | None
-    vpp: int | None
-    micro_batch: int | None
-    global_batch: int
-    sequence: int
-    zero: int | None
-    sequence_parallel: bool | None
-    recompute: str | None
-    precision: str
+    layout: PartialLayout
 
     @property
     def ranks(self) -> int:
@@ -90,17 +80,16 @@ def logged_steps(path: Path, run: LoggedRun) -> EvidenceFile:
             "has no step time or rate; expected such as 'step time: 1.23 s' or '4,500 tokens/s'",
         )
     cold = 0 if len(times) == 1 else max(1, len(times) // _WARM_UP)
-    step_s = median(times[cold:])
-    kind: Literal["trainium_training", "gpu_training"]
+    evidence: EvidenceSet
     match run.platform.chip.unit:
         case NeuronCores():
-            cells, kind = _trainium_cells(run, step_s), "trainium_training"
+            evidence = "trainium_training"
         case Multiprocessors():
-            cells, kind = _gpu_cells(run, step_s), "gpu_training"
+            evidence = "gpu_training"
         case unknown:
             unhandled(unknown, "set of measured steps")
-    row = EvidenceRow(id=path.stem, line=1, cells=cells)
-    return EvidenceFile(name=path.name, set=kind, rows=(row,))
+    row = EvidenceRow(id=path.stem, line=1, cells=_cells(run, evidence, median(times[cold:])))
+    return EvidenceFile(name=path.name, set=evidence, rows=(row,))
 
 
 def _of_csv(path: Path, text: str, run: LoggedRun) -> list[float] | None:
@@ -150,60 +139,23 @@ def _time_s(path: Path, what: str, number: float, run: LoggedRun) -> float:
         raise refused(path, f"{number:g} is no time and no rate")
     if what == "time":
         return number
-    samples = run.global_batch * (run.sequence if what == "tokens" else 1)
+    sequence = run.layout.degree("sequence") if what == "tokens" else 1
+    samples = run.layout.degree("global_batch") * sequence
     return samples / number
 
 
-def _said(value: object) -> str:
-    return "" if value is None else str(value)
-
-
-def _switch(value: bool | None) -> str:
-    return "" if value is None else "yes" if value else "no"
-
-
-def _trainium_cells(run: LoggedRun, step_s: float) -> Mapping[str, str]:
-    return {
-        "model": run.model,
-        "seq_len": str(run.sequence),
-        "instance": run.platform.instance.name,
-        "nodes": str(run.nodes),
-        "neuroncores": str(run.ranks),
-        "TP": str(run.tp),
-        "PP": str(run.pp),
-        "CP": str(run.cp),
-        "EP": _said(run.ep),
-        "VPP": _said(run.vpp),
-        "microbatch": _said(run.micro_batch),
-        "global_batch": str(run.global_batch),
-        "zero": _said(run.zero),
-        "sequence_parallel": _switch(run.sequence_parallel),
-        "activation_recompute": _said(run.recompute),
-        "dtype_mode": run.precision,
-        "step_time_s": repr(step_s),
+def _cells(run: LoggedRun, evidence: EvidenceSet, step_s: float) -> Mapping[str, str]:
+    """Return a run as a row of a set has it: knobs under their columns, and where it ran."""
+    cells = {
+        COLUMNS[evidence].get(name, name): ("yes" if value else "no")
+        if isinstance(value, bool)
+        else str(value)
+        for name, value in {"tp": 1, "pp": 1, **run.layout.given}.items()
     }
-
-
-def _gpu_cells(run: LoggedRun, step_s: float) -> Mapping[str, str]:
-    return {
-        "gpu": run.platform.chip.name,
-        "system": run.platform.instance.name,
-        "model": run.model,
-        "seq": str(run.sequence),
-        "n_gpus": str(run.ranks),
-        "nodes": str(run.nodes),
-        "tp": str(run.tp),
-        "pp": str(run.pp),
-        "dp": str(max(run.ranks // (run.tp * run.pp * run.cp), 1)),
-        "cp": str(run.cp),
-        "ep": _said(run.ep),
-        "vpp": _said(run.vpp),
-        "mbs": _said(run.micro_batch),
-        "gbs": str(run.global_batch),
-        "zero": "" if run.zero is None else f"ZeRO-{run.zero}",
-        "sequence_parallel": _switch(run.sequence_parallel),
-        "recompute": _said(run.recompute),
-        "dtype": run.precision,
-        "framework": "unnamed",
-        "step_time_s": repr(step_s),
-    }
+    instance, chip = run.platform.instance.name, run.platform.chip.name
+    if evidence == "gpu_training":
+        cells |= {"gpu": chip, "system": instance, "n_gpus": str(run.ranks), "framework": "unnamed"}
+        cells.setdefault("dp", str(max(run.ranks // run.layout.replica_ranks, 1)))
+    else:
+        cells |= {"instance": instance, "neuroncores": str(run.ranks)}
+    return {**cells, "model": run.model, "nodes": str(run.nodes), "step_time_s": repr(step_s)}

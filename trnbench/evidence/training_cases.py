@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import attrs
 
@@ -138,9 +138,9 @@ class Reader:
         platform = self._platform(told)
         ranks, nodes = _ranks(told, platform)
         dp = _replicas(told, ranks)
-        found = self.models.of(row, told.sequence)
+        found = self.models.of(row, told.layout.number("sequence"))
         transformer = found.model.transformer
-        if transformer is not None and transformer.moe is not None and told.ep is None:
+        if transformer is not None and transformer.moe is not None and told.layout["ep"] is None:
             raise RowFault("ep: not given, and the model has experts")
         stack, own, notes = self._stack(told, platform)
         ways, assumed = _ways(told, found.model, stack, dp, trainium=file.set != "gpu_training")
@@ -222,10 +222,11 @@ def _ranks(told: Told, platform: Platform) -> tuple[int, int]:
 
 
 def _replicas(told: Told, ranks: int) -> int:
-    others = told.tp * told.pp * told.cp
-    dp = told.dp or max(ranks // others, 1)
+    others = told.layout.replica_ranks
+    dp = told.layout.number("dp") or max(ranks // others, 1)
     if others * dp != ranks:
-        parts = f"{told.tp} x {told.pp} x {dp} x {told.cp}"
+        tp, pp, cp = (told.layout.degree(name) for name in ("tp", "pp", "cp"))
+        parts = f"{tp} x {pp} x {dp} x {cp}"
         raise RowFault(f"tp x pp x dp x cp = {parts} = {others * dp}, and there are {ranks} ranks")
     return dp
 
@@ -236,29 +237,24 @@ def _ways(
     assumed: list[str] = []
     sequence = _sequence(told, model)
     vpp = _chunks(told, assumed)
-    zero = _zero(told, stack, dp, assumed)
-    base = Layout(
-        tp=told.tp,
-        pp=told.pp,
-        dp=dp,
-        cp=told.cp,
-        ep=told.ep or 1,
-        vpp=vpp,
-        global_batch=told.global_batch,
-        sequence=sequence,
-        zero=zero,
-        sequence_parallel=_sequence_parallel(told, stack, assumed, trainium=trainium),
-        schedule="interleaved" if vpp > 1 else "1f1b",
-        attention="fused" if "flash" in told.notes.lower() else stack.attention,
-        precision=_precision(told, assumed, trainium=trainium),
+    base = told.layout.changed(sequence=sequence).complete(
+        {
+            "dp": dp,
+            "vpp": vpp,
+            "zero": _zero(told, stack, dp, assumed),
+            "sequence_parallel": _sequence_parallel(told, stack, assumed, trainium=trainium),
+            "schedule": "interleaved" if vpp > 1 else "1f1b",
+            "attention": "fused" if "flash" in told.notes.lower() else stack.attention,
+            "precision": _precision(told, assumed, trainium=trainium),
+        }
     )
     shares = _recompute(told, stack, assumed)
     ways = []
     for micro_batch in _micro_batches(told, dp, assumed):
-        layout = attrs.evolve(base, micro_batch=micro_batch)
+        layout = replace(base, micro_batch=micro_batch)
         ways.append(
             tuple(
-                Variant(parts=tuple((s, attrs.evolve(layout, recompute=mode)) for s, mode in mix))
+                Variant(parts=tuple((s, replace(layout, recompute=mode)) for s, mode in mix))
                 for mix in shares
             )
         )
@@ -268,21 +264,22 @@ def _ways(
 def _sequence(told: Told, model: Model) -> int:
     if model.image is not None:
         return model.image.tokens
-    if told.sequence is None:
+    sequence = told.layout.number("sequence")
+    if sequence is None:
         raise RowFault("sequence length: not given")
-    return told.sequence
+    return sequence
 
 
 def _chunks(told: Told, assumed: list[str]) -> int:
-    if told.vpp is not None or told.pp == 1:
-        return told.vpp or 1
+    if told.layout["vpp"] is not None or told.layout.degree("pp") == 1:
+        return told.layout.degree("vpp")
     chunks = FEWEST_CHUNKS if "interleaved" in told.software.lower() else 1
     assumed.append(f"virtual stages: {chunks}")
     return chunks
 
 
 def _zero(told: Told, stack: TrainingStack, dp: int, assumed: list[str]) -> ZeroStage:
-    text = told.sharding
+    text, cp = told.sharding, told.layout.degree("cp")
     found = _ZERO.search(text)
     if found:
         stage = int(found[1] or found[2])
@@ -294,12 +291,12 @@ def _zero(told: Told, stack: TrainingStack, dp: int, assumed: list[str]) -> Zero
     if "distributed optimizer" in text.lower():
         return 1
     if (told.sharded or 1) > 1:
-        if told.sharded not in (dp, dp * told.cp):
+        if told.sharded not in (dp, dp * cp):
             assumed.append(f"weights sharded over all replicas, not over {told.sharded} ranks")
         return 3
     if "FSDP" in text or "FULL_SHARD" in text:
         return 3
-    if dp * told.cp > 1:
+    if dp * cp > 1:
         assumed.append(f"ZeRO stage: {stack.habits.zero}")
     return stack.habits.zero
 
@@ -307,7 +304,7 @@ def _zero(told: Told, stack: TrainingStack, dp: int, assumed: list[str]) -> Zero
 def _sequence_parallel(
     told: Told, stack: TrainingStack, assumed: list[str], *, trainium: bool
 ) -> bool:
-    if told.tp == 1:
+    if told.layout.degree("tp") == 1:
         return False
     if told.sequence_parallel.startswith(("yes", "true", "on")):
         return True
@@ -346,14 +343,15 @@ def _precision(told: Told, assumed: list[str], *, trainium: bool) -> str:
 
 
 def _micro_batches(told: Told, dp: int, assumed: list[str]) -> Sequence[int]:
-    if told.global_batch % dp:
-        raise RowFault(f"global batch {told.global_batch} does not divide by {dp} replicas")
-    share = told.global_batch // dp
-    if told.micro_batch is not None:
-        if share % told.micro_batch:
+    batch, micro_batch = told.layout.degree("global_batch"), told.layout.number("micro_batch")
+    if batch % dp:
+        raise RowFault(f"global batch {batch} does not divide by {dp} replicas")
+    share = batch // dp
+    if micro_batch is not None:
+        if share % micro_batch:
             raise RowFault(
-                f"micro-batch {told.micro_batch} does not divide a replica's batch of {share}"
+                f"micro-batch {micro_batch} does not divide a replica's batch of {share}"
             )
-        return (told.micro_batch,)
+        return (micro_batch,)
     assumed.append("micro-batch: the best of those tried that fit in memory")
     return [size for size in TRIED_MICRO_BATCHES if share % size == 0]

@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trnbench.evidence.rows import EvidenceRow, EvidenceSet, RowFault
+from trnbench.workload.layout import KNOBS, RANK_DEGREES, Knob, Value
+from trnbench.workload.partial_layout import PartialLayout
 
 _DOUBTS = ("INCONSISTENT", "SUSPICIOUS", "not usable")
 """Marks in a row's notes of what its collector would not stand by."""
 _AGREE = 0.1
 """How far two cells that say the same may lie apart: rounding, not contradiction."""
+COLUMNS: Mapping[EvidenceSet, Mapping[str, str]] = {
+    "gpu_training": {
+        **{name: name for name in RANK_DEGREES},
+        "micro_batch": "mbs",
+        "global_batch": "gbs",
+        "sequence": "seq",
+        "precision": "dtype",
+    },
+    "trainium_training": {
+        **{name: name.upper() for name in RANK_DEGREES},
+        "micro_batch": "microbatch",
+        "sequence": "seq_len",
+        "recompute": "activation_recompute",
+        "precision": "dtype_mode",
+    },
+}
+"""The columns of knobs that do not bear the knob's name."""
+_IN_WORDS = ("zero", "recompute", "precision", "sequence_parallel")
+"""Knobs of which a row speaks in the words of its software."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """A row's cells as numbers and texts; None or an empty text where it does not say.
 
-    `software` is all that tells the training software; `release` its version. `sharded` over how
-    many ranks FSDP cuts the weights; `sharding` the words about ZeRO.
+    `layout` has the knobs that a row gives as they are, not those it has words for. `software` is
+    all that tells the training software; `release` its version. `sharded` over how many ranks FSDP
+    cuts the weights; `sharding` the words about ZeRO.
     """
 
-    sequence: int | None
+    layout: PartialLayout
     system: str
     gpu: str
     ranks: int | None
     nodes: int | None
-    tp: int
-    pp: int
-    dp: int | None
-    cp: int
-    ep: int | None
-    vpp: int | None
-    micro_batch: int | None
-    global_batch: int
     sharded: int | None
     sharding: str
     sequence_parallel: str
@@ -62,19 +77,13 @@ def _of_gpus(row: EvidenceRow) -> Told:
     if row.said("tokens_per_s_per_gpu"):
         rates.append(batch * sequence / (ranks * row.positive("tokens_per_s_per_gpu")))
     return Told(
-        sequence=sequence,
+        layout=_layout(
+            row, "gpu_training", needed=(*("tp", "pp", "dp"), "global_batch", "sequence")
+        ),
         system=row.needed("system"),
         gpu=row.needed("gpu"),
         ranks=ranks,
         nodes=row.whole_if_said("nodes"),
-        tp=row.whole("tp"),
-        pp=row.whole("pp"),
-        dp=row.whole("dp"),
-        cp=row.whole_if_said("cp") or 1,
-        ep=row.whole_if_said("ep"),
-        vpp=row.whole_if_said("vpp"),
-        micro_batch=row.whole_if_said("mbs"),
-        global_batch=batch,
         sharded=row.whole_if_said("fsdp_shard"),
         sharding=row.text("zero") or row.text("framework"),
         sequence_parallel=_gpu_sequence_parallel(row),
@@ -85,6 +94,28 @@ def _of_gpus(row: EvidenceRow) -> Told:
         notes=row.text("notes"),
         measured_s=_measured(row, rates),
     )
+
+
+def _layout(row: EvidenceRow, evidence: EvidenceSet, *, needed: tuple[str, ...]) -> PartialLayout:
+    """Return the knobs that a row says as they are."""
+    columns = COLUMNS[evidence]
+    found = {}
+    for knob in KNOBS.values():
+        column = columns.get(knob.name, knob.name)
+        if knob.name not in _IN_WORDS and (knob.name in needed or row.said(column)):
+            found[knob.name] = _value(row, column, knob)
+    return PartialLayout(**found)
+
+
+def _value(row: EvidenceRow, column: str, knob: Knob) -> Value:
+    if knob.kind is int:
+        return row.whole(column)
+    if knob.kind is float:
+        return row.positive(column)
+    text = row.needed(column).lower()
+    if text not in knob.choices:
+        raise RowFault(f"{column}: {text!r} is none of {', '.join(map(str, knob.choices))}")
+    return text
 
 
 def _gpu_sequence_parallel(row: EvidenceRow) -> str:
@@ -102,21 +133,14 @@ def _of_trainium(row: EvidenceRow) -> Told:
         rates.append(batch / row.positive("seq_per_s"))
     if row.said("tokens_per_s") and sequence is not None:
         rates.append(batch * sequence / row.positive("tokens_per_s"))
+    layout = _layout(row, "trainium_training", needed=("tp", "pp", "global_batch"))
     dp = next((c for c in ("DP_derived", "DP", "DP_published") if row.said(c)), None)
     return Told(
-        sequence=sequence,
+        layout=layout.changed(dp=None if dp is None else row.whole(dp)),
         system=row.needed("instance"),
         gpu="",
         ranks=row.whole_if_said("neuroncores"),
         nodes=row.whole("nodes"),
-        tp=row.whole("TP"),
-        pp=row.whole("PP"),
-        dp=None if dp is None else row.whole(dp),
-        cp=row.whole_if_said("CP") or 1,
-        ep=row.whole_if_said("EP"),
-        vpp=row.whole_if_said("VPP"),
-        micro_batch=row.whole_if_said("microbatch"),
-        global_batch=batch,
         sharded=None,
         sharding=row.text("zero"),
         sequence_parallel=row.text("sequence_parallel").lower(),

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import attrs
 import numpy as np
 
 from trnbench.analytic.memory import Flights, memory, needed_bytes
@@ -24,7 +23,7 @@ from trnbench.arrays import BoolArray, FloatArray
 from trnbench.errors import InputError
 from trnbench.plan.search_answer import Ending, answer
 from trnbench.plan.search_counts import COLLECTIVE, FORMAT, MEMORY, Counts
-from trnbench.plan.search_legality import Family, families, parts, some
+from trnbench.plan.search_legality import Family, families, own_modes, parts, some
 from trnbench.plan.search_question import Question
 from trnbench.plan.search_ranking import Ranking
 from trnbench.plan.search_result import SearchResult
@@ -119,21 +118,19 @@ class _Search:
             id(family): [(chunk, Flights()) for chunk in family.legal.chunks(CHUNK)]
             for family in found
         }
-        lowered: dict[bool, StepProgram] = {}
+        lowered: dict[Variant, StepProgram] = {}
         batches: list[_Batch] = []
         for variant in space.variants:
-            own = [family for family in found if variant in family.variants and len(family.legal)]
-            if not own or self.hooks.cancel():
+            mine = [family for family in found if variant in family.variants and len(family.legal)]
+            if not mine or self.hooks.cancel():
                 continue
             layout = space.layout(space.schedules[0], variant)
-            cut = variant.sequence_parallel
-            program = training_step(
-                self.question.model, layout, choices=self.question.choices, like=lowered.get(cut)
-            )
-            lowered[cut] = program
+            own = own_modes(variant)
+            program = training_step(self.question.model, layout, like=lowered.get(own))
+            lowered[own] = program
             if not self.available_bytes:
-                self.available_bytes = self._available_bytes(program, own[0].legal)
-            for family in own:
+                self.available_bytes = self._available_bytes(program, mine[0].legal)
+            for family in mine:
                 played = _played(program, family.schedule)
                 run = Run(space=space, variant=variant, whole=played.layout)
                 batches.append(self._fitting(run, played, pieces[id(family)]))
@@ -274,8 +271,9 @@ def _keep_pages() -> None:
 
 def _played(program: StepProgram, schedule: Schedule) -> StepProgram:
     """Return a program in another schedule: the same operations in another order."""
-    layout = attrs.evolve(program.layout, schedule=schedule)
-    return replace(program, layout=layout, grid=replace(program.grid, layout=layout))
+    layout = replace(program.layout, schedule=schedule)
+    grid = replace(program.grid, layout=layout, schedule=schedule)
+    return replace(program, layout=layout, grid=grid)
 
 
 def _joined(shape: tuple[int, ...], parts: list[Points]) -> Points:

@@ -73,14 +73,14 @@ def _found(ending: Ending, entries: Entries, ideal_rank_s: float) -> tuple[Found
     for number in range(len(entries)):
         run, place = ending.runs[int(entries.run[number])], int(entries.place[number])
         layout, step_time_s = run.layout(place), float(entries.score[number])
-        sequences_per_s = question.global_batch / step_time_s
+        sequences_per_s = float(layout.global_batch) / step_time_s
         found.append(
             Found(
                 nodes=run.nodes(place),
                 layout=layout,
                 step_time_s=step_time_s,
                 sequences_per_s=sequences_per_s,
-                tokens_per_s=sequences_per_s * question.sequence,
+                tokens_per_s=sequences_per_s * float(layout.sequence),
                 mfu=ideal_rank_s / (int(layout.ranks) * step_time_s),
                 memory_bytes=float(entries.memory_bytes[number]),
                 memory_capacity_bytes=capacity_bytes,
@@ -93,7 +93,7 @@ def _ideal_rank_s(ending: Ending, entries: Entries) -> float:
     """Return the time of a step on one rank at its peak: the same FLOP in every layout, s."""
     question = ending.space.question
     layout = ending.runs[int(entries.run[0])].layout(int(entries.place[0]))
-    alone = training_step(question.model, layout, choices=question.choices)
+    alone = training_step(question.model, layout)
     share = utilization(alone, question.platform, np.array(1.0), logical_size=question.logical_size)
     return float(share.mfu) * int(layout.ranks)
 
@@ -116,7 +116,7 @@ def _reasons(ending: Ending, nearest: NearestMiss | None) -> tuple[str, ...]:
         return nearest_refusal(ending.space)
     if ending.refusals or nearest is None:
         return ending.refusals
-    alone = training_step(question.model, nearest.layout, choices=question.choices)
+    alone = training_step(question.model, nearest.layout)
     refused = memory(
         alone,
         question.platform,

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +23,7 @@ from trnbench.plan.space import ALONG, DIMENSIONS, Space, Variant
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.legality import Reason, reasons
 from trnbench.program.points import Points
+from trnbench.program.step import SHARED_KNOBS
 from trnbench.workload.layout import Layout, Schedule
 
 OUTER = 3
@@ -51,20 +51,25 @@ class Family:
 
 def families(space: Space) -> tuple[Family, ...]:
     """Return the layouts of a space, sorted by what is legal of them."""
-    found: dict[tuple[Schedule, bool, bool], list[Variant]] = {}
+    found: dict[tuple[Schedule, Variant, bool], list[Variant]] = {}
     for schedule in space.schedules:
         for variant in space.variants:
-            lowest = variant.zero == space.zeros[0]
-            found.setdefault((schedule, variant.sequence_parallel, lowest), []).append(variant)
+            lowest = variant["zero"] == space.first["zero"]
+            found.setdefault((schedule, own_modes(variant), lowest), []).append(variant)
     platform = _platform_rules(space)
     outer = {
-        variants[0].sequence_parallel: {**platform, **_outer_rules(space, variants[0])}
-        for variants in found.values()
+        own_modes(variant): {**platform, **_outer_rules(space, variant)}
+        for variant in {own_modes(variant): variant for variant in space.variants}.values()
     }
     return tuple(
-        _family(space, outer[cut], schedule, tuple(variants), lowest_zero=lowest)
-        for (schedule, cut, lowest), variants in found.items()
+        _family(space, outer[own], schedule, tuple(variants))
+        for (schedule, own, _), variants in found.items()
     )
+
+
+def own_modes(variant: Variant) -> Variant:
+    """Return the modes of a variant on which its operations and its legality depend."""
+    return variant.changed(**dict.fromkeys(SHARED_KNOBS))
 
 
 def trimmed(space: Space, found: Sequence[Family]) -> tuple[Space, tuple[Family, ...]]:
@@ -140,12 +145,12 @@ def _least_broken(
         np.argmin(sum(rules, np.zeros(_outer_shape(space), dtype=np.int64))), _outer_shape(space)
     )
     layout = _with_inner(space, space.layout(schedule, variant), tuple(map(np.atleast_1d, outer)))
-    grid = grid_of(layout, question.choices)
+    grid = grid_of(layout)
     inner = [reason.broken for reason in reasons(question.model, grid)]
     faults = sum(inner, np.zeros(grid.shape, dtype=np.int64))
     index = tuple(int(i) for i in np.unravel_index(np.argmin(faults), grid.shape))
     at = grid.at(index)
-    alone = grid_of(grid.layout_at(index), question.choices)
+    alone = grid_of(grid.layout_at(index))
     refused = _refused(question, alone, int(space.axes["nodes"][outer[0]]))
     return tuple(reason.words(at) for reason in (*refused, *reasons(question.model, alone)))
 
@@ -155,15 +160,10 @@ def _family(
     outer_rules: Mapping[str, BoolArray],
     schedule: Schedule,
     variants: tuple[Variant, ...],
-    *,
-    lowest_zero: bool,
 ) -> Family:
     shape = _outer_shape(space)
-    cut = variants[0].sequence_parallel
-    looked_at = np.broadcast_to(
-        _outer(space.runs(sequence_parallel=cut) & space.once(schedule, lowest_zero=lowest_zero)),
-        shape,
-    )
+    modes = variants[0].changed(schedule=schedule)
+    looked_at = np.broadcast_to(_outer(space.runs(variants[0]) & space.once(modes)), shape)
     inner = len(space.axes["ep"]) * len(space.chunks(schedule)) * len(space.axes["micro_batch"])
     rejected: dict[str, IntArray] = {}
     left = looked_at.copy()
@@ -198,7 +198,7 @@ def _inner_legal(
 ) -> tuple[IntArray, ...]:
     """Return where layouts of some outer degrees are legal; count those that are not."""
     chunks = space.chunks(layout.schedule)
-    grid = grid_of(_with_inner(space, layout, outer), space.question.choices)
+    grid = grid_of(_with_inner(space, layout, outer))
     left = np.ones(grid.shape, dtype=np.bool_)
     rules = [(reason.rule, reason.broken) for reason in reasons(space.question.model, grid)]
     for rule, broken in (*rules, ("chunks", space.uneven_chunks(grid.pp, grid.vpp))):
@@ -226,7 +226,7 @@ def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> La
     column = (-1, 1, 1, 1)
     dp = np.broadcast_to(_outer(space.dp), _outer_shape(space))[outer]
     vpp = space.axes["vpp"][space.chunks(layout.schedule)]
-    return attrs.evolve(
+    return replace(
         layout,
         tp=space.axes["tp"][outer[1]].reshape(column),
         pp=space.axes["pp"][outer[0]].reshape(column),
@@ -241,13 +241,13 @@ def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> La
 def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
     """Return what does not divide, whatever the inner degrees; schedules are for later."""
     question = space.question
-    layout = attrs.evolve(
+    layout = replace(
         space.layout(space.schedules[0], variant),
         ep=int(space.axes["ep"][0]),
         vpp=int(space.axes["vpp"][0]),
         micro_batch=int(space.axes["micro_batch"][0]),
     )
-    found = reasons(question.model, grid_of(layout, question.choices))
+    found = reasons(question.model, grid_of(layout))
     return {reason.rule: _outer(reason.broken) for reason in found if reason.rule != "schedule"}
 
 
@@ -260,8 +260,8 @@ def _platform_rules(space: Space) -> Mapping[str, BoolArray]:
         here = space.axes["nodes"] == nodes
         dp = space.dp[here] if space.dp.ndim else space.dp
         # No platform minds the inner degrees.
-        some = attrs.evolve(layout, pp=space.column("pp")[here], dp=dp, ep=1, vpp=1, micro_batch=1)
-        grid = grid_of(some, question.choices)
+        some = replace(layout, pp=space.column("pp")[here], dp=dp, ep=1, vpp=1, micro_batch=1)
+        grid = grid_of(some)
         for reason in _refused(question, grid, nodes):
             broken = found.setdefault(reason.rule, np.zeros(_outer_shape(space), dtype=np.bool_))
             broken[here] |= _outer(reason.broken)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import attrs
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
@@ -28,20 +27,12 @@ class Run:
     def layout(self, place: int) -> Layout:
         """Return the layout at a place of the flattened grid."""
         index = self._index(place)
-        tp = self._value("tp", index)
-        # On a single tensor rank there is nothing to cut, unless the user said so.
-        told = self.space.question.fixed.sequence_parallel is not None
-        return attrs.evolve(
-            self.whole,
-            tp=tp,
-            pp=self._value("pp", index),
-            dp=self._dp(index),
-            cp=self._value("cp", index),
-            ep=self._value("ep", index),
-            vpp=self._value("vpp", index),
-            micro_batch=self._value("micro_batch", index),
-            sequence_parallel=self.variant.sequence_parallel and (told or tp > 1),
-        )
+        degrees = {name: self._value(name, index) for name in ALONG if name != "nodes"}
+        found = replace(self.whole, **degrees, dp=self._dp(index))  # type: ignore[arg-type]
+        if found.tp == 1 and self.space.question.layout["sequence_parallel"] is None:
+            # On a single tensor rank there is nothing to cut, unless the user said so.
+            return replace(found, sequence_parallel=False)
+        return found
 
     def _index(self, place: int) -> tuple[int, ...]:
         found = []

@@ -2,7 +2,7 @@
 
     (nodes, pp) x tp x cp x ep x vpp x micro_batch     one grid; dp is what the ranks leave
     schedule                                           other points of the same programs
-    zero, recompute, sequence_parallel                 one program each
+    every other searched mode                          one program each
 
 Numbers of nodes share few of their divisors, so nodes and pipeline stages lie along one axis.
 
@@ -22,16 +22,18 @@ and moves as many bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import gcd, isqrt
-from typing import Literal, TypeVar
+from itertools import product
+from math import gcd, isqrt, prod
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.plan.search_question import Question
-from trnbench.workload.layout import Layout, Recompute, Schedule, ZeroStage
+from trnbench.workload.layout import KNOBS, Knob, Layout, Schedule, Value
+from trnbench.workload.partial_layout import PartialLayout
 
 Axis = Literal["nodes", "pp", "tp", "cp", "ep", "vpp", "micro_batch"]
 ALONG: Mapping[Axis, int] = {
@@ -46,21 +48,9 @@ ALONG: Mapping[Axis, int] = {
 """Along which axis of the grid each lies."""
 DIMENSIONS = len(set(ALONG.values()))
 
-SCHEDULES: tuple[Schedule, ...] = ("1f1b", "gpipe", "zb-h1", "interleaved")
-RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
-ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
-"""In the order in which equals are preferred."""
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """What asks for a program of its own."""
-
-    zero: ZeroStage
-    recompute: Recompute
-    sequence_parallel: bool
+Variant: TypeAlias = PartialLayout
+"""The modes that ask for a program of their own."""
+MODES = tuple(knob for knob in KNOBS.values() if knob.preferred and knob.name != "schedule")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,51 +75,29 @@ class Space:
     @cached_property
     def schedules(self) -> tuple[Schedule, ...]:
         """Schedules looked at."""
-        supported = self.question.stack.supports.schedules
-        if self.question.model.transformer is None:
-            supported = ("1f1b",)
-        return _chosen(self.question.fixed.schedule, SCHEDULES, supported)
+        return cast("tuple[Schedule, ...]", _values(self.question, KNOBS["schedule"]))
 
     @cached_property
-    def zeros(self) -> tuple[ZeroStage, ...]:
-        """ZeRO stages looked at."""
-        return _chosen(self.question.fixed.zero, ZERO_STAGES, self.question.stack.supports.zero)
+    def first(self) -> PartialLayout:
+        """Of every mode the value that is looked at first: of equals, it is the one that counts."""
+        question = self.question
+        values = {knob.name: _values(question, knob)[0] for knob in MODES}
+        return PartialLayout(schedule=self.schedules[0], **values)
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """Programs looked at."""
-        fixed, supports = self.question.fixed.recompute, self.question.stack.supports.recompute
-        if self.question.model.transformer is None:
-            supports = ("none",)
-        return tuple(
-            Variant(zero=zero, recompute=recompute, sequence_parallel=cut)
-            for recompute in _chosen(fixed, RECOMPUTES, supports)
-            for zero in self.zeros
-            for cut in (True, False)
-            if np.any(self.runs(sequence_parallel=cut))
+        values = {knob.name: _values(self.question, knob) for knob in MODES}
+        found = (
+            Variant(**dict(zip(values, one, strict=True))) for one in product(*values.values())
         )
+        return tuple(variant for variant in found if np.any(self.runs(variant)))
 
     def layout(self, schedule: Schedule, variant: Variant) -> Layout:
         """Return the whole grid in a schedule and variant, as one layout of arrays."""
-        question = self.question
-        return Layout(
-            tp=self.column("tp"),
-            pp=self.column("pp"),
-            dp=self.dp,
-            cp=self.column("cp"),
-            ep=self.column("ep"),
-            vpp=self.column("vpp"),
-            micro_batch=self.column("micro_batch"),
-            global_batch=question.global_batch,
-            sequence=question.sequence,
-            zero=variant.zero,
-            sequence_parallel=variant.sequence_parallel,
-            recompute=variant.recompute,
-            schedule=schedule,
-            attention=question.attention,
-            capacity_factor=question.fixed.capacity_factor,
-            precision=question.precision,
-        )
+        columns = {name: self.column(name) for name in ALONG if name != "nodes"}
+        modes = {**variant.given, "schedule": schedule}
+        return replace(self.question.completed, **columns, dp=self.dp, **modes)  # type: ignore[arg-type]
 
     def column(self, axis: Axis) -> IntArray:
         """Return the values of an axis, lying along it."""
@@ -140,57 +108,59 @@ class Space:
     @cached_property
     def dp(self) -> IntArray:
         """Data parallel ranks: what the others leave of a cluster; where they do not fit, 1."""
-        if self.question.fixed.dp is not None:
-            return np.asarray(self.question.fixed.dp)
+        dp = self.question.layout.number("dp")
+        if dp is not None:
+            return np.asarray(dp)
         others = self.column("tp") * self.column("pp") * self.column("cp")
         return np.maximum(self.column("nodes") * self.question.ranks_per_node // others, 1)
 
-    def runs(self, *, sequence_parallel: bool) -> BoolArray:
-        """Return where sequence parallelism is on, or where it is off."""
-        question, tp = self.question, self.column("tp")
-        fixed = question.fixed.sequence_parallel
-        if fixed is not None:
-            on = np.asarray(fixed)
-        elif question.stack.supports.sequence_parallel and question.model.transformer is not None:
-            on = question.sequence % tp == 0
-        else:
-            on = np.asarray(False)
-        return np.asarray(on == sequence_parallel)
+    def runs(self, variant: Variant) -> BoolArray:
+        """Return where a variant cuts the stream as is best there, if that is to be searched.
 
-    def once(self, schedule: Schedule, *, lowest_zero: bool) -> BoolArray:
-        """Return where a schedule and ZeRO stage are no other layout's double."""
+        Sequence parallelism saves memory and moves as many bytes: it is on where it divides.
+        """
+        if len(_values(self.question, KNOBS["sequence_parallel"])) == 1:
+            return np.asarray(True)
+        on = self.question.completed.sequence % self.column("tp") == 0
+        return np.asarray(on == variant["sequence_parallel"])
+
+    def once(self, modes: PartialLayout) -> BoolArray:
+        """Return where modes make a program that the modes looked at before do not make."""
         once = np.asarray(True)
-        if self.question.fixed.schedule is None and schedule != self.schedules[0]:
-            once = once & (self.column("pp") > 1)
-        if not lowest_zero:
-            once = once & (self.dp * self.column("cp") > 1)
+        for name, value in modes.pairs:
+            acts_with = KNOBS[name].acts_with
+            if acts_with and value != self.first[name]:
+                once = once & (prod(map(self._degree, acts_with)) > 1)
         return once
+
+    def _degree(self, name: str) -> IntArray:
+        return self.dp if name == "dp" else self.column(cast("Axis", name))
 
     def chunks(self, schedule: Schedule) -> IntArray:
         """Return the places along `vpp` that a schedule looks at: one chunk, or several."""
-        vpp, fixed = self.axes["vpp"], self.question.fixed
-        if fixed.vpp is not None or fixed.schedule is not None:
+        vpp, given = self.axes["vpp"], self.question.layout
+        if given["vpp"] is not None or given["schedule"] is not None:
             return np.arange(len(vpp))
         return np.flatnonzero((vpp > 1) == (schedule == "interleaved"))
 
     def uneven_chunks(self, pp: FloatArray, vpp: FloatArray) -> BoolArray:
         """Return where chunks of the fullest stage are no whole number of layers."""
         transformer = self.question.model.transformer
-        if self.question.fixed.vpp is not None or transformer is None:
+        if self.question.layout["vpp"] is not None or transformer is None:
             return np.asarray(False)
         return np.asarray(np.ceil(transformer.layers / pp) % vpp != 0)
 
 
 def space_of(question: Question) -> Space:
     """Return every layout that a question asks about."""
-    fixed, supports = question.fixed, question.stack.supports
+    supports, given = question.stack.supports, question.completed
     transformer, recommender = question.model.transformer, question.model.recommender
     layers = transformer.layers if transformer else 1
     ranks = {nodes: nodes * question.ranks_per_node for nodes in question.nodes}
     stages = [
         (nodes, pp)
         for nodes in question.nodes
-        for pp in _one(fixed.pp)
+        for pp in _fixed(question, "pp")
         or (_divisors([ranks[nodes]], layers) if supports.pipeline_parallel else (1,))
     ]
     tp: Sequence[int] = (1,)
@@ -199,8 +169,8 @@ def space_of(question: Question) -> Space:
         if supports.tensor_parallel:
             tp = _tensor_degrees(question)
         if supports.context_parallel:
-            cp = _divisors(gcd(question.sequence, count) for count in ranks.values())
-        if "interleaved" in (_one(fixed.schedule) or supports.schedules):
+            cp = _divisors(gcd(int(given.sequence), count) for count in ranks.values())
+        if "interleaved" in _values(question, KNOBS["schedule"]):
             fullest = {-(-layers // pp) for _, pp in stages if pp > 1}
             vpp = _divisors(fullest | {1})
         if transformer.moe is not None and supports.expert_parallel:
@@ -210,11 +180,11 @@ def space_of(question: Question) -> Space:
     values: Mapping[Axis, Sequence[int]] = {
         "nodes": [nodes for nodes, _ in stages],
         "pp": [pp for _, pp in stages],
-        "tp": _one(fixed.tp) or tp,
-        "cp": _one(fixed.cp) or cp,
-        "ep": _one(fixed.ep) or ep,
-        "vpp": _one(fixed.vpp) or vpp,
-        "micro_batch": _one(fixed.micro_batch) or _divisors([question.global_batch]),
+        "tp": _fixed(question, "tp") or tp,
+        "cp": _fixed(question, "cp") or cp,
+        "ep": _fixed(question, "ep") or ep,
+        "vpp": _fixed(question, "vpp") or vpp,
+        "micro_batch": _fixed(question, "micro_batch") or _divisors([int(given.global_batch)]),
     }
     axes = {name: np.array(found, dtype=np.int64) for name, found in values.items()}
     return Space(question=question, axes=axes)
@@ -239,11 +209,24 @@ def _divisors(numbers: Iterable[int], most: int | None = None) -> tuple[int, ...
     return tuple(sorted(d for d in found if most is None or d <= most))
 
 
-def _one(value: T | None) -> tuple[T, ...]:
+def _fixed(question: Question, name: str) -> tuple[int, ...]:
+    """Return the value of a degree that is not to be searched, or nothing."""
+    value = question.layout.number(name)
     return () if value is None else (value,)
 
 
-def _chosen(fixed: T | None, order: tuple[T, ...], supported: Iterable[object]) -> tuple[T, ...]:
-    """Return what is fixed, or what is supported in its order."""
-    allowed = set(supported)
-    return _one(fixed) or tuple(value for value in order if value in allowed)
+def _values(question: Question, mode: Knob) -> tuple[Value, ...]:
+    """Return the values of a mode that are looked at: the one given, or what the stack supports."""
+    given, supports = question.layout[mode.name], question.stack.supports
+    if given is not None:
+        return (given,)
+    if mode.part == "layers" and question.model.transformer is None:
+        return (getattr(question.completed, mode.name),)
+    supported: Mapping[str, tuple[Value, ...]] = {
+        "schedule": supports.schedules,
+        "recompute": supports.recompute,
+        "zero": supports.zero,
+        "sequence_parallel": (True, False) if supports.sequence_parallel else (False,),
+    }
+    allowed = supported.get(mode.name, mode.preferred)
+    return tuple(value for value in mode.preferred if value in allowed)

@@ -125,7 +125,7 @@ def attended_pairs(settings: Settings, sequence: FloatArray) -> FloatArray:
 
 def _core(b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Attend; with context parallelism, pieces go round a ring or heads change places."""
-    if b.grid.choices.context_parallel == "all-to-all":
+    if b.grid.context_parallel == "all-to-all":
         query, key, value = (_swap_in(b, tensor) for tensor in (query, key, value))
         return _swap_out(b, _attend(b, settings, query, key, value))
     return _attend(b, settings, query, key, value)
@@ -134,7 +134,7 @@ def _core(b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value
 def _attend(
     b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    if b.grid.layout.attention == "naive":
+    if b.grid.attention == "naive":
         return _naive(b, settings, query, key, value)
     return _fused(b, settings, query, key, value)
 
@@ -156,7 +156,7 @@ def _fused(
     b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
     batch, tokens, heads, _ = query.dims
-    if b.grid.choices.context_parallel == "ring":
+    if b.grid.context_parallel == "ring":
         keys = b.grid.dim("key", b.grid.sequence)
         key = b.ring(key, (batch, keys, *key.dims[2:]))
         value = b.ring(value, (batch, keys, *value.dims[2:]))
@@ -198,7 +198,9 @@ def _naive(
     b.region = "core"
     raw = b.multiply("scores", query, key, score_letters, scores, useful=useful)
     masked = b.elementwise("scale_mask", (raw,), "scores.masked", scores)
-    weights = b.dropout(b.elementwise("softmax", (masked,), "probabilities", scores))
+    weights = b.elementwise("softmax", (masked,), "probabilities", scores)
+    if settings.dropout:
+        weights = b.dropout(weights)
     dims = (batch, tokens, heads, value.dims[3])
     context = b.multiply("context", weights, value, context_letters, dims, useful=useful)
     b.region = ""

@@ -63,7 +63,7 @@ def lower_blocks(
     `like` are those of the same grid in another ZeRO stage or recompute mode.
     """
     if like is not None:
-        mode = grid.layout.recompute
+        mode = grid.recompute
         repeated = {*layers.kinds, "dense"}
         return {
             kind: varied(grid, block, recompute=mode if kind in repeated else None)
@@ -106,7 +106,7 @@ def _layer(
         _of_block(listed, "dense" if feed == "dense" else "moe"),
         spread=feed == "moe_exchanged",
     )
-    return lower(grid, kind, members, emit, recompute=grid.layout.recompute)
+    return lower(grid, kind, members, emit, recompute=grid.recompute)
 
 
 def _ends(

@@ -221,9 +221,7 @@ class BlockBuilder:
         return self.elementwise("norm", (tensor, *scale), f"{name}.out", tensor.dims)
 
     def dropout(self, tensor: Tensor) -> Tensor:
-        """Drop out elements where training does; the mask is kept."""
-        if not self.grid.choices.dropout:
-            return tensor
+        """Drop out elements; the mask is kept."""
         out = self.tensor(f"{tensor.name}.dropped", tensor.dims, (tensor,))
         mask = replace(out, name=f"{tensor.name}.mask", format=MASK, role="constant")
         self.passes("dropout", (tensor,), (out, mask))
@@ -297,12 +295,12 @@ class BlockBuilder:
 
     def stream(self) -> tuple[Dim, Dim]:
         """Return the batch and token dimensions of the residual stream."""
-        cut = ("cp", "tp") if self.grid.layout.sequence_parallel else ("cp",)
+        cut = ("cp", "tp") if self.grid.sequence_parallel else ("cp",)
         return self.grid.batch(), self.grid.tokens(*cut)
 
     def gather_tokens(self, tensor: Tensor) -> Tensor:
         """Give every tensor-parallel rank all tokens of the stream."""
-        if not self.grid.layout.sequence_parallel:
+        if not self.grid.sequence_parallel:
             return tensor
         batch, _, *rest = tensor.dims
         return self.exchange("all-gather", "tp", tensor, (batch, self.grid.tokens("cp"), *rest))
@@ -311,7 +309,7 @@ class BlockBuilder:
         """Sum what tensor-parallel ranks hold parts of, and return to the stream."""
         if "tp" not in tensor.partial:
             return tensor
-        if not self.grid.layout.sequence_parallel:
+        if not self.grid.sequence_parallel:
             return self.exchange("all-reduce", "tp", tensor, tensor.dims)
         rest = tensor.dims[2:]
         return self.exchange("reduce-scatter", "tp", tensor, (*self.stream(), *rest))

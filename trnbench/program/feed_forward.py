@@ -81,7 +81,7 @@ def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     slots = _dispatch(b, moe, stream, routing.choice)
     sent = slots.dims
     experts = grid.dim("expert", moe.experts, "ep")
-    cut = ("tp",) if grid.layout.sequence_parallel else ()
+    cut = ("tp",) if grid.sequence_parallel else ()
     slot = sent[1]
     received = Dim(
         name="slot",
@@ -133,7 +133,7 @@ def _dispatch(b: BlockBuilder, moe: Moe, tokens: Tensor, choice: Tensor) -> Tens
     """Sort tokens by expert: as many slots each as its capacity, or as an even load takes."""
     batch, position, hidden = tokens.dims
     visits = moe.top_k / moe.experts
-    factor = b.grid.layout.capacity_factor or 1.0
+    factor = b.grid.capacity_factor or 1.0
     slot = Dim(
         name="slot",
         size=np.ceil(batch.size * position.size * visits * factor),

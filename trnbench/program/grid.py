@@ -1,40 +1,38 @@
-"""The grid of layouts a program spans: degrees, group sizes, and dimensions cut by them."""
+"""The grid of layouts a program spans: what each knob of a layout means to a step.
+
+The lowering reads a knob as the attribute of `Grid` that bears its name, and nowhere else.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from math import prod
-from typing import Literal
 
-import attrs
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.tensor import ONE, Dim, array
-from trnbench.workload.layout import Layout
-
-ContextParallel = Literal["ring", "all-to-all"]
+from trnbench.workload.layout import (
+    DEGREES,
+    KNOBS,
+    AttentionKernel,
+    ContextParallel,
+    Layout,
+    Recompute,
+    Schedule,
+    ZeroStage,
+)
 
 TIED_COPIES = 2
 """The first and the last stage hold the vocabulary that they share."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """What a layout leaves open: how context ranks exchange, and whether the model drops out."""
-
-    context_parallel: ContextParallel = "ring"
-    dropout: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grid:
-    """A layout, or an open grid of them, as arrays; with its precision and choices."""
+    """A layout, or an open grid of them: degrees as arrays, modes, and the precision's recipe."""
 
     layout: Layout
-    recipe: PrecisionRecipe
-    choices: Choices
     tp: FloatArray
     pp: FloatArray
     dp: FloatArray
@@ -44,6 +42,19 @@ class Grid:
     micro_batch: FloatArray
     global_batch: FloatArray
     sequence: FloatArray
+    zero: ZeroStage
+    sequence_parallel: bool
+    recompute: Recompute
+    schedule: Schedule
+    attention: AttentionKernel
+    context_parallel: ContextParallel
+    capacity_factor: float | None
+    precision: PrecisionRecipe
+
+    @property
+    def recipe(self) -> PrecisionRecipe:
+        """The number formats in use."""
+        return self.precision
 
     @property
     def arrays(self) -> dict[str, FloatArray]:
@@ -74,19 +85,7 @@ class Grid:
 
     def layout_at(self, index: tuple[int, ...]) -> Layout:
         """Return the one layout at an index."""
-        at = self.at(index)
-        return attrs.evolve(
-            self.layout,
-            tp=at["tp"],
-            pp=at["pp"],
-            dp=at["dp"],
-            cp=at["cp"],
-            ep=at["ep"],
-            vpp=at["vpp"],
-            micro_batch=at["micro_batch"],
-            global_batch=at["global_batch"],
-            sequence=at["sequence"],
-        )
+        return replace(self.layout, **self.at(index))  # type: ignore[arg-type]
 
     def ranks(self, axis: str) -> FloatArray:
         """Return how many ranks a group along an axis has."""
@@ -123,11 +122,17 @@ class Grid:
         return self.dim("sequence", self.sequence, *axes)
 
 
-DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "sequence")
+_missing = sorted(set(KNOBS) - {one.name for one in fields(Grid)})
+if _missing:
+    raise TypeError(
+        f"the knob {_missing[0]!r} of a layout has no meaning in a program: "
+        "give `Grid` a field of its name, and read it where a step is lowered"
+    )
 
 
-def grid_of(layout: Layout, choices: Choices) -> Grid:
+def grid_of(layout: Layout) -> Grid:
     """Return the grid of a layout; an unknown precision is an input error."""
-    degrees = {name: array(getattr(layout, name)) for name in DEGREES}
-    recipe = recipe_named(layout.precision)
-    return Grid(layout=layout, recipe=recipe, choices=choices, **degrees)
+    values = {name: getattr(layout, name) for name in KNOBS}
+    values |= {name: array(values[name]) for name in DEGREES}
+    values["precision"] = recipe_named(layout.precision)
+    return Grid(layout=layout, **values)

@@ -25,7 +25,7 @@ def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:
     positions = b.optional("patch.position")
     if positions:
         stream = b.elementwise("add", (stream, *positions), "placed", dims)
-    return b.dropout(stream)
+    return b.dropout(stream) if transformer.dropout else stream
 
 
 def conditioning(b: BlockBuilder, transformer: Transformer, diffusion: Diffusion) -> Tensor:

@@ -74,7 +74,12 @@ def _part(
     if told is not None:
         given = b.elementwise("modulate", (given, told), f"{part}.modulated", given.dims)
     out, bias = _inner(b, transformer, given, part, kind)
-    result = _residual(b, stream, (b.settle(out),), bias, f"{part}.residual", told)
+    branches, name = (b.settle(out), *bias), f"{part}.residual"
+    if told is None:
+        result = _residual(b, transformer, stream, branches, name)
+    else:
+        gated = (stream, branches[0], told, *bias)
+        result = b.elementwise("gate_add", gated, name, stream.dims)
     return result if before else b.norm(result, norm)
 
 
@@ -105,19 +110,16 @@ def _inner(
 
 def _residual(
     b: BlockBuilder,
+    transformer: Transformer,
     stream: Tensor,
     branches: tuple[Tensor, ...],
-    bias: tuple[Tensor, ...],
     name: str,
-    told: Tensor | None = None,
 ) -> Tensor:
-    """Add branches to the stream, dropped out or weighted by a gate where the model has one."""
-    if told is not None:
-        return b.elementwise("gate_add", (stream, *branches, told, *bias), name, stream.dims)
-    if b.grid.choices.dropout:
-        joined = b.elementwise("add", (*branches, *bias), f"{name}.branch", stream.dims, view=True)
-        branches, bias = (b.dropout(joined),), ()
-    return b.elementwise("add", (stream, *branches, *bias), name, stream.dims)
+    """Add branches to the stream, dropped out where the model does that."""
+    if transformer.dropout:
+        joined = b.elementwise("add", branches, f"{name}.branch", stream.dims, view=True)
+        branches = (b.dropout(joined),)
+    return b.elementwise("add", (stream, *branches), name, stream.dims)
 
 
 def _parallel(
@@ -134,4 +136,4 @@ def _parallel(
     else:
         joined = tuple(out for out, _ in parts)
         branches = (b.settle(b.elementwise("add", joined, "parts", joined[0].dims)),)
-    return _residual(b, stream, branches, bias, "residual")
+    return _residual(b, transformer, stream, (*branches, *bias), "residual")

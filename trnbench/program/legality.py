@@ -15,6 +15,7 @@ from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.grid import Grid
 from trnbench.program.schedule_rules import broken_rules, schedule_reasons
 from trnbench.program.tensor import array
+from trnbench.workload.layout import KNOBS, RANK_DEGREES
 from trnbench.workload.model import Model, Recommender, Transformer
 
 Scalars: TypeAlias = Mapping[str, int]
@@ -103,7 +104,7 @@ def _heads(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
             f"try {divisors_near(shared, at['tp'])} or {at['tp'] // shared * shared or shared}"
         ),
     )
-    if grid.choices.context_parallel == "all-to-all":
+    if grid.context_parallel == "all-to-all":
         group = array(grid.tp * grid.cp)
         yield Reason(
             rule="heads of context ranks",
@@ -113,7 +114,7 @@ def _heads(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
                 f"ranks whole key-value heads, and there are {shared}; try ring"
             ),
         )
-    elif grid.layout.attention == "naive":
+    elif grid.attention == "naive":
         yield Reason(
             rule="ring attention",
             broken=grid.cp > 1,
@@ -125,13 +126,13 @@ def _heads(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
 
 
 def _sequence(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Reason]:
-    cut = array(grid.cp * (grid.tp if grid.layout.sequence_parallel else 1))
+    cut = array(grid.cp * (grid.tp if grid.sequence_parallel else 1))
 
     def words(at: Scalars) -> str:
-        ranks = at["cp"] * (at["tp"] if grid.layout.sequence_parallel else 1)
+        ranks = at["cp"] * (at["tp"] if grid.sequence_parallel else 1)
         below = at["sequence"] // ranks * ranks
         near = f"{below} or {below + ranks}" if below else f"{ranks}"
-        name = "tp x cp" if grid.layout.sequence_parallel else "cp"
+        name = "tp x cp" if grid.sequence_parallel else "cp"
         return f"sequence={at['sequence']} does not divide by {name} = {ranks}; try {near}"
 
     yield Reason(rule="sequence", broken=grid.sequence % cut != 0, words=words)
@@ -208,7 +209,7 @@ def _batch(grid: Grid) -> Iterator[Reason]:
 
 
 def _schedule(grid: Grid) -> Iterator[Reason]:
-    schedule = grid.layout.schedule
+    schedule = grid.schedule
     degrees = {
         name: value.astype(np.int64)
         for name, value in (
@@ -228,7 +229,7 @@ def _schedule(grid: Grid) -> Iterator[Reason]:
 
 
 def _recommender(recommender: Recommender, grid: Grid) -> Iterator[Reason]:
-    for name in ("tp", "pp", "cp", "vpp"):
+    for name in (name for name in RANK_DEGREES if KNOBS[name].part == "layers"):
         yield Reason(
             rule=name,
             broken=getattr(grid, name) > 1,

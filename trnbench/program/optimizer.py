@@ -92,7 +92,7 @@ def _bucket(
     shared = [member for member in dense if np.any(member.copies > 1)]
     return Bucket(
         axis=axis,
-        slices=grid.ranks(axis) if grid.layout.zero else array(1),
+        slices=grid.ranks(axis) if grid.zero else array(1),
         elements=count(members),
         gradient_elements=array(count(dense) + touched),
         # A row of a table has one number of state (row-wise Adagrad), a weight has two.
@@ -154,7 +154,7 @@ class _Flat:
 def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
     """Yield the exchanges and the update that a bucket needs."""
     flat = _Flat(grid=grid, bucket=bucket)
-    zero = grid.layout.zero
+    zero = grid.zero
     if zero == 3:
         for phase in ("F", "B_input"):
             yield from _exchange(grid, bucket, "all-gather", phase, flat.weight_slice, flat.weights)
@@ -264,7 +264,7 @@ def state_bytes(grid: Grid, bucket: Bucket) -> StateBytes:
 
     A master copy counts as optimizer state.
     """
-    recipe, zero = grid.recipe, grid.layout.zero
+    recipe, zero = grid.recipe, grid.zero
     ranks = grid.ranks(bucket.axis)
     weights = array(bucket.elements * element_bytes(recipe.weights))
     if recipe.quantised:

@@ -10,7 +10,7 @@ import numpy as np
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.block import Block
 from trnbench.program.blocks import layers_of, lower_blocks
-from trnbench.program.grid import Choices, Grid, grid_of
+from trnbench.program.grid import Grid, grid_of
 from trnbench.program.legality import Reason, legal, reasons
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.precision import PrecisionRecipe
@@ -88,23 +88,20 @@ class StepProgram:
 
     def at(self, index: tuple[int, ...]) -> StepProgram:
         """Return the scalar program of the layout at an index, without what it does not need."""
-        layout = self.grid.layout_at(index)
-        return training_step(self.model, layout, choices=self.grid.choices)
+        return training_step(self.model, self.grid.layout_at(index))
 
 
-def training_step(
-    model: Model,
-    layout: Layout,
-    *,
-    choices: Choices | None = None,
-    like: StepProgram | None = None,
-) -> StepProgram:
+SHARED_KNOBS = frozenset({"zero", "recompute"})
+"""Programs that differ in these alone compute and move the same forward, in the same layouts."""
+
+
+def training_step(model: Model, layout: Layout, *, like: StepProgram | None = None) -> StepProgram:
     """Return the program of a step; a layout that does not divide comes back with its reasons.
 
-    `like` is the program of a layout that differs in nothing but ZeRO stage and recompute: what
-    both have in common is not made again.
+    `like` is the program of a layout that differs in nothing but `SHARED_KNOBS`: what both have in
+    common is not made again.
     """
-    grid = grid_of(layout, choices or Choices())
+    grid = grid_of(layout)
     layers = layers_of(model, grid)
     if like is not None:
         blocks = lower_blocks(model, grid, layers, like.blocks)

@@ -27,7 +27,7 @@ def embedding(b: BlockBuilder, transformer: Transformer) -> Tensor:
         stream = b.elementwise("add", (stream, *tables), "placed", dims)
     if transformer.norm_placement == "post":
         stream = b.norm(stream, "norm.embedding")
-    return b.dropout(stream)
+    return b.dropout(stream) if transformer.dropout else stream
 
 
 def token_loss(b: BlockBuilder, vocabulary: Vocabulary, stream: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.units import DAY_S, significant
+from trnbench.workload.layout import RANK_DEGREES
 
 CONVENTIONS = {
     "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "
@@ -136,7 +137,7 @@ def _candidate_cells(candidate: Candidate | None) -> dict[str, object] | None:
 
 def _confirmed_cells(one: Confirmed) -> dict[str, Cell]:
     closed, played = one.closed.row(), one.played.row()
-    shared = ("instance", "nodes", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "schedule")
+    shared = ("instance", "nodes", *RANK_DEGREES, "micro_batch", "schedule")
     figures = ("step_time_s", "days", "cost_usd")
     return {
         **{name: closed[name] for name in shared},
@@ -232,7 +233,7 @@ def _played(confirmed: Sequence[Confirmed], style: Style) -> str:
         rows.append(
             (
                 cluster_text(one.closed),
-                layout_text(one.closed.step.setting),
+                layout_text(one.closed.step.layout),
                 _mode(one.closed),
                 significant(closed.step_time_s),
                 significant(played.step_time_s),
@@ -256,9 +257,10 @@ def _played(confirmed: Sequence[Confirmed], style: Style) -> str:
 
 
 def _mode(quote: Quote) -> str:
-    setting = quote.step.setting
+    layout = quote.step.layout
     return (
-        f"{setting.schedule}, micro {setting.micro_batch}, ZeRO {setting.zero}, {setting.recompute}"
+        f"{layout['schedule']}, micro {layout['micro_batch']}, ZeRO {layout['zero']}, "
+        f"{layout['recompute']}"
     )
 
 

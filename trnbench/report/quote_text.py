@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.quote import Quote
-from trnbench.answers.train import Setting
 from trnbench.plan.billing import Bill, added
 from trnbench.report.report import Column, cell_text, columns, interval_text
 from trnbench.units import DAY_S, Dimension, scale_for, show, significant
+from trnbench.workload.partial_layout import PartialLayout, shown_degrees
 
-DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
-ALWAYS = ("tp", "pp", "dp")
 DIGITS = 3
 EXACT = 7
 
@@ -36,15 +34,9 @@ def money_text(usd: float) -> str:
     return f"USD {significant(usd / scale.factor, DIGITS)}{suffix}"
 
 
-def layout_text(setting: Setting) -> str:
+def layout_text(layout: PartialLayout) -> str:
     """Return the degrees that matter: TP 16 x PP 4 x DP 64."""
-    plain = setting.plain
-    shown = [
-        f"{name.upper()} {plain[name]}"
-        for name in DEGREES
-        if name in ALWAYS or (plain[name] or 1) != 1
-    ]
-    return " x ".join(shown)
+    return " x ".join(f"{name.upper()} {layout[name]}" for name in shown_degrees([layout]))
 
 
 def cluster_text(quote: Quote) -> str:
@@ -135,18 +127,13 @@ def tokens_text(quote: Quote) -> str:
 
 def degree_columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
     """Return a column for each degree that some quote's layout has."""
-    shown = [
-        name
-        for name in DEGREES
-        if name in ALWAYS or any((quote.step.setting.plain[name] or 1) != 1 for quote in quotes)
-    ]
-    return columns(*shown, spare=True)
+    return columns(*shown_degrees([quote.step.layout for quote in quotes]), spare=True)
 
 
 def sentence(quote: Quote) -> str:
     """Return a quote in one line: days, machines, layout, money, purchase."""
     elapsed, cost, bill = quote.elapsed_s, quote.cost_usd, quote.bill
-    where = f"{cluster_text(quote)}, {layout_text(quote.step.setting)}"
+    where = f"{cluster_text(quote)}, {layout_text(quote.step.layout)}"
     if elapsed is None:
         return where
     days = elapsed.scaled(1 / DAY_S)

@@ -6,12 +6,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.answers.figures import FIGURES
 from trnbench.answers.train import StepAnswer, TrainAnswer
 from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, counted, wrap
 from trnbench.report.train_tables import memory_table, step_scale, time_table
 from trnbench.units import Dimension, show, significant
+from trnbench.workload.layout import DEGREES, KNOBS, RANK_DEGREES
+from trnbench.workload.partial_layout import shown_degrees
 
 CHOSEN, ASSUMED = "*", "+"
 """Marks behind a setting that a search chose, and one that took its default."""
@@ -29,10 +30,10 @@ CONVENTIONS = {
     "platform's reserve",
 }
 
-_LINES: Mapping[str, tuple[str, ...]] = {
-    "degrees": ("tp", "pp", "dp", "cp", "ep", "vpp"),
-    "batch": ("micro_batch", "global_batch", "sequence"),
-    "mode": (*("zero", "sequence_parallel", "recompute", "schedule", "attention", "precision"),),
+_LINES: Mapping[str, Sequence[str]] = {
+    "degrees": RANK_DEGREES,
+    "batch": [name for name in DEGREES if name not in RANK_DEGREES],
+    "mode": [name for name in KNOBS if name not in DEGREES],
 }
 
 
@@ -56,19 +57,14 @@ def train_report(
 
 
 def _differ(answers: Sequence[TrainAnswer], name: str) -> bool:
-    return len({getattr(answer.setting, name) for answer in answers}) > 1
+    return len({answer.layout[name] for answer in answers}) > 1
 
 
 def _columns(answers: Sequence[TrainAnswer]) -> tuple[Column, ...]:
     labelled = any(answer.label for answer in answers)
     one_model = len({answer.model for answer in answers}) == 1
-    degrees = ["tp", "pp", "dp"]
-    degrees += [
-        name
-        for name in ("cp", "ep", "vpp")
-        if any((getattr(answer.setting, name) or 1) > 1 for answer in answers)
-    ]
-    modes = (*_LINES["batch"], "zero", "recompute", "schedule", "attention", "precision")
+    degrees = shown_degrees([answer.layout for answer in answers])
+    modes = (*_LINES["batch"], *_LINES["mode"])
     several = len({answer.engine for answer in answers}) > 1
     differ = [name for name in modes if _differ(answers, name)]
     return (
@@ -87,7 +83,7 @@ def _columns(answers: Sequence[TrainAnswer]) -> tuple[Column, ...]:
 
 
 def _chosen(answer: TrainAnswer) -> dict[str, object]:
-    plain = answer.setting.plain
+    plain = answer.layout.plain
     searched = answer.searched
     return {
         "case": answer.label or f"{answer.model} on {answer.instance}:{answer.nodes}",
@@ -125,11 +121,10 @@ def _draw(report: Report, answers: tuple[TrainAnswer, ...], plot: bool, style: S
 def _shared(answers: Sequence[TrainAnswer], style: Style) -> list[str]:
     """Return the settings that all cases share, and which were chosen."""
     first = answers[0]
-    names = (*_LINES["batch"], *_LINES["mode"])
     parts = [
-        f"{FIGURES[name].title} {_value(first.setting.plain[name])}{_mark(first, name)}"
-        for name in names
-        if not _differ(answers, name) and first.setting.plain[name] is not None
+        f"{KNOBS[name].title} {_value(first.layout[name])}{_mark(first, name)}"
+        for name in (*_LINES["batch"], *_LINES["mode"])
+        if not _differ(answers, name) and any(_matters(answer, name) for answer in answers)
     ]
     chosen = dict.fromkeys(name for answer in answers for name in answer.chosen)
     assumed = {name for answer in answers for name in answer.assumed}
@@ -229,16 +224,15 @@ def _figures(answer: TrainAnswer, step: StepAnswer) -> list[str]:
 
 
 def _layout(answer: TrainAnswer, style: Style) -> str:
-    plain = answer.setting.plain
-    if answer.logical_size is not None:
-        plain["lnc"] = answer.logical_size
     lines = []
-    for heading, names in _lines_of(answer, plain).items():
+    for heading, names in _LINES.items():
         parts = [
-            f"{FIGURES[name].title} {_value(plain[name])}{_mark(answer, name)}"
+            f"{KNOBS[name].title} {_value(answer.layout[name])}{_mark(answer, name)}"
             for name in names
-            if plain[name] is not None
+            if _matters(answer, name)
         ]
+        if heading == "degrees" and answer.logical_size is not None:
+            parts.append(f"logical core size {answer.logical_size}")
         if parts:
             wrapped = wrap(", ".join(parts), style.width, " " * 9)
             lines.append(f"{heading:<9}{wrapped.lstrip()}")
@@ -255,20 +249,14 @@ def _layout(answer: TrainAnswer, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _lines_of(answer: TrainAnswer, plain: Mapping[str, object]) -> dict[str, list[str]]:
-    """Return the names of the settings worth a word, by line."""
-    lines = {heading: list(names) for heading, names in _LINES.items()}
-    if answer.tokens_per_sample is None:
-        for name in ("sequence_parallel", "schedule", "attention"):
-            lines["mode"].remove(name)
-        lines["batch"].remove("sequence")
-    if (answer.setting.cp or 1) > 1:
-        lines["mode"].append("context_parallel")
-    if answer.setting.capacity_factor is not None:
-        lines["mode"].append("capacity_factor")
-    if "lnc" in plain:
-        lines["degrees"].append("lnc")
-    return lines
+def _matters(answer: TrainAnswer, name: str) -> bool:
+    """Return whether a knob is worth a word: it has a value, and that changes what is done."""
+    knob, layout = KNOBS[name], answer.layout
+    if layout[name] is None:
+        return False
+    if answer.tokens_per_sample is None and knob.part == "layers" and name not in RANK_DEGREES:
+        return bool(knob.searched and layout[name] != knob.default)
+    return knob.searched or not knob.acts_with or any(layout.degree(d) > 1 for d in knob.acts_with)
 
 
 def _mark(answer: TrainAnswer, name: str) -> str:

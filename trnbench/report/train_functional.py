@@ -13,6 +13,7 @@ from trnbench.report.plot import Axis, Series, log_plot
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
 from trnbench.units import Dimension, show, significant
+from trnbench.workload.layout import RANK_DEGREES
 
 FEW_STEPS = 10
 """Rows people see of a longer run; machines get all."""
@@ -52,7 +53,7 @@ def _summary(run: FunctionalRun) -> dict[str, object]:
         "model": run.answer.model,
         "instance": run.answer.instance,
         "task": run.task,
-        "setting": run.answer.setting.plain,
+        "setting": run.answer.layout.plain,
         "step_time_s": run.answer.step.step_time_s if run.answer.step else None,
         "usd_per_hour": run.usd_per_hour,
         "region": run.region,
@@ -99,12 +100,11 @@ def _draw(report: Report, run: FunctionalRun, plot: bool, style: Style) -> str:
 
 
 def _headline(run: FunctionalRun) -> list[str]:
-    setting, last = run.answer.setting, run.rows()[-1]
-    degrees = ("tp", "pp", "dp", "cp", "ep", "vpp")
-    given = [f"{name} {getattr(setting, name)}" for name in degrees if getattr(setting, name) > 1]
-    layout = ", ".join(given) or "one rank"
+    layout, last = run.answer.layout, run.rows()[-1]
+    spread = [f"{name} {layout[name]}" for name in RANK_DEGREES if layout.degree(name) > 1]
     lines = [
-        f"{layout}; {setting.precision}, zero {setting.zero}, schedule {setting.schedule}; "
+        f"{', '.join(spread) or 'one rank'}; {layout['precision']}, zero {layout['zero']}, "
+        f"schedule {layout['schedule']}; "
         f"{run.tokens_per_step:,} tokens a step ({run.task} text, seed {run.seed})",
         f"loss {run.losses[0]:.4f} -> {run.losses[-1]:.4f} in {counted(len(run.losses), 'step')}",
     ]

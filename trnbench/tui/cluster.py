@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trnbench.answers.row import Row
+from trnbench.workload.layout import KNOBS
+from trnbench.workload.partial_layout import PartialLayout
 
-DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch")
-MODES = ("zero", "recompute", "schedule")
-JOB = ("model", "instance", "nodes", "global_batch", "sequence", "precision")
+OF_JOB = tuple(name for name, knob in KNOBS.items() if knob.needed)
+"""Knobs that belong to the job: every layout of it has the same."""
+BY_HAND = tuple(name for name in KNOBS if name not in OF_JOB)
+JOB = ("model", "instance", "nodes", *OF_JOB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +41,16 @@ def cluster_of(row: Row) -> Cluster:
 
 
 def layout_of(row: Row) -> dict[str, str]:
-    """Return the settings of a row that make its layout."""
-    return {key: _text(row.get(key)) for key in (*DEGREES, *MODES)}
+    """Return the knobs of a row that make its layout, as texts."""
+    return {key: _text(row.get(key)) for key in BY_HAND}
+
+
+def partial_layout_of(row: Row) -> PartialLayout:
+    """Return the knobs of a row that make its layout."""
+    return PartialLayout(**{key: row.get(key) for key in BY_HAND})
 
 
 def _text(cell: object) -> str:
+    if isinstance(cell, bool):
+        return "on" if cell else "off"
     return "" if cell is None else str(cell)

@@ -12,6 +12,7 @@ from trnbench.answers.row import Row
 from trnbench.report.report import Report, columns
 from trnbench.scenario import Scenario
 from trnbench.units import DAY_S
+from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
     from trnbench.app.compare import CompareRequest
@@ -59,7 +60,6 @@ class CompareFound:
 
 def compare_request(scenario: Scenario) -> CompareRequest:
     """Return what the use case takes."""
-    from trnbench.answers.train import Setting
     from trnbench.app.compare import CompareRequest
     from trnbench.app.run_request import Part, RunRequest
 
@@ -69,7 +69,7 @@ def compare_request(scenario: Scenario) -> CompareRequest:
             parts=(Part(tokens=scenario.tokens),),
             instances=scenario.instances,
             price_date=scenario.price_date or datetime.date.today(),
-            setting=Setting(
+            layout=PartialLayout(
                 sequence=scenario.sequence,
                 global_batch=scenario.global_batch,
                 precision=scenario.precision,

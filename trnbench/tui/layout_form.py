@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from trnbench import parsing
 from trnbench.catalog.search import Catalog
-from trnbench.errors import InputError
-from trnbench.tui.cluster import DEGREES, MODES
+from trnbench.tui.cluster import BY_HAND, OF_JOB
 from trnbench.tui.layout_questions import Job
 from trnbench.tui.widgets.field import FieldSpec, Form
+from trnbench.workload.knob_text import knob_parser, knob_texts
+from trnbench.workload.layout import KNOBS, Knob
+from trnbench.workload.partial_layout import PartialLayout
 
-CHOICES = {
-    "recompute": ("none", "selective", "full"),
-    "schedule": ("1f1b", "gpipe", "interleaved", "zb-h1"),
-    "zero": ("0", "1", "2", "3"),
-}
-STEPS = ("", "1", "2", "4", "8", "16", "32", "64")
+DEGREES = ("1", "2", "4", "8", "16", "32", "64")
+LABEL = 12
+"""Letters of a field's label."""
 
 
 def job_fields(catalog: Catalog, texts: dict[str, str]) -> list[FieldSpec]:
@@ -65,29 +64,18 @@ def job_fields(catalog: Catalog, texts: dict[str, str]) -> list[FieldSpec]:
 
 
 def layout_fields() -> list[FieldSpec]:
-    """Return the fields of a layout; what is empty is chosen by a search."""
-    return [
-        *(
-            FieldSpec(
-                key=name,
-                label=name.replace("_", "-"),
-                advice="any",
-                parse=parsing.optional(parsing.whole(name)),
-                choices=STEPS,
-            )
-            for name in DEGREES
-        ),
-        *(
-            FieldSpec(
-                key=name,
-                label=name,
-                advice="any",
-                parse=parsing.optional(_zero if name == "zero" else _mode(name)),
-                choices=("", *CHOICES[name]),
-            )
-            for name in MODES
-        ),
-    ]
+    """Return the fields of a layout; what is empty is chosen by a search, or has its default."""
+    return [_field(KNOBS[name]) for name in BY_HAND]
+
+
+def _field(knob: Knob) -> FieldSpec:
+    return FieldSpec(
+        key=knob.name,
+        label=knob.title if len(knob.title) <= LABEL else knob.short,
+        advice="any" if knob.searched else "default",
+        parse=parsing.optional(knob_parser(knob, knob.title)),
+        choices=("", *(DEGREES if knob.is_degree else knob_texts(knob))),
+    )
 
 
 def job_of(form: Form) -> Job:
@@ -97,9 +85,7 @@ def job_of(form: Form) -> Job:
         model=str(value["model"]),
         instance=str(value["instance"]),
         nodes=value["nodes"],  # type: ignore[arg-type]
-        global_batch=value["global_batch"],  # type: ignore[arg-type]
-        sequence=value["sequence"],  # type: ignore[arg-type]
-        precision=str(value["precision"]),
+        layout=PartialLayout(**{name: value[name] for name in OF_JOB}),
     )
 
 
@@ -115,22 +101,12 @@ def side_forms(catalog: Catalog, job: Mapping[str, str], view: str) -> VerticalS
     )
 
 
-def layout_values(form: Form) -> tuple[tuple[str, object], ...]:
-    """Return the settings of a layout by name; None is open."""
-    return tuple((name, form.value(name)) for name in (*DEGREES, *MODES))
+def layout_by_hand(form: Form) -> PartialLayout:
+    """Return the layout of the form's last good values."""
+    return PartialLayout(**{name: form.value(name) for name in BY_HAND})
 
 
 def _precision(text: str) -> str:
     from trnbench.program.precision import recipe_named
 
     return recipe_named(text).name
-
-
-def _zero(text: str) -> int:
-    if text not in CHOICES["zero"]:
-        raise InputError(f"zero must be 0, 1, 2 or 3, found {text!r}")
-    return int(text)
-
-
-def _mode(name: str) -> Callable[[str], str]:
-    return parsing.one_of(name, CHOICES[name])

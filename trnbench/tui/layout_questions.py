@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from trnbench.answers.row import Row
 from trnbench.report.report import Report, columns
-from trnbench.tui.cluster import DEGREES, MODES
+from trnbench.workload.layout import KNOBS
+from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.answers.train import Setting, TrainAnswer
+    from trnbench.answers.train import TrainAnswer
     from trnbench.app.train_request import TrainRequest
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import Hooks
@@ -20,26 +21,28 @@ if TYPE_CHECKING:
 MOST = 2_000
 """Layouts that are ranked; the counts are of all."""
 
+_SEARCHED = [knob for knob in KNOBS.values() if knob.searched]
 COLUMNS = columns(
-    *("rank", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "zero", "recompute"),
-    *("schedule", "step_time_s", "mfu", "memory_bytes", "tokens_per_s", "sequence_parallel"),
+    "rank",
+    *(knob.name for knob in _SEARCHED if knob.kind is not bool),
+    *("step_time_s", "mfu", "memory_bytes", "tokens_per_s"),
+    *(knob.name for knob in _SEARCHED if knob.kind is bool),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A model on so many instances."""
+    """A model on so many instances; `layout` has its batch, sequence and precision."""
 
     model: str
     instance: str
     nodes: int
-    global_batch: int
-    sequence: int
-    precision: str
+    layout: PartialLayout
 
     def inputs(self) -> dict[str, object]:
         """Return the job as plain data."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        where = {"model": self.model, "instance": self.instance, "nodes": self.nodes}
+        return {**where, **self.layout.given}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +75,9 @@ def ranked_layouts(catalog: Catalog, job: Job, hooks: Hooks) -> Ranked:
         model=job.model,
         instance=job.instance,
         nodes=job.nodes,
-        global_batch=job.global_batch,
-        sequence=job.sequence,
-        precision=job.precision,
+        global_batch=job.layout.degree("global_batch"),
+        sequence=job.layout.degree("sequence"),
+        precision=job.layout.text("precision") or "",
         top=MOST,
         progress=hooks.note,
         cancel=hooks.ended,
@@ -83,9 +86,7 @@ def ranked_layouts(catalog: Catalog, job: Job, hooks: Hooks) -> Ranked:
         {
             "rank": rank,
             **cast("Row", job.inputs()),
-            **{name: int(getattr(one.layout, name)) for name in DEGREES},
-            **{name: getattr(one.layout, name) for name in MODES},
-            "sequence_parallel": bool(one.layout.sequence_parallel),
+            **PartialLayout.of(one.layout).plain,
             "step_time_s": one.step_time_s,
             "tokens_per_s": one.tokens_per_s,
             "mfu": one.mfu,
@@ -106,7 +107,7 @@ def ranked_layouts(catalog: Catalog, job: Job, hooks: Hooks) -> Ranked:
 
 
 def layout_detail(
-    catalog: Catalog, job: Job, layout: tuple[tuple[str, object], ...], by_hand: bool, hooks: Hooks
+    catalog: Catalog, job: Job, layout: PartialLayout, by_hand: bool, hooks: Hooks
 ) -> Detail:
     """Return what one layout takes and holds, or why it is not legal."""
     from trnbench.app.train import run
@@ -153,7 +154,7 @@ class Drawn:
 def schedule_chart(
     catalog: Catalog,
     job: Job,
-    layout: tuple[tuple[str, object], ...],
+    layout: PartialLayout,
     window: Window,
     style: tuple[int, int, bool, bool],
     hooks: Hooks,
@@ -187,23 +188,14 @@ def _played(catalog: Catalog, request: TrainRequest) -> TrainAnswer:
     return answer
 
 
-def train_request(job: Job, layout: tuple[tuple[str, object], ...]) -> TrainRequest:
+def train_request(job: Job, layout: PartialLayout) -> TrainRequest:
     """Return what the use case takes for one layout."""
     from trnbench.app.train_request import TrainCase, TrainRequest
 
     case = TrainCase(
-        model=job.model, instance=job.instance, nodes=job.nodes, setting=_setting(job, layout)
+        model=job.model,
+        instance=job.instance,
+        nodes=job.nodes,
+        layout=PartialLayout(**{**job.layout.given, **layout.given}),
     )
     return TrainRequest(cases=(case,))
-
-
-def _setting(job: Job, layout: tuple[tuple[str, object], ...]) -> Setting:
-    from trnbench.answers.train import Setting
-
-    known = {name: value for name, value in layout if value is not None}
-    return Setting(
-        global_batch=job.global_batch,
-        sequence=job.sequence,
-        precision=job.precision,
-        **known,  # type: ignore[arg-type]
-    )

@@ -45,7 +45,8 @@ class Latent:
 class Attention:
     """The attention of a layer; `head_size` is that of queries and keys without a rotated part.
 
-    `biases` says which projections have one; `window` bounds how far back a token looks.
+    `biases` says which projections have one; `window` bounds how far back a token looks. `dropout`:
+    whether training drops out attention weights.
     """
 
     heads: int
@@ -54,6 +55,7 @@ class Attention:
     causal: bool
     biases: Literal["none", "qkv", "all"] = "none"
     query_key_norm: bool = False
+    dropout: bool = False
     window: int | None = None
     latent: Latent | None = None
 
@@ -142,7 +144,8 @@ class Transformer:
 
     `rms` has a scale, `layer` a scale and a shift, `plain` neither. `pre` normalises the input of
     attention and MLP and the last output, `post` the embeddings and the residual sums. A parallel
-    residual feeds attention and MLP from the same input.
+    residual feeds attention and MLP from the same input. `dropout`: whether training drops out
+    embeddings and what is added to the residual stream.
     """
 
     layers: int
@@ -150,6 +153,7 @@ class Transformer:
     norm: Literal["rms", "layer", "plain"]
     norm_placement: Literal["pre", "post"] = "pre"
     residual: Literal["sequential", "parallel"] = "sequential"
+    dropout: bool = False
     attention: Attention
     mlp: Mlp | None = None
     moe: Moe | None = None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
 MAX_SIZE = 2**31
 """No dimension, layer count or degree reaches this; products of two still fit 64 bits."""
 MAY_BE_ZERO = {"minimum": 0}
@@ -20,6 +18,8 @@ def check_sizes(record: object) -> None:
 
 
 def _out_of_bounds(record: object) -> Iterator[str]:
+    import attrs  # late: the command line reads the bounds before it needs any record
+
     for field in attrs.fields(type(record)):  # type: ignore[arg-type]
         value = getattr(record, field.name)
         minimum = field.metadata.get("minimum", 1)

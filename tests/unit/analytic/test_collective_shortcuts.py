@@ -15,7 +15,7 @@ from trnbench.mapping.message_plan.placed import Placed, place_collective
 from trnbench.mapping.message_plan.select import algorithm_named
 from trnbench.mapping.placement import place
 from trnbench.mapping.rank_groups import MEGATRON, groups_along
-from trnbench.program.grid import Choices, grid_of
+from trnbench.program.grid import grid_of
 from trnbench.program.ops import Send
 from trnbench.program.tensor import Dim, Tensor
 from trnbench.spec.collective_efficiency import stack_of
@@ -90,7 +90,7 @@ def test_messages_between_few_stages_take_as_long_as_between_all(nodes, tp, pp):
     of = CollectivePrices(
         platform=platform,
         stack=stack_of(CATALOG, platform.instance.name),
-        grid=grid_of(layout, Choices()),
+        grid=grid_of(layout),
         order=MEGATRON,
     )
     groups = groups_along("pp", of.grid, of.order)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import attrs
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,6 @@ from hypothesis import strategies as st
 
 from trnbench.analytic.memory import CATEGORIES, memory, needed_bytes
 from trnbench.catalog.search import open_catalog
-from trnbench.program.grid import Choices
 from trnbench.program.points import points_where
 from trnbench.program.step import training_step
 from trnbench.spec.library import load_platform
@@ -25,7 +25,7 @@ TRN2 = load_platform(CATALOG, "trn2.48xlarge")
 FRAGMENTATION = 0.05
 
 
-def decoder(layers: int = 2) -> Model:
+def decoder(layers: int = 2, *, dropout: bool = False) -> Model:
     """The decoder of the hand-computed example."""
     return Model(
         name="hand",
@@ -34,6 +34,7 @@ def decoder(layers: int = 2) -> Model:
             layers=layers,
             hidden=8,
             norm="rms",
+            dropout=dropout,
             attention=Attention(heads=4, kv_heads=2, head_size=2, causal=True),
             mlp=Mlp(hidden=16, gated=True, activation="silu"),
             position=Position(encoding="rotary", length=64, rotary_base=10000.0),
@@ -201,7 +202,7 @@ def test_shipped_configurations_fit(case):
 def test_unfused_attention_without_recompute_at_twice_the_sequence_does_not_fit():
     refused = 0
     for case in NXD:
-        harder = attrs.evolve(
+        harder = replace(
             case.layout, attention="naive", recompute="none", sequence=2 * case.layout.sequence
         )
         model, platform = load_model(CATALOG, case.model), load_platform(CATALOG, case.instance)
@@ -258,7 +259,7 @@ GRID = layout(
 @pytest.mark.parametrize("zero", [0, 1, 3])
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_a_grid_holds_what_its_layouts_hold(zero, schedule):
-    program = training_step(decoder(9), attrs.evolve(GRID, zero=zero, schedule=schedule))
+    program = training_step(decoder(9), replace(GRID, zero=zero, schedule=schedule))
     grid = memory(program, TRN1, fragmentation_ratio=0.1)
     points = points_where(program.legal)
     some = memory(program, TRN1, fragmentation_ratio=0.1, points=points)
@@ -285,18 +286,17 @@ def test_a_grid_holds_what_its_layouts_hold(zero, schedule):
 def test_more_ranks_or_less_kept_never_needs_more(tp, pp, recompute, micro_batch):
     base = layout(tp=tp, pp=pp, recompute=recompute, micro_batch=micro_batch, attention="naive")
     total = float(held(decoder(4), base).total_bytes)
-    wider = attrs.evolve(base, micro_batch=2 * micro_batch)
+    wider = replace(base, micro_batch=2 * micro_batch)
     assert held(decoder(4), wider).total_bytes > total
-    assert held(decoder(4), attrs.evolve(base, zero=1, dp=2)).total_bytes < total
+    assert held(decoder(4), replace(base, zero=1, dp=2)).total_bytes < total
     if recompute == "none":
-        less = attrs.evolve(base, recompute="selective")
+        less = replace(base, recompute="selective")
         assert held(decoder(4), less).total_bytes < total
 
 
 def test_dropout_keeps_its_masks():
     program, dropping = (
-        training_step(decoder(), layout(), choices=Choices(dropout=dropout))
-        for dropout in (False, True)
+        training_step(decoder(dropout=dropout), layout()) for dropout in (False, True)
     )
     plain, more = (
         memory(p, TRN1, fragmentation_ratio=0.0).stages[0].by_category["activations"]

@@ -11,7 +11,7 @@ from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.select import select
 from trnbench.mapping.placement import place
 from trnbench.mapping.rank_groups import MEGATRON, groups_along
-from trnbench.program.grid import Choices, grid_of
+from trnbench.program.grid import grid_of
 from trnbench.program.step import training_step
 from trnbench.spec.collective_efficiency import stack_of
 from trnbench.spec.library import load_platform
@@ -30,7 +30,7 @@ def prices(instance: str, wanted=None, logical_size=None, **degrees) -> Collecti
     return CollectivePrices(
         platform=platform,
         stack=stack_of(CATALOG, platform.instance.name),
-        grid=grid_of(layout, Choices()),
+        grid=grid_of(layout),
         order=MEGATRON,
         logical_size=logical_size,
         wanted=np.array(True) if wanted is None else wanted,
@@ -227,9 +227,7 @@ def test_shared_phases_and_rings_cost_what_groups_read_rank_by_rank_cost(data):
     axis, op = data.draw(st.sampled_from((("tp", "all-gather"), ("data", "reduce-scatter"))))
     found = along(of, axis, op)
     for at, own in enumerate(tp.tolist()):
-        one = grid_of(
-            Layout(global_batch=1, sequence=1, precision="bf16-master", tp=own, dp=dp), Choices()
-        )
+        one = grid_of(Layout(global_batch=1, sequence=1, precision="bf16-master", tp=own, dp=dp))
         groups = groups_along(axis, one, MEGATRON)
         world = (
             int(np.lcm(own * dp, of.ranks_per_node)) if own * dp > of.ranks_per_node else own * dp

@@ -5,12 +5,10 @@ from __future__ import annotations
 import datetime
 import itertools
 import pickle
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from trnbench.answers.train import Setting
 from trnbench.app.compare import CompareRequest, compare_run
 from trnbench.app.plan import plan_run
 from trnbench.app.plan_request import PlanRequest
@@ -27,6 +25,7 @@ from trnbench.plan.purchase import load_offers
 from trnbench.spec.library import load_instance, load_platform
 from trnbench.spec.reliability import load_reliability
 from trnbench.workload.library import load_model
+from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.weights import parameter_count
 
 CATALOG = open_catalog(environment={})
@@ -38,7 +37,7 @@ RUN = RunRequest(
     instances=("trn1.32xlarge", "trn2.48xlarge"),
     price_date=TODAY,
     nodes=(4, 8),
-    setting=Setting(tp=8, global_batch=256, sequence=4096),
+    layout=PartialLayout(tp=8, global_batch=256, sequence=4096),
 )
 TINY = RunRequest(
     model="tiny-gpt",
@@ -46,7 +45,7 @@ TINY = RunRequest(
     instances=("trn1.2xlarge", "trn1.32xlarge"),
     price_date=TODAY,
     nodes=(1, 2),
-    setting=Setting(
+    layout=PartialLayout(
         pp=2, cp=1, ep=1, vpp=1, zero=1, schedule="1f1b", recompute="none", global_batch=16
     ),
 )
@@ -63,9 +62,9 @@ def test_a_row_has_the_figures_of_the_train_verb(compared):
     for one in compared.compared:
         quote = one.quote
         row = quote.row()
-        for setting in (quote.step.setting, RUN.setting):
+        for layout in (quote.step.layout, RUN.layout):
             case = TrainCase(
-                model=RUN.model, instance=quote.instance, nodes=quote.nodes, setting=setting
+                model=RUN.model, instance=quote.instance, nodes=quote.nodes, layout=layout
             )
             (answer,) = run(CATALOG, TrainRequest(cases=(case,)))
             trained = answer.row()
@@ -131,26 +130,26 @@ def brute_force(request):
         instance, platform = load_instance(CATALOG, name), load_platform(CATALOG, name)
         offers = load_offers(CATALOG, instance, PriceTerms(on=TODAY))
         for tp, micro_batch in itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16)):
-            ranks, pp = nodes * instance.chips * platform.chip.ranks(None), request.setting.pp
+            ranks = nodes * instance.chips * platform.chip.ranks(None)
+            pp = request.layout.degree("pp")
             if ranks % (tp * pp) or (name == "trn1.2xlarge" and nodes > 1):
                 continue
-            setting = replace(
-                request.setting,
+            layout = request.layout.changed(
                 tp=tp,
                 dp=ranks // (tp * pp),
                 micro_batch=micro_batch,
                 sequence_parallel=tp > 1,
             )
-            case = TrainCase(model=request.model, instance=name, nodes=nodes, setting=setting)
+            case = TrainCase(model=request.model, instance=name, nodes=nodes, layout=layout)
             answer: Any = run(CATALOG, TrainRequest(cases=(case,)))[0]
             if answer.step is None:
                 continue
-            speed = answer.per_s(answer.step.step_time_s, answer.setting.sequence)
+            speed = answer.per_s(answer.step.step_time_s, answer.layout.degree("sequence"))
             size = checkpoint_bytes(
                 load_model(CATALOG, request.model),
                 platform,
                 precision="bf16-master",
-                sequence=answer.setting.sequence,
+                sequence=answer.layout.degree("sequence"),
             )
             cost = training_cost(
                 Job(

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from attrs import evolve
 
-from trnbench.answers.train import Setting
 from trnbench.app import train_functional
 from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
 from trnbench.catalog.search import open_catalog
@@ -18,8 +17,9 @@ from trnbench.errors import EnvironmentFault, InputError
 from trnbench.report.text_table import PLAIN
 from trnbench.report.train_functional import functional_report
 from trnbench.workload.library import load_model
+from trnbench.workload.partial_layout import PartialLayout
 
-SMALL = Setting(tp=8, sequence=16, global_batch=2, precision="bf16-sr")
+SMALL = PartialLayout(tp=8, sequence=16, global_batch=2, precision="bf16-sr")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def catalog():
 
 @pytest.fixture(scope="module")
 def request_():
-    return FunctionalRequest(model="tiny-gpt", instance="trn1.32xlarge", setting=SMALL, steps=4)
+    return FunctionalRequest(model="tiny-gpt", instance="trn1.32xlarge", layout=SMALL, steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_the_first_step(
 def test_without_a_price_there_is_no_cost(catalog, request_):
     unpriced = run_functional(
         catalog,
-        replace(request_, instance="trn2-ultraserver", setting=replace(SMALL, tp=4), steps=1),
+        replace(request_, instance="trn2-ultraserver", layout=SMALL.changed(tp=4), steps=1),
     )
     assert unpriced.losses
     assert unpriced.usd_per_hour is None
@@ -157,21 +157,21 @@ def test_without_a_price_there_is_no_cost(catalog, request_):
 
 
 @pytest.mark.parametrize(
-    ("model", "setting", "words"),
+    ("model", "layout", "words"),
     [
-        ("tiny-gpt", Setting(tp=3), "does not divide"),
-        ("tiny-gpt", Setting(dp=64), "ranks"),
-        ("bert-large", Setting(sequence=16, global_batch=1), "fills gaps"),
+        ("tiny-gpt", PartialLayout(tp=3), "does not divide"),
+        ("tiny-gpt", PartialLayout(dp=64), "ranks"),
+        ("bert-large", PartialLayout(sequence=16, global_batch=1), "fills gaps"),
     ],
 )
-def test_what_cannot_be_trained_is_answered_with_reasons(catalog, request_, model, setting, words):
-    answer = run_functional(catalog, replace(request_, model=model, setting=setting))
+def test_what_cannot_be_trained_is_answered_with_reasons(catalog, request_, model, layout, words):
+    answer = run_functional(catalog, replace(request_, model=model, layout=layout))
     assert not answer.losses
     assert any(words in reason for reason in answer.reasons), answer.reasons
 
 
 def test_a_model_that_does_not_fit_into_this_machine_is_refused(catalog, request_):
-    large = replace(request_, model="llama3.1-8b", setting=Setting(tp=32, precision="bf16"))
+    large = replace(request_, model="llama3.1-8b", layout=PartialLayout(tp=32, precision="bf16"))
     with pytest.raises(EnvironmentFault, match="of memory"):
         run_functional(catalog, large)
 

@@ -9,7 +9,6 @@ import pytest
 from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
 from trnbench.emulate.functional.trainer import Trainer, TrainingRun
-from trnbench.program.grid import Choices
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Attention, Mlp, Model, Moe, Position, Transformer, Vocabulary
@@ -62,7 +61,6 @@ def _trainer(
     exact: bool = True,
     seed: int = 0,
     rate: float = 1e-2,
-    context_parallel: str = "ring",
     **degrees: object,
 ) -> Trainer:
     given = {"global_batch": 4, "sequence": 8, "precision": "fp32", **degrees}
@@ -70,8 +68,7 @@ def _trainer(
     if moe is not None:
         # Every expert has room for every token.
         given.setdefault("capacity_factor", moe.experts / moe.top_k)
-    choices = Choices(context_parallel=context_parallel)  # type: ignore[arg-type]
-    program = training_step(model, Layout(**given), choices=choices)  # type: ignore[arg-type]
+    program = training_step(model, Layout(**given))  # type: ignore[arg-type]
     assert program.legal, program.refusals()
     assert model.vocabulary is not None
     text = text_of("markov", model.vocabulary.size, seed)

@@ -11,6 +11,7 @@ from trnbench.errors import DataFileError
 from trnbench.evidence.step_log import LoggedRun, logged_steps
 from trnbench.evidence.training_told import told_by
 from trnbench.spec.library import load_platform
+from trnbench.workload.partial_layout import PartialLayout
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 
@@ -20,18 +21,16 @@ def run(instance="trn1.32xlarge", **changes):
         model="llama3.1-8b",
         platform=load_platform(CATALOG, instance),
         nodes=1,
-        tp=8,
-        pp=1,
-        cp=1,
-        ep=None,
-        vpp=None,
-        micro_batch=1,
-        global_batch=64,
-        sequence=4096,
-        zero=1,
-        sequence_parallel=True,
-        recompute="selective",
-        precision="bf16-master",
+        layout=PartialLayout(
+            tp=8,
+            micro_batch=1,
+            global_batch=64,
+            sequence=4096,
+            zero=1,
+            sequence_parallel=True,
+            recompute="selective",
+            precision="bf16-master",
+        ),
     )
     return replace(known, **changes)
 

@@ -16,7 +16,7 @@ from trnbench.mapping.rank_groups import (
     groups_along,
     platform_answer,
 )
-from trnbench.program.grid import Choices, Grid, grid_of
+from trnbench.program.grid import Grid, grid_of
 from trnbench.spec.library import load_platform
 from trnbench.workload.layout import Layout
 
@@ -32,7 +32,7 @@ DEGREE = st.sampled_from((1, 2, 3, 4, 8))
 
 def grid(**degrees) -> Grid:
     layout = Layout(global_batch=1024, sequence=4096, precision="bf16-master", **degrees)
-    return grid_of(layout, Choices())
+    return grid_of(layout)
 
 
 def sets(groups) -> set[frozenset[int]]:

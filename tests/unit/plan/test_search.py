@@ -19,7 +19,7 @@ from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
 from trnbench.mapping.rank_groups import platform_answer
 from trnbench.plan.search import Hooks, search
-from trnbench.plan.search_question import Fixed, Question
+from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult, Tally
 from trnbench.plan.search_runs import Seen
 from trnbench.program.step import training_step
@@ -33,12 +33,22 @@ from trnbench.spec.training_stack import (
 )
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
+from trnbench.workload.partial_layout import PartialLayout
 
 CATALOG = open_catalog()
 
 
 def question(
-    model: str, instance: str, nodes=(1,), *, batch=8, sequence=256, stack=None, **kept
+    model: str,
+    instance: str,
+    nodes=(1,),
+    *,
+    batch=8,
+    sequence=256,
+    precision="bf16-master",
+    stack=None,
+    fixed=None,
+    **kept,
 ) -> Question:
     platform = load_platform(CATALOG, instance)
     training = (
@@ -49,16 +59,15 @@ def question(
     efficiency = TrainingEfficiency(
         chip=load_chip_efficiency(CATALOG, platform.chip.name), stack=training
     )
-    settled = {"precision": "bf16-master", **kept}
+    given = {"global_batch": batch, "sequence": sequence, "precision": precision}
     return Question(
         model=load_model(CATALOG, model),
         platform=platform,
         efficiency=efficiency,
         collectives=stack_of(CATALOG, platform.instance.name),
         nodes=tuple(nodes),
-        global_batch=batch,
-        sequence=sequence,
-        **settled,
+        layout=PartialLayout(**given, **(fixed or {})),
+        **kept,
     )
 
 
@@ -68,7 +77,8 @@ def divisors(number: int) -> list[int]:
 
 def layouts(asked: Question, nodes: int) -> Iterator[Layout]:
     """Yield every layout worth looking at whose ranks fill the cluster."""
-    supports, fixed = asked.stack.supports, asked.fixed.settled
+    supports, fixed = asked.stack.supports, asked.layout.given
+    sequence, batch = asked.completed.sequence, asked.completed.global_batch
     transformer = asked.model.transformer
     assert transformer is not None
     degrees = asked.platform.legal_degrees()
@@ -79,7 +89,7 @@ def layouts(asked: Question, nodes: int) -> Iterator[Layout]:
         "cp": divisors(ranks) if supports.context_parallel else [1],
         "ep": divisors(transformer.moe.experts) if transformer.moe else [1],
         "vpp": range(1, transformer.layers + 1),
-        "micro_batch": divisors(asked.global_batch),
+        "micro_batch": divisors(int(batch)),
         "zero": supports.zero,
         "recompute": supports.recompute,
         "schedule": supports.schedules,
@@ -97,15 +107,12 @@ def layouts(asked: Question, nodes: int) -> Iterator[Layout]:
             or ("vpp" not in fixed and -(-transformer.layers // chosen["pp"]) % chosen["vpp"])
         )
         if not double:
-            cut = supports.sequence_parallel and asked.sequence % chosen["tp"] == 0
+            cut = supports.sequence_parallel and sequence % chosen["tp"] == 0
             yield Layout(
                 **chosen,
                 dp=dp,
-                global_batch=asked.global_batch,
-                sequence=asked.sequence,
                 sequence_parallel=cut and chosen["tp"] > 1,
-                attention=asked.attention,
-                precision=asked.precision,
+                attention=asked.completed.attention,
             )
 
 
@@ -156,24 +163,24 @@ def adds_up(tally: Tally) -> bool:
 
 SMALL = {
     "tiny, Trn1": question("tiny-gpt", "trn1.2xlarge"),
-    "tiny, Trn1, 32 ranks": question("tiny-gpt", "trn1.32xlarge", fixed=Fixed(zero=1)),
+    "tiny, Trn1, 32 ranks": question("tiny-gpt", "trn1.32xlarge", fixed={"zero": 1}),
     "tiny, Trn2": question("tiny-gpt", "trn2.3xlarge", batch=6),
     "tiny, H100, nothing sharded": question(
-        "tiny-gpt", "p5.48xlarge", fixed=Fixed(recompute="none", zero=0), batch=6
+        "tiny-gpt", "p5.48xlarge", fixed={"recompute": "none", "zero": 0}, batch=6
     ),
     "experts": question(
         "mixtral-8x7b",
         "trn2.48xlarge",
         batch=64,
         sequence=4096,
-        fixed=Fixed(recompute="full", zero=1, tp=16, cp=1, schedule="1f1b"),
+        fixed={"recompute": "full", "zero": 1, "tp": 16, "cp": 1, "schedule": "1f1b"},
     ),
     "an odd sequence": question(
         "llama2-7b",
         "trn1.32xlarge",
         batch=4,
         sequence=100,
-        fixed=Fixed(recompute="selective", zero=1),
+        fixed={"recompute": "selective", "zero": 1},
     ),
     "uneven stages": question(
         "llama2-7b",
@@ -181,7 +188,7 @@ SMALL = {
         batch=8,
         sequence=64,
         nodes=(3,),
-        fixed=Fixed(recompute="full", zero=1, cp=1, tp=4),
+        fixed={"recompute": "full", "zero": 1, "cp": 1, "tp": 4},
     ),
     "room to be left": question(
         "llama2-7b",
@@ -189,7 +196,7 @@ SMALL = {
         batch=8,
         sequence=4096,
         headroom=0.3,
-        fixed=Fixed(cp=1, schedule="1f1b", zero=1),
+        fixed={"cp": 1, "schedule": "1f1b", "zero": 1},
     ),
 }
 
@@ -231,15 +238,15 @@ def test_a_search_finds_what_pricing_layouts_one_by_one_finds(asked):
 def test_what_is_fixed_stays_and_the_optimum_is_that_of_the_rest(
     tp, pp, vpp, micro_batch, schedule, batch
 ):
-    fixed = Fixed(
-        tp=tp,
-        pp=pp,
-        vpp=vpp,
-        micro_batch=micro_batch,
-        schedule=schedule,
-        zero=1,
-        recompute="none",
-    )
+    fixed = {
+        "tp": tp,
+        "pp": pp,
+        "vpp": vpp,
+        "micro_batch": micro_batch,
+        "schedule": schedule,
+        "zero": 1,
+        "recompute": "none",
+    }
     asked = question("tiny-gpt", "trn1.32xlarge", batch=batch, fixed=fixed)
     counts, wanted = one_by_one(asked, 1)
     result, found = everything(asked)
@@ -249,7 +256,7 @@ def test_what_is_fixed_stays_and_the_optimum_is_that_of_the_rest(
     if wanted:
         assert result.best is not None
         assert result.best.step_time_s == pytest.approx(min(wanted.values()), rel=1e-6)
-        for name, value in fixed.settled.items():
+        for name, value in asked.layout.given.items():
             assert getattr(result.best.layout, name) == value
     else:
         assert result.best is None
@@ -332,7 +339,7 @@ def test_experts_are_spread_only_where_the_stack_can():
     )
     without = replace(asked, efficiency=attrs.evolve(asked.efficiency, stack=stack))
     assert {one.ep for _, one in everything(without)[1]} == {1}
-    told = replace(without, fixed=Fixed(ep=4))
+    told = replace(without, layout=without.layout.changed(ep=4))
     assert {one.ep for _, one in everything(told)[1]} == {4}
 
 
@@ -363,7 +370,7 @@ def test_a_cancelled_search_keeps_what_it_found_and_counts_what_it_left():
 
 def test_progress_ends_with_every_legal_layout():
     told: list[tuple[int, int]] = []
-    asked = question("tiny-gpt", "trn1.32xlarge", fixed=Fixed(zero=1))
+    asked = question("tiny-gpt", "trn1.32xlarge", fixed={"zero": 1})
     result = search(
         asked, hooks=Hooks(progress=lambda done, total, what: told.append((done, total)))
     )
@@ -400,12 +407,12 @@ def test_room_to_be_left_is_named_when_it_is_what_does_not_fit():
 @pytest.mark.parametrize(
     ("fixed", "batch", "word"),
     [
-        (Fixed(tp=5), 8, "tensor parallelism of 5 ranks"),
-        (Fixed(tp=8, pp=4, dp=3), 8, "have 32"),
-        (Fixed(tp=1, pp=1), 8, "does not divide by dp x micro_batch = 32"),
-        (Fixed(schedule="interleaved", pp=1, tp=32), 8, "interleaved needs"),
-        (Fixed(pp=8, tp=1), 8, "is more than 4 layers"),
-        (Fixed(ep=2), 8, "the model has no experts"),
+        ({"tp": 5}, 8, "tensor parallelism of 5 ranks"),
+        ({"tp": 8, "pp": 4, "dp": 3}, 8, "have 32"),
+        ({"tp": 1, "pp": 1}, 8, "does not divide by dp x micro_batch = 32"),
+        ({"schedule": "interleaved", "pp": 1, "tp": 32}, 8, "interleaved needs"),
+        ({"pp": 8, "tp": 1}, 8, "is more than 4 layers"),
+        ({"ep": 2}, 8, "the model has no experts"),
     ],
 )
 def test_where_nothing_is_legal_the_reasons_are_in_words(fixed, batch, word):
@@ -417,7 +424,7 @@ def test_where_nothing_is_legal_the_reasons_are_in_words(fixed, batch, word):
 
 
 def test_ranks_of_a_single_node_may_stay_idle_if_that_is_asked_for():
-    asked = question("tiny-gpt", "trn1.32xlarge", fixed=Fixed(tp=8, dp=1))
+    asked = question("tiny-gpt", "trn1.32xlarge", fixed={"tp": 8, "dp": 1})
     # Only pp = 4 fills the node: 3 ways of recompute x 4 sizes of micro-batch, one layer a stage.
     assert search(asked).legal == 3 * 4
     result, found = everything(replace(asked, whole_nodes=False))
@@ -447,10 +454,16 @@ def test_malformed_questions_are_input_errors():
         {"nodes": (2, 2)},
         {"nodes": (0,)},
         {"headroom": 1.0},
-        {"global_batch": 0},
-        {"sequence": -1},
-        {"fixed": Fixed(tp=0)},
-        {"precision": "no such recipe"},
+        *(
+            {"layout": good.layout.changed(**wrong)}
+            for wrong in (
+                {"global_batch": 0},
+                {"sequence": -1},
+                {"sequence": None},
+                {"tp": 0},
+                {"precision": "no such recipe"},
+            )
+        ),
     )
     for change in changes:
         with pytest.raises(InputError):

@@ -6,14 +6,14 @@ the model written down once more, undivided.
 
 from __future__ import annotations
 
-import attrs
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
 from trnbench.emulate.functional.trainer import Trainer, TrainingRun
-from trnbench.program.grid import Choices
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Attention as Heads
@@ -221,17 +221,17 @@ def test_executing_the_program_gives_the_losses_and_gradients_of_the_model(model
 
 
 def test_heads_that_change_places_between_context_ranks_give_the_same():
-    choices = Choices(context_parallel="all-to-all")
     for attention in ("fused", "naive"):
-        run_and_compare(decoder(kv_heads=4), {"cp": 2, "tp": 2, "attention": attention}, choices)
+        degrees = {"cp": 2, "tp": 2, "context_parallel": "all-to-all", "attention": attention}
+        run_and_compare(decoder(kv_heads=4), degrees)
 
 
-def run_and_compare(model, degrees, choices=None):
+def run_and_compare(model, degrees):
     layout = Layout(**{"global_batch": 8, "sequence": SEQUENCE, "precision": "fp32", **degrees})
     if model.transformer.moe is not None:
         # Every expert has room for every token.
-        layout = attrs.evolve(layout, capacity_factor=2.0)
-    program = training_step(model, layout, choices=choices)
+        layout = replace(layout, capacity_factor=2.0)
+    program = training_step(model, layout)
     assert program.legal, program.refusals()
     text = text_of("markov", 32, seed=7)
     trainer = Trainer(program, TrainingRun(text=text, optimizer=AdamW(), exact=True))

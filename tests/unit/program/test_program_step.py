@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import attrs
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,6 @@ from hypothesis import strategies as st
 
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import UnknownNameError
-from trnbench.program.grid import Choices
 from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, MatMul
 from trnbench.program.precision import RECIPES, recipe_named
 from trnbench.program.step import training_step
@@ -29,6 +29,7 @@ def decoder(
     ffn: int = 16,
     words: int = 32,
     gpt: bool = False,
+    dropout: bool = False,
     moe: Moe | None = None,
     dense_layers: int = 0,
     window: int | None = None,
@@ -47,12 +48,14 @@ def decoder(
             layers=layers,
             hidden=hidden,
             norm="layer" if gpt else "rms",
+            dropout=dropout,
             attention=Heads(
                 heads=heads,
                 kv_heads=kv_heads,
                 head_size=hidden // heads,
                 causal=True,
                 biases="all" if gpt else "none",
+                dropout=dropout,
                 window=window,
             ),
             mlp=mlp if moe is None or moe.dense_layers else None,
@@ -173,7 +176,7 @@ def test_hand_example_kept_tensors():
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_activations_of_a_layer_are_the_published_formula(tp, sequence_parallel, recompute):
     s, b, h, a = 256, 2, 64, 8
-    model = decoder(hidden=h, heads=a, kv_heads=a, ffn=4 * h, gpt=True)
+    model = decoder(hidden=h, heads=a, kv_heads=a, ffn=4 * h, gpt=True, dropout=True)
     chosen = layout(
         tp=tp,
         micro_batch=b,
@@ -182,7 +185,7 @@ def test_activations_of_a_layer_are_the_published_formula(tp, sequence_parallel,
         sequence_parallel=sequence_parallel,
         recompute=recompute,
     )
-    program = training_step(model, chosen, choices=Choices(dropout=True))
+    program = training_step(model, chosen)
     kept = sum(tensor.bytes for tensor in program.blocks["dense"].kept.tensors)
     shared = tp if sequence_parallel else 1
     scores = 5 * a * s / h / tp
@@ -522,9 +525,9 @@ def test_experts_and_their_ranks_must_divide():
 
 
 def test_context_ranks_that_share_out_heads_need_enough_of_them():
-    chosen, choices = layout(tp=2, cp=2), Choices(context_parallel="all-to-all")
-    assert "key-value heads" in training_step(decoder(), chosen, choices=choices).refusals()[0]
-    assert training_step(decoder(kv_heads=4), chosen, choices=choices).legal
+    chosen = layout(tp=2, cp=2, context_parallel="all-to-all")
+    assert "key-value heads" in training_step(decoder(), chosen).refusals()[0]
+    assert training_step(decoder(kv_heads=4), chosen).legal
 
 
 # Precision
@@ -687,7 +690,7 @@ def test_experts_are_summed_over_the_ranks_that_hold_the_same():
 
 def test_capacity_pads_the_experts_and_not_the_model():
     plain, padded = (
-        training_step(mixture(), attrs.evolve(layout(), capacity_factor=factor))
+        training_step(mixture(), replace(layout(), capacity_factor=factor))
         for factor in (None, 2.0)
     )
     assert padded.model_flop == plain.model_flop
@@ -708,7 +711,7 @@ def test_a_program_made_like_another_is_the_one_made_anew(recompute, zero):
         sequence_parallel=True,
     )
     first = training_step(model, layout)
-    other = attrs.evolve(layout, zero=zero, recompute=recompute)
+    other = replace(layout, zero=zero, recompute=recompute)
     found, anew = training_step(model, other, like=first), training_step(model, other)
     assert list(found.blocks) == list(anew.blocks)
     for kind, block in anew.blocks.items():

@@ -10,7 +10,6 @@ import pytest
 
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.interval import Interval, ratio
-from trnbench.answers.train import Setting
 from trnbench.app.compare import CompareRequest, compare_run
 from trnbench.app.run_request import Part, RunRequest
 from trnbench.catalog.search import open_catalog
@@ -23,6 +22,7 @@ from trnbench.report.quote_text import (
     tokens_text,
 )
 from trnbench.report.report import interval_text
+from trnbench.workload.partial_layout import PartialLayout
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,10 @@ def test_spans():
 
 def test_layouts_name_what_matters():
     plain: dict[str, Any] = {"tp": 16, "pp": 4, "dp": 64, "cp": 1, "ep": 1, "vpp": 1}
-    assert layout_text(Setting(**plain)) == "TP 16 x PP 4 x DP 64"
-    assert layout_text(Setting(**plain | {"cp": 8, "vpp": 5})).endswith("DP 64 x CP 8 x VPP 5")
+    assert layout_text(PartialLayout(**plain)) == "TP 16 x PP 4 x DP 64"
+    assert layout_text(PartialLayout(**plain | {"cp": 8, "vpp": 5})).endswith(
+        "DP 64 x CP 8 x VPP 5"
+    )
 
 
 def bill(option, **blocks: Any):
@@ -97,7 +99,7 @@ def test_the_sentence_of_a_plan():
         instances=("trn1.2xlarge",),
         price_date=datetime.date(2026, 11, 21),
         nodes=(1,),
-        setting=Setting(tp=2, global_batch=16),
+        layout=PartialLayout(tp=2, global_batch=16),
         prices=("trn1.2xlarge=2",),
     )
     (row,) = compare_run(open_catalog(environment={}), CompareRequest(run=run)).compared

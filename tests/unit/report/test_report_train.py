@@ -9,14 +9,15 @@ import pytest
 
 from trnbench.analytic.memory import CATEGORIES
 from trnbench.analytic.step_time import STEP_CATEGORIES
-from trnbench.answers.train import MemoryAnswer, Searched, Setting, StepAnswer, TrainAnswer
+from trnbench.answers.train import MemoryAnswer, Searched, StepAnswer, TrainAnswer
 from trnbench.catalog.provenance import Kind
 from trnbench.report.formats import RENDERERS, render
 from trnbench.report.text_table import PLAIN, Style
 from trnbench.report.train import train_report
+from trnbench.workload.partial_layout import PartialLayout
 
 GIB = 2.0**30
-SETTING = Setting(
+SETTING = PartialLayout(
     tp=8,
     pp=2,
     dp=4,
@@ -61,7 +62,7 @@ ANSWER = TrainAnswer(
     ranks=64,
     logical_size=None,
     tokens_per_sample=4096,
-    setting=SETTING,
+    layout=SETTING,
     engine="analytic",
     calibration="training-nxd-trn1",
     basis="measured",

@@ -49,7 +49,7 @@ class BucketShape:
 
     def __init__(self, ranks: StageRanks, block: Block, bucket: Bucket, tied: str | None) -> None:
         self.axis = bucket.axis
-        self.zero = int(ranks.grid.layout.zero)
+        self.zero = int(ranks.grid.zero)
         self.copies = int(bucket.copies)
         self.replicas = ranks.size(bucket.axis)
         self._ranks = ranks

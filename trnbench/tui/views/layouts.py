@@ -14,11 +14,11 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from trnbench.answers.row import Row
-from trnbench.tui.cluster import Cluster, layout_of
+from trnbench.tui.cluster import Cluster, layout_of, partial_layout_of
 from trnbench.tui.compare_pictures import memory_bars, time_bars
 from trnbench.tui.layout_form import (
     job_of,
-    layout_values,
+    layout_by_hand,
     side_forms,
 )
 from trnbench.tui.layout_questions import (
@@ -36,6 +36,7 @@ from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_model import Source
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
+from trnbench.workload.partial_layout import PartialLayout, shown_degrees
 
 DELTAS = frozenset({"step_time_s", "mfu", "memory_bytes", "tokens_per_s"})
 FOLLOW_S = 0.1
@@ -122,7 +123,7 @@ class LayoutsView(View):
         """Return the command line of the layout by hand."""
         from trnbench.app.command_lines import train_line
 
-        return train_line(train_request(job_of(self._job_form), layout_values(self._hand)))
+        return train_line(train_request(job_of(self._job_form), layout_by_hand(self._hand)))
 
     def facts(self) -> tuple[str, ...]:
         """Return what the numbers rest on."""
@@ -191,7 +192,7 @@ class LayoutsView(View):
         if event.field in self._job_form.fields.values():
             self.action_search()
         if any(self._hand.texts.values()):
-            self._look(layout_values(self._hand), by_hand=True)
+            self._look(layout_by_hand(self._hand), by_hand=True)
 
     @on(ResultTable.Highlighted)
     def _highlighted(self, event: ResultTable.Highlighted) -> None:
@@ -206,13 +207,10 @@ class LayoutsView(View):
 
     def _look_at_row(self) -> None:
         row = self.query_one(ResultTable).row
-        if row is None:
-            return
-        names = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch")
-        modes = ("zero", "recompute", "schedule", "sequence_parallel")
-        self._look(tuple((name, row[name]) for name in (*names, *modes)), by_hand=False)
+        if row is not None:
+            self._look(partial_layout_of(row), by_hand=False)
 
-    def _look(self, layout: tuple[tuple[str, object], ...], *, by_hand: bool) -> None:
+    def _look(self, layout: PartialLayout, *, by_hand: bool) -> None:
         job = job_of(self._job_form)
         self.ask("layout", partial(layout_detail, self.trnbench.catalog, job, layout, by_hand))
 
@@ -256,10 +254,7 @@ class LayoutsView(View):
 
 
 def _layout_text(row: Row) -> str:
-    parts = [f"tp{row['tp']} pp{row['pp']} dp{row['dp']}"]
-    parts += [
-        f"{name}{row[name]}" for name in ("cp", "ep", "vpp") if row.get(name) not in (1, None)
-    ]
+    parts = [f"{name}{row[name]}" for name in shown_degrees([partial_layout_of(row)])]
     parts.append(f"mb{row['micro_batch']}")
     parts += [str(row[name]) for name in ("recompute", "schedule") if row.get(name) is not None]
     return " ".join(parts)

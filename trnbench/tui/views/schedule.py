@@ -16,7 +16,7 @@ from textual.widgets import Static
 from trnbench.report.report import Report
 from trnbench.tui.cluster import Cluster
 from trnbench.tui.compare_pictures import time_bars
-from trnbench.tui.layout_form import job_of, layout_values, side_forms
+from trnbench.tui.layout_form import job_of, layout_by_hand, side_forms
 from trnbench.tui.layout_questions import (
     Drawn,
     Job,
@@ -29,6 +29,7 @@ from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.units import Dimension, show
+from trnbench.workload.partial_layout import PartialLayout
 
 CHROME = 4
 """Lines of the chart's place that are legend and axis."""
@@ -126,8 +127,8 @@ class ScheduleView(View):
         return job_of(self._job_form)
 
     @property
-    def _layout(self) -> tuple[tuple[str, object], ...]:
-        return layout_values(self._hand)
+    def _layout(self) -> PartialLayout:
+        return layout_by_hand(self._hand)
 
     def answered(self, topic: str, value: object) -> None:
         """Show the chart."""

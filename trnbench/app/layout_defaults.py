@@ -1,0 +1,67 @@
+"""Knobs of a training step that nobody gave and no search chooses: their defaults."""
+
+from __future__ import annotations
+
+from trnbench.errors import InputError
+from trnbench.spec.training_stack import TrainingStack
+from trnbench.workload.layout import KNOBS
+from trnbench.workload.model import Model
+from trnbench.workload.partial_layout import PartialLayout
+
+DEFAULT_BATCH = 1024
+"""What the examples of NxD Training use for their decoders."""
+DEFAULT_SEQUENCE = 8192
+"""Decoders with longer contexts see most of their training below this."""
+DEFAULT_PRECISION = "bf16-master"
+SEARCHED = tuple(name for name, knob in KNOBS.items() if knob.searched)
+"""Knobs that a search chooses where they are open; the others have defaults."""
+_OF_LAYERS = tuple(
+    name for name, knob in KNOBS.items() if knob.part == "layers" and not knob.searched
+)
+
+
+def refuse_senseless(model: Model, layout: PartialLayout) -> None:
+    """Refuse knobs that act on a part the model does not have."""
+    moe = model.transformer is not None and model.transformer.moe is not None
+    for name in layout.given:
+        title = KNOBS[name].title
+        if KNOBS[name].part == "experts" and not moe:
+            raise InputError(f"a {title} acts on experts, and {model.name} has none")
+        if name in _OF_LAYERS and model.recommender is not None:
+            noun = name.partition("_")[0]
+            raise InputError(f"{model.name} is a recommender: it has no {noun}")
+
+
+def without_layers(layout: PartialLayout) -> PartialLayout:
+    """Return a layout without the defaults that act on layers, for a model that has none."""
+    return layout.changed(**dict.fromkeys(_OF_LAYERS))
+
+
+def with_defaults(
+    model: Model, stack: TrainingStack, given: PartialLayout
+) -> tuple[PartialLayout, tuple[str, ...]]:
+    """Return the layout with all that is not searched for, and the names of what was added."""
+    own = {
+        "global_batch": _batch(given),
+        "sequence": _sequence(model),
+        "attention": stack.attention,
+        "precision": DEFAULT_PRECISION,
+    }
+    defaults = {
+        name: own.get(name, KNOBS[name].default) for name in given.open if name not in SEARCHED
+    }
+    added = {name: value for name, value in defaults.items() if value is not None}
+    return given.changed(**added), tuple(added)
+
+
+def _batch(given: PartialLayout) -> int:
+    """Return the usual batch, or the next above that the given degrees divide."""
+    step = given.degree("dp") * given.degree("micro_batch")
+    return -(-DEFAULT_BATCH // step) * step
+
+
+def _sequence(model: Model) -> int:
+    if model.transformer is None:
+        return 1
+    length = model.transformer.position.length
+    return length if model.image is not None else min(length, DEFAULT_SEQUENCE)

@@ -1,0 +1,84 @@
+"""The options of a layout, one for each knob, given to a command in place of its `layout`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from typing import Annotated, Any
+
+import typer
+
+from trnbench.cli.printing import hints_of
+from trnbench.workload.knob_text import knob_parser
+from trnbench.workload.layout import KNOBS, Knob
+from trnbench.workload.partial_layout import PartialLayout
+
+Command = Callable[..., int | None]
+
+
+def layout_options(about: str = "") -> list[Parameter]:
+    """Return the parameters that Typer makes options of.
+
+    `about` comes before every help text, for options that have no defaults.
+    """
+    return [
+        Parameter(
+            knob.name,
+            Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[knob.kind | None, _option(knob, about)],
+        )
+        for knob in KNOBS.values()
+    ]
+
+
+def _option(knob: Knob, about: str) -> Any:  # noqa: ANN401
+    text = f"{about}{knob.help.partition('; default:')[0].rstrip('.')}." if about else knob.help
+    if knob.kind is bool:
+        return typer.Option(f"{knob.option}/{knob.option.replace('--', '--no-', 1)}", help=text)
+    if knob.kind is int and knob.choices:
+        numbers = [one for one in knob.choices if isinstance(one, int)]
+        return typer.Option(min=min(numbers), max=max(numbers), help=text)
+    # A name of few is named without dashes, a number by its option.
+    what = knob.option if knob.kind is not str else knob.option.lstrip("-")
+    return typer.Option(parser=knob_parser(knob, what), metavar=knob.metavar or "N", help=text)
+
+
+def partial_layout(options: Mapping[str, Any]) -> PartialLayout:
+    """Return what options of a layout settle; a precision that none has is an input error."""
+    from trnbench.program.precision import recipe_named
+
+    layout = PartialLayout(**options)
+    precision = layout.text("precision")
+    return layout if precision is None else layout.changed(precision=recipe_named(precision).name)
+
+
+def takes_layout(about: str = "") -> Callable[[Command], Command]:
+    """Return a decorator: a command takes the options of a layout in place of `layout`.
+
+    The command takes `out` and `catalog` first, and `layout: PartialLayout` by name; `about` comes
+    before every help text.
+    """
+
+    def decorate(command: Command) -> Command:
+        own = list(inspect.signature(command).parameters.values())
+        hints = hints_of(command, [p.name for p in own[2:] if p.name != "layout"])
+        parameters = []
+        for parameter in own:
+            if parameter.name == "layout":
+                parameters += layout_options(about)
+            else:
+                parameters.append(parameter.replace(annotation=hints.get(parameter.name)))
+
+        @functools.wraps(command)
+        def with_layout(out: object, catalog: object, **options: Any) -> int | None:  # noqa: ANN401
+            layout = partial_layout({name: options.pop(name) for name in KNOBS})
+            return command(out, catalog, layout=layout, **options)
+
+        with_layout.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_layout.__annotations__ = {p.name: p.annotation for p in parameters}
+        return with_layout
+
+    return decorate
