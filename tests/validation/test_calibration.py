@@ -12,10 +12,10 @@ from trnbench.app.calibration import calibrate_measurements
 from trnbench.app.validation import validate_evidence
 from trnbench.catalog.search import built_in_folder, open_catalog
 from trnbench.evidence.calibrate import mean_error
-from trnbench.evidence.model_family import family_of
-from trnbench.evidence.predict import Preparer
+from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import RowFault, read_evidence
 from trnbench.evidence.training_cases import Reader
+from trnbench.predict.setup import family_of
 from trnbench.units import Dimension, parse
 
 SPECS = built_in_folder() / "specs"
@@ -132,14 +132,15 @@ def test_intervals_hold_what_they_promise(sections):
 
 def test_nothing_fitted_is_near_already():
     catalog = open_catalog([SPECS / "priors"])
-    reader, preparer = Reader(catalog), Preparer(catalog)
+    reader, predictor = Reader(catalog), Predictor()
     errors = []
     for case in reader.cases(read_evidence(PUBLISHED / "gpu_training.csv")):
-        if isinstance(case, str) or not case.own_stack or case.stack.name not in DENSE_STACKS:
+        if isinstance(case, str) or not case.setup.own_stack:
             continue
-        if family_of(case.model) == "decoder":
+        setup = case.setup
+        if setup.stack.name in DENSE_STACKS and family_of(setup.model) == "decoder":
             try:
-                times_s = preparer.prepared(case).times_s(reader.efficiency(case))
+                times_s = predictor.prepared(case).times_s(setup.efficiency)
             except RowFault:
                 continue
             errors.append(abs(float(times_s.min()) / case.told.measured_s - 1))

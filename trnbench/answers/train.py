@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trnbench.analytic.memory import CATEGORIES, MemoryCategory
+from trnbench.analytic.memory import CATEGORIES
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory
 from trnbench.answers.row import Cell, Row
 from trnbench.catalog.provenance import Kind
+from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
@@ -19,39 +19,6 @@ if TYPE_CHECKING:
 ENDS = ("low_", "high_")
 COMMUNICATION: tuple[StepCategory, ...] = ("tensor", "context", "expert", "pipeline", "data")
 """Categories of which a part may run beside compute."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepAnswer:
-    """What a step takes: `exposed_s` adds up to `step_time_s`, `hidden_s` runs beside compute.
-
-    An engine that does not tell what is hidden leaves it out.
-    """
-
-    step_time_s: float
-    low_step_time_s: float
-    high_step_time_s: float
-    exposed_s: Mapping[str, float]
-    hidden_s: Mapping[str, float]
-    mfu: float
-    mfu_headline: float | None
-    hfu: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAnswer:
-    """What a rank of the worst stage holds, and what it has."""
-
-    stage: str
-    by_category: Mapping[MemoryCategory, float]
-    total_bytes: float
-    capacity_bytes: float
-    reserve_bytes: float
-
-    @property
-    def available_bytes(self) -> float:
-        """What the program may use."""
-        return self.capacity_bytes - self.reserve_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +54,8 @@ class TrainAnswer:
     chosen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     searched: Searched | None = None
-    step: StepAnswer | None = None
-    memory: MemoryAnswer | None = None
+    step: StepFigures | None = None
+    memory: RankMemory | None = None
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     timeline: Timeline | None = field(default=None, repr=False)

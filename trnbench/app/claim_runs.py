@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trnbench.app.train import run as train
-from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.app.train import step_answers
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.claims import Case, Finding, listed, of_interval, together
 from trnbench.plan.checkpoint import checkpoint_bytes
+from trnbench.predict.setup import train_setup
 from trnbench.spec.claim import ClaimedRun, Gain, SpeedCheck, threshold
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
@@ -73,11 +73,11 @@ class Machines:
         return self.checkpoints[key]
 
     def _timed(self, run: ClaimedRun, instance: str, precision: str) -> Pace:
-        layout = PartialLayout(
+        setup = train_setup(self.catalog, run.model, instance, run.nodes)
+        asked = PartialLayout(
             global_batch=run.global_batch, sequence=run.sequence, precision=precision
         )
-        case = TrainCase(model=run.model, instance=instance, nodes=run.nodes, layout=layout)
-        (answer,) = train(self.catalog, TrainRequest(cases=(case,)))
+        (answer,) = step_answers(setup, asked)
         if answer.step is None:
             nothing = math.nan
             return Pace(

@@ -108,7 +108,7 @@ def compare_run(
         for name in order:
             budget = rows.get((baseline, nodes)) if request.equal_cost else None
             asked = nodes or (request.baseline_nodes if name == baseline else None)
-            found = row_of_market(catalog, request, by_name[name], asked, baseline=budget)
+            found = row_of_market(request, by_name[name], asked, baseline=budget)
             rows[name, nodes] = found
     compared = [
         _compared(by_name[name], rows[name, nodes], rows.get((baseline, nodes)))
@@ -132,7 +132,6 @@ def looked(explored: Explored) -> Looked:
 
 
 def row_of_market(
-    catalog: Catalog,
     request: CompareRequest,
     explored: Explored,
     nodes: int | None,
@@ -143,21 +142,22 @@ def row_of_market(
 
     With a `baseline` it is to cost no more than that.
     """
-    run = request.run
     ways = candidates(explored.market) if explored.market else []
     if nodes is not None:
         ways = [way for way in ways if way.nodes == nodes]
     if not ways:
-        return quote_of_none(catalog, run, explored, nodes or explored.nearest_nodes)
+        return quote_of_none(
+            explored, nodes or explored.nearest_nodes, headroom=request.run.headroom
+        )
     if baseline is not None:
-        return _at_equal_cost(catalog, run, explored, ways, baseline)
+        return _at_equal_cost(explored, ways, baseline)
     limits = request.limits
     kept = ranked(ways, limits, "cost")
     if kept:
         fewest = min(way.nodes for way in kept)
-        return quote(catalog, run, explored, next(way for way in kept if way.nodes == fewest))
+        return quote(explored, next(way for way in kept if way.nodes == fewest))
     soonest = nearest(ways, limits) or ways[0]
-    found = quote(catalog, run, explored, soonest)
+    found = quote(explored, soonest)
     late = (
         f"{days_text(soonest.elapsed_s)} d at the fastest, on {soonest.nodes:,} nodes, is past the "
         f"deadline of {days_text(limits.deadline_s or 0.0)} d"
@@ -167,23 +167,17 @@ def row_of_market(
     return found.refused((late,))
 
 
-def _at_equal_cost(
-    catalog: Catalog,
-    run: RunRequest,
-    explored: Explored,
-    ways: Sequence[Candidate],
-    baseline: Quote,
-) -> Quote:
+def _at_equal_cost(explored: Explored, ways: Sequence[Candidate], baseline: Quote) -> Quote:
     """Return the fastest way that costs no more than the baseline, else the cheapest."""
     if baseline.cost_usd is None:
-        found = quote(catalog, run, explored, cheapest_first(ways)[0])
+        found = quote(explored, cheapest_first(ways)[0])
         return found.refused((f"{baseline.instance}, the baseline, has no price to be equal to",))
     budget = baseline.cost_usd.value
     kept = ranked(ways, Limits(budget_usd=budget), "time")
     if kept:
-        return quote(catalog, run, explored, kept[0])
+        return quote(explored, kept[0])
     cheapest = cheapest_first(ways)[0]
-    found = quote(catalog, run, explored, cheapest)
+    found = quote(explored, cheapest)
     if cheapest.cost_usd is None:
         return found.refused((f"no price of {explored.name}, so none that is equal",))
     return found.refused(

@@ -9,8 +9,7 @@ import numpy as np
 
 from trnbench.app.layout_defaults import refuse_senseless, with_defaults
 from trnbench.app.run_request import Part, RunRequest, price_terms
-from trnbench.app.searching import Watch, search_all
-from trnbench.app.train_setup import TrainSetup, train_setup
+from trnbench.app.searching import Watch, question_of, search_all
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.checkpoint import checkpoint_bytes
@@ -19,6 +18,7 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import cluster_limit
 from trnbench.plan.search_result import SearchResult
+from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.spec.reliability import load_reliability
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
@@ -109,7 +109,7 @@ def explore_all(
         raise InputError(f"the instance {twice[0]} is named twice")
     drafts = [_draft(catalog, request, name) for name in names]
     questions = [
-        (name, layout, draft.setup.question(layout, draft.counts, headroom=request.headroom))
+        (name, layout, question_of(draft.setup, layout, draft.counts, headroom=request.headroom))
         for name, draft in zip(names, drafts, strict=True)
         for layout in dict.fromkeys(portion.layout for portion in draft.portions)
         if draft.counts

@@ -106,7 +106,7 @@ class _Planning:
             break_even=break_even(self.explored, chosen, limits, objective, self.baseline),
             quotas=self._quotas(chosen),
             confirmed=confirmed(
-                self.catalog, self.request, self.explored, best, limits, objective, watch=watch
+                self.request.confirm, self.explored, best, limits, objective, watch=watch
             ),
             looked=tuple(looked(one) for one in self.explored),
             ways=_ways(ways, limits),
@@ -125,7 +125,7 @@ class _Planning:
 
     def _quote(self, candidate: Candidate) -> Quote:
         explored = self._explored(candidate.instance)
-        return quote(self.catalog, self.request.run, explored, candidate)
+        return quote(explored, candidate)
 
     def _front(self, kept: Sequence[Candidate], chosen: Quote | None) -> tuple[Quote, ...]:
         return tuple(
@@ -152,7 +152,7 @@ class _Planning:
     def _nothing_runs(self) -> tuple[Quote | None, tuple[str, ...]]:
         """Return the layout that comes nearest to fitting, on whichever instance type."""
         quotes = [
-            quote_of_none(self.catalog, self.request.run, one, one.nearest_nodes)
+            quote_of_none(one, one.nearest_nodes, headroom=self.request.run.headroom)
             for one in self.explored
         ]
         if not quotes:
@@ -214,7 +214,7 @@ class _Planning:
         for one in self.explored:
             market = one.market
             if market is None:
-                empty = quote_of_none(self.catalog, self.request.run, one, one.nearest_nodes)
+                empty = quote_of_none(one, one.nearest_nodes, headroom=self.request.run.headroom)
                 reasons[one.name] = "; ".join(empty.reasons)
             elif not market.offers.tariffs:
                 reasons[one.name] = "; ".join(market.offers.reasons)

@@ -6,17 +6,14 @@ from collections.abc import Sequence
 
 from trnbench.answers.plan import Confirmed
 from trnbench.app.markets import Explored
-from trnbench.app.plan_request import PlanRequest
 from trnbench.app.quotes import quote
 from trnbench.app.searching import Watch
-from trnbench.catalog.search import Catalog
 from trnbench.plan.market import candidates
 from trnbench.plan.objective import Candidate, Limits, Order, ranked
 
 
 def confirmed(
-    catalog: Catalog,
-    request: PlanRequest,
+    count: int,
     explored: Sequence[Explored],
     kept: Sequence[Candidate],
     limits: Limits,
@@ -24,31 +21,24 @@ def confirmed(
     *,
     watch: Watch,
 ) -> tuple[Confirmed, ...]:
-    """Return the best configurations, layouts that are not the fastest included, as played.
+    """Return the best `count` configurations, layouts that are not the fastest included, as played.
 
     `kept` are the ways to buy, best first, each in its fastest layout.
     """
     by_name = {one.name: one for one in explored}
     found: list[tuple[Candidate, int]] = []
     # No layout of a later way comes before the fastest of the earlier ones.
-    for candidate in kept[: request.confirm]:
-        found += _layouts(by_name[candidate.instance], candidate, request.confirm)
+    for candidate in kept[:count]:
+        found += _layouts(by_name[candidate.instance], candidate, count)
     rank_of = {id(way): rank for way, rank in found}
     best = ranked([way for way, _ in found], limits, objective)
     played: list[Confirmed] = []
-    for number, way in enumerate(best[: request.confirm]):
+    for number, way in enumerate(best[:count]):
         if watch.cancel():
             break
-        watch.progress(number, request.confirm, "configurations played")
+        watch.progress(number, count, "configurations played")
         closed, emulated = (
-            quote(
-                catalog,
-                request.run,
-                by_name[way.instance],
-                way,
-                rank=rank_of[id(way)],
-                engine=engine,
-            )
+            quote(by_name[way.instance], way, rank=rank_of[id(way)], engine=engine)
             for engine in ("analytic", "emulate")
         )
         played.append(Confirmed(closed=closed, played=emulated))

@@ -9,12 +9,8 @@ import numpy as np
 from trnbench.answers.interval import Interval
 from trnbench.answers.quote import Quote, Wall
 from trnbench.answers.train import Searched, TrainAnswer
-from trnbench.app.layout_defaults import without_layers
 from trnbench.app.markets import Explored, Portion
-from trnbench.app.run_request import RunRequest
-from trnbench.app.train import run
-from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.catalog.search import Catalog
+from trnbench.app.train import blank_answer, settled_answers
 from trnbench.plan.billing import Bill
 from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
 from trnbench.plan.market import Market
@@ -23,8 +19,6 @@ from trnbench.workload.partial_layout import PartialLayout
 
 
 def quote(
-    catalog: Catalog,
-    request: RunRequest,
     explored: Explored,
     candidate: Candidate,
     *,
@@ -34,15 +28,15 @@ def quote(
 ) -> Quote:
     """Return a candidate in full: its steps timed with intervals, and what it costs so.
 
-    `rank` takes the next best layouts instead of the fastest, `settings` those given. A candidate
+    `rank` takes the next best layouts instead of the fastest, `layouts` those given. A candidate
     without an option is bought in the cheapest way.
     """
     layouts = layouts or explored.layouts(candidate.nodes, rank=rank)
     if layouts is None or explored.market is None:
         raise ValueError(f"no such layout on {candidate.nodes} nodes of {explored.name}")
     steps = tuple(
-        _step(catalog, request, explored, portion, layout, candidate.nodes, engine, place)
-        for place, (portion, layout) in enumerate(zip(explored.portions, layouts, strict=True))
+        _step(explored, place, candidate.nodes, layout, engine=engine)
+        for place, layout in enumerate(layouts)
     )
     blank = _blank(explored, candidate.nodes, steps)
     blank = replace(blank, main=explored.main(candidate.nodes))
@@ -53,7 +47,7 @@ def quote(
     return _priced(blank, explored.market, cost)
 
 
-def quote_of_none(catalog: Catalog, request: RunRequest, explored: Explored, nodes: int) -> Quote:
+def quote_of_none(explored: Explored, nodes: int, *, headroom: float) -> Quote:
     """Return why the run is not possible on a cluster, with the layout that comes nearest."""
     steps = []
     reasons: list[str] = []
@@ -62,20 +56,20 @@ def quote_of_none(catalog: Catalog, request: RunRequest, explored: Explored, nod
         cluster = result.by_nodes.get(nodes) if result else None
         near = cluster.best or cluster.nearest if cluster else None
         if near is None:
-            steps.append(_empty(explored, portion, nodes))
+            setup = replace(explored.setup, nodes=nodes)
+            steps.append(blank_answer(setup, portion.layout, portion.assumed))
             if result is not None and not result.complete:
                 reasons.append("interrupted before it was looked at")
             elif result is not None:
                 reasons += result.reasons or ("no layout is legal on so many nodes",)
             continue
         layout = PartialLayout.of(near.layout)
-        step = _step(catalog, request, explored, portion, layout, nodes, "analytic", place)
+        step = _step(explored, place, nodes, layout)
         steps.append(step)
         reasons += step.reasons
         if not step.reasons and cluster is not None and cluster.nearest is not None:
             reasons.append(
-                f"needs {cluster.nearest.ratio:.2f}x of what a headroom of "
-                f"{request.headroom:.0%} leaves"
+                f"needs {cluster.nearest.ratio:.2f}x of what a headroom of {headroom:.0%} leaves"
             )
     if nodes in explored.refused:
         reasons = [explored.refused[nodes]]
@@ -84,51 +78,17 @@ def quote_of_none(catalog: Catalog, request: RunRequest, explored: Explored, nod
 
 
 def _step(
-    catalog: Catalog,
-    request: RunRequest,
-    explored: Explored,
-    portion: Portion,
-    layout: PartialLayout,
-    nodes: int,
-    engine: str,
-    place: int,
+    explored: Explored, place: int, nodes: int, layout: PartialLayout, *, engine: str = "analytic"
 ) -> TrainAnswer:
-    """Return a training step as the train use case answers it."""
-    if explored.setup.model.recommender is not None:
-        layout = without_layers(layout)
-    case = TrainCase(model=request.model, instance=explored.name, nodes=nodes, layout=layout)
-    asked = TrainRequest(
-        cases=(case,), engines=(engine,), stack=request.stack, logical_size=request.logical_size
-    )
-    (answer,) = run(catalog, asked)
-    tally = explored.searches[place].by_nodes[nodes].tally
-    plain = portion.layout.plain
+    """Return the training step of a part of the run, as the train use case answers it."""
+    setup, portion = replace(explored.setup, nodes=nodes), explored.portions[place]
+    blank = blank_answer(setup, layout, portion.assumed)
+    (answer,) = settled_answers(setup, blank, (engine,))
+    tally, plain = explored.searches[place].by_nodes[nodes].tally, portion.layout.plain
     return replace(
         answer,
         chosen=tuple(name for name, value in layout.plain.items() if plain[name] != value),
-        assumed=portion.assumed,
         searched=Searched(legal=tally.legal, feasible=tally.feasible),
-    )
-
-
-def _empty(explored: Explored, portion: Portion, nodes: int) -> TrainAnswer:
-    setup = replace(explored.setup, nodes=nodes)
-    return TrainAnswer(
-        label="",
-        model=setup.model.name,
-        instance=explored.name,
-        chip=setup.platform.chip.name,
-        nodes=nodes,
-        chips=setup.chips,
-        ranks=setup.ranks,
-        logical_size=setup.logical_size,
-        tokens_per_sample=None if setup.model.recommender else portion.layout.number("sequence"),
-        layout=portion.layout,
-        engine="analytic",
-        calibration=setup.stack.name,
-        basis=setup.basis,
-        evidence=setup.evidence,
-        assumed=portion.assumed,
     )
 
 

@@ -32,36 +32,24 @@ def scale_run(
     return ScalingAnswer(
         model=request.run.model,
         scaling=scaling,
-        curves=tuple(_curve(catalog, request, one, scaling) for one in explored),
+        curves=tuple(_curve(request, one, scaling) for one in explored),
         complete=len(explored) == len(request.run.instances)
         and all(one.complete for one in explored),
     )
 
 
-def _curve(
-    catalog: Catalog, request: CompareRequest, explored: Explored, scaling: Scaling
-) -> ScalingCurve:
+def _curve(request: CompareRequest, explored: Explored, scaling: Scaling) -> ScalingCurve:
     # With numbers of nodes as the footing, the largest cluster says which family it is.
     nodes = request.run.node_counts[-1] if request.by_nodes else None
-    start = row_of_market(catalog, request, explored, nodes)
+    start = row_of_market(request, explored, nodes)
     if start.step.step is None:
         return ScalingCurve(instance=explored.name, nodes=start.nodes, family=None, points=(start,))
     family = start.step.layout
-    points = tuple(
-        _point(catalog, request, explored, start, count, scaling)
-        for count in request.run.node_counts
-    )
+    points = tuple(_point(explored, start, count, scaling) for count in request.run.node_counts)
     return ScalingCurve(instance=explored.name, nodes=start.nodes, family=family, points=points)
 
 
-def _point(
-    catalog: Catalog,
-    request: CompareRequest,
-    explored: Explored,
-    start: Quote,
-    nodes: int,
-    scaling: Scaling,
-) -> Quote:
+def _point(explored: Explored, start: Quote, nodes: int, scaling: Scaling) -> Quote:
     family = start.step.layout
     ranks = nodes * start.step.ranks // start.nodes
     others = family.replica_ranks
@@ -85,4 +73,4 @@ def _point(
         ).refused(tuple(reasons))
     layouts: tuple[PartialLayout, ...] = (family.changed(dp=ranks // others, global_batch=batch),)
     way = Candidate(instance=explored.name, nodes=nodes, option=None, elapsed_s=0.0, cost_usd=None)
-    return quote(catalog, request.run, explored, way, layouts=layouts)
+    return quote(explored, way, layouts=layouts)

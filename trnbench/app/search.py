@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trnbench.app.train_setup import collectives_of, training_efficiency
 from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.plan.search import Hooks, search
 from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult
 from trnbench.plan.search_runs import Seen
+from trnbench.predict.setup import collectives_of
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
-from trnbench.spec.training_stack import (
-    TrainingEfficiency,
-    TrainingStack,
-    load_chip_efficiency,
-)
+from trnbench.spec.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.workload.layout import Value
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
@@ -58,7 +54,7 @@ def search_layouts(
     catalog = catalog or open_catalog()
     platform = load_platform(catalog, instance) if isinstance(instance, str) else instance
     if efficiency is None:
-        efficiency = _efficiency(catalog, platform, stack)
+        efficiency = training_efficiency(catalog, platform, stack)
     question = Question(
         model=load_model(catalog, model) if isinstance(model, str) else model,
         platform=platform,
@@ -73,15 +69,6 @@ def search_layouts(
         whole_nodes=whole_nodes,
     )
     return search(question, top=top, hooks=Hooks(progress=progress, cancel=cancel, watch=watch))
-
-
-def _efficiency(
-    catalog: Catalog, platform: Platform, stack: str | TrainingStack | None
-) -> TrainingEfficiency:
-    if isinstance(stack, TrainingStack):
-        chip = load_chip_efficiency(catalog, platform.chip.name)
-        return TrainingEfficiency(chip=chip, stack=stack)
-    return training_efficiency(catalog, platform, stack)
 
 
 def _collectives(

@@ -15,6 +15,8 @@ from trnbench.errors import EnvironmentFault
 from trnbench.plan.search import Hooks, search
 from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult
+from trnbench.predict.setup import TrainSetup
+from trnbench.workload.partial_layout import PartialLayout
 
 Progress = Callable[[int, int, str], None]
 LISTEN_S = 0.05
@@ -32,6 +34,24 @@ class Watch:
     progress: Progress = lambda done, total, what: None
     cancel: Callable[[], bool] = lambda: False
     workers: int = 1
+
+
+def question_of(
+    setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float = 0.0
+) -> Question:
+    """Return what a search is asked: whatever the layout leaves open is looked for."""
+    return Question(
+        model=setup.model,
+        platform=setup.platform,
+        efficiency=setup.efficiency,
+        collectives=setup.collectives,
+        nodes=tuple(nodes),
+        layout=layout,
+        headroom=headroom,
+        logical_size=setup.logical_size,
+        # With replicas fixed too, a layout says itself how many ranks it wants.
+        whole_nodes=layout["dp"] is None,
+    )
 
 
 def search_all(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.app.layout_defaults import SEARCHED, refuse_senseless, with_defaults
-from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.train_setup import TrainSetup, train_setup
-from trnbench.app.train_step import settled_answers
+from trnbench.app.train_request import TrainRequest
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.predict.step import Playing, predict
 from trnbench.workload.partial_layout import PartialLayout
 
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -34,61 +34,103 @@ def run(
     for number, case in enumerate(request.cases):
         what = case.label or f"{case.model} on {case.instance}:{case.nodes}"
         progress(number, len(request.cases), what)
-        answers += _answers(catalog, request, case, progress)
+        setup = train_setup(
+            catalog,
+            case.model,
+            case.instance,
+            case.nodes,
+            stack=request.stack,
+            logical_size=request.logical_size,
+        )
+        found = step_answers(
+            setup, case.layout, request.engines, playing=request.playing, progress=progress
+        )
+        answers += [replace(answer, label=case.label) for answer in found]
     return tuple(answers)
 
 
-def _answers(
-    catalog: Catalog, request: TrainRequest, case: TrainCase, progress: Progress
-) -> list[TrainAnswer]:
-    setup = train_setup(
-        catalog,
-        case.model,
-        case.instance,
-        case.nodes,
-        stack=request.stack,
-        logical_size=request.logical_size,
-    )
-    refuse_senseless(setup.model, case.layout)
-    layout, assumed = with_defaults(setup.model, setup.stack, case.layout)
-    blank = TrainAnswer(
-        label=case.label,
+def step_answers(
+    setup: TrainSetup,
+    given: PartialLayout,
+    engines: Sequence[str] = ("analytic",),
+    *,
+    playing: Playing | None = None,
+    progress: Progress = lambda done, total, what: None,
+) -> tuple[TrainAnswer, ...]:
+    """Return what a step takes by every engine, in the fastest layout where some is left open."""
+    refuse_senseless(setup.model, given)
+    layout, assumed = with_defaults(setup.model, setup.stack, given)
+    blank = blank_answer(setup, layout, assumed)
+    if not _settled(layout):
+        blank = _fastest(setup, blank, progress)
+    if not _settled(blank.layout):
+        return tuple(replace(blank, engine=engine) for engine in engines)
+    answers = settled_answers(setup, blank, engines, playing)
+    if blank.feasible:
+        return answers
+    # The layout that came nearest is shown with its memory.
+    return tuple(replace(answer, step=None, reasons=blank.reasons) for answer in answers)
+
+
+def blank_answer(setup: TrainSetup, layout: PartialLayout, assumed: tuple[str, ...]) -> TrainAnswer:
+    """Return all of an answer that is known before anything is predicted."""
+    return TrainAnswer(
+        label="",
         model=setup.model.name,
         instance=setup.platform.instance.name,
         chip=setup.platform.chip.name,
-        nodes=case.nodes,
+        nodes=setup.nodes,
         chips=setup.chips,
         ranks=setup.ranks,
-        logical_size=request.logical_size,
+        logical_size=setup.logical_size,
         tokens_per_sample=None if setup.model.recommender else layout.number("sequence"),
         layout=layout,
-        engine=request.engines[0],
+        engine="analytic",
         calibration=setup.stack.name,
         basis=setup.basis,
         evidence=setup.evidence,
         assumed=assumed,
     )
-    chosen = tuple(name for name in layout.open if name in SEARCHED)
-    if chosen:
-        blank = _choose(setup, blank, chosen, progress)
-    if blank.feasible:
-        return settled_answers(setup, blank, request)
-    if any(name in blank.layout.open for name in chosen):
-        return [replace(blank, engine=engine) for engine in request.engines]
-    # The layout that came nearest is shown with its memory.
-    nearest = settled_answers(setup, replace(blank, reasons=()), request)
-    return [replace(answer, step=None, reasons=blank.reasons) for answer in nearest]
 
 
-def _choose(
-    setup: TrainSetup, blank: TrainAnswer, chosen: tuple[str, ...], progress: Progress
-) -> TrainAnswer:
+def settled_answers(
+    setup: TrainSetup,
+    blank: TrainAnswer,
+    engines: Sequence[str] = ("analytic",),
+    playing: Playing | None = None,
+) -> tuple[TrainAnswer, ...]:
+    """Return what the settled layout of an answer takes, by every engine, or why it cannot run."""
+    if "emulate" in engines:
+        playing = playing or Playing()
+    found = predict(setup, blank.layout.complete(), playing=playing)
+    steps = {"analytic": found.step, "emulate": found.played}
+    return tuple(
+        replace(
+            blank,
+            engine=engine,
+            step=steps[engine],
+            memory=found.memory,
+            timeline=found.timeline,
+            reasons=found.reasons,
+            warnings=found.warnings,
+        )
+        for engine in engines
+    )
+
+
+def _settled(layout: PartialLayout) -> bool:
+    """Tell whether nothing is left to search for."""
+    return not any(name in SEARCHED for name in layout.open)
+
+
+def _fastest(setup: TrainSetup, blank: TrainAnswer, progress: Progress) -> TrainAnswer:
     """Return the answer with the fastest layout that fits, or why there is none."""
+    from trnbench.app.searching import question_of
     from trnbench.plan.search import Hooks, search
 
     layout = blank.layout
     result = search(
-        setup.question(layout, (setup.nodes,)),
+        question_of(setup, layout, (setup.nodes,)),
         top=1,
         hooks=Hooks(
             progress=lambda done, total, what: progress(
@@ -102,4 +144,5 @@ def _choose(
         layout = PartialLayout.of(found.layout)
     if result.best is None:
         return replace(blank, layout=layout, searched=searched, reasons=result.reasons)
+    chosen = tuple(name for name in blank.layout.open if name in SEARCHED)
     return replace(blank, layout=layout, chosen=chosen, searched=searched)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from trnbench.catalog.search import Catalog
+from trnbench.predict.step import Playing
 from trnbench.workload.library import load_training_suite
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -40,6 +41,13 @@ class TrainRequest:
     seed: int | None = None
     stragglers: tuple[Straggler, ...] = ()
     timeline: bool = False
+
+    @property
+    def playing(self) -> Playing | None:
+        """How the steps are to be played; None where the closed form is enough."""
+        if not self.timeline and "emulate" not in self.engines:
+            return None
+        return Playing(seed=self.seed, stragglers=self.stragglers, timeline=self.timeline)
 
 
 def suite_cases(catalog: Catalog, name: str) -> tuple[TrainCase, ...]:

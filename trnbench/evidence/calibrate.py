@@ -23,7 +23,7 @@ from trnbench.evidence.calibrate_problem import (
     Place,
     problem,
 )
-from trnbench.evidence.ranges import END, TIED, ranges_of
+from trnbench.predict.ranges import END, TIED, ranges_of
 from trnbench.spec.training_stack import Spread
 
 UNMOVED = 0.99

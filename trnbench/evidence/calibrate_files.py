@@ -18,8 +18,8 @@ from trnbench.catalog.provenance import join
 from trnbench.catalog.search import Catalog
 from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.evidence.calibrate import Calibration, Fitted, FittedRow, mean_error
-from trnbench.evidence.model_family import family_of
-from trnbench.evidence.ranges import CHIP
+from trnbench.predict.ranges import CHIP
+from trnbench.predict.setup import family_of
 from trnbench.spec.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
 from trnbench.spec.transfer import HANDED_ON, most_of, wider_ends
 from trnbench.units import Dimension, parse, show
@@ -76,12 +76,13 @@ class CalibrationFiles:
                 entry.update(_moved(entry, one, source))
         new: Table = {"fitted_rows": [row.row.id for row in rows]}
         if name.startswith(STACK_PREFIX):
-            new["fitted_on"] = sorted({row.row.prepared.platform.instance.name for row in rows})
+            setups = [row.row.prepared.setup for row in rows]
+            new["fitted_on"] = sorted({setup.platform.instance.name for setup in setups})
             table["basis"] = "measured"
             table["spread"] = _spread(self.calibration.spreads[name], source)
             if self.calibration.unseen is not None:
                 table["unseen"] = _spread(self.calibration.unseen, source)
-            new["fitted_to"] = sorted({family_of(row.row.prepared.program.model) for row in rows})
+            new["fitted_to"] = sorted({family_of(setup.model) for setup in setups})
             table["fit"] = _errors(rows, source)
             if pairs := self._correlations(name, {row.row.chip for row in rows}):
                 table["correlations"] = pairs

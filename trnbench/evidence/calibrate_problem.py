@@ -18,7 +18,7 @@ import numpy as np
 from trnbench.arrays import FloatArray
 from trnbench.catalog.provenance import join
 from trnbench.evidence.predict import Prepared
-from trnbench.evidence.ranges import (
+from trnbench.predict.ranges import (
     CHIP,
     KERNELS,
     RELEASES,

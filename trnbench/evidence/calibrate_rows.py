@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.calibrate_problem import ASSUMED_SCATTER, ROW_SCATTER, Measured
-from trnbench.evidence.predict import Preparer
+from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.evidence.training_cases import Reader, TrainingCase
 from trnbench.spec.training_stack import TrainingStack
@@ -33,7 +33,7 @@ def measured_rows(
 
     Where any row of a file says `fit`, only those that do are used.
     """
-    reader, preparer = Reader(catalog, stack=stack), Preparer(catalog)
+    reader, predictor = Reader(catalog, stack=stack), Predictor()
     rows: list[Measured] = []
     unused: list[tuple[str, str]] = []
     for file in files:
@@ -41,7 +41,7 @@ def measured_rows(
         for row, case in zip(file.rows, reader.cases(file), strict=True):
             if marked and row.text("use") != FIT:
                 continue
-            found = _measured(reader, preparer, case, named=stack is not None)
+            found = _measured(predictor, case, named=stack is not None)
             if isinstance(found, str):
                 unused.append((row.id, found))
             else:
@@ -49,17 +49,14 @@ def measured_rows(
     return Evidence(rows=tuple(rows), unused=tuple(unused))
 
 
-def _measured(
-    reader: Reader, preparer: Preparer, case: TrainingCase | str, *, named: bool
-) -> Measured | str:
+def _measured(predictor: Predictor, case: TrainingCase | str, *, named: bool) -> Measured | str:
     if isinstance(case, str):
         return case
-    if not case.own_stack and not named:
+    if not case.setup.own_stack and not named:
         return "no training stack is known for its software; name one with --stack"
     try:
-        prepared = preparer.prepared(case)
-        efficiency = reader.efficiency(case)
-        prepared.times_s(efficiency)
+        prepared = predictor.prepared(case)
+        prepared.times_s(case.setup.efficiency)
     except RowFault as fault:
         return str(fault)
     return Measured(
@@ -68,7 +65,7 @@ def _measured(
         measured_s=case.told.measured_s,
         scatter=ASSUMED_SCATTER if _is_open(case.assumed) else ROW_SCATTER,
         prepared=prepared,
-        efficiency=efficiency,
+        efficiency=case.setup.efficiency,
     )
 
 

@@ -7,45 +7,38 @@ depend on what a fit changes, so a fit prices the same prepared cases again and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from trnbench.analytic.memory import memory
-from trnbench.analytic.step_collectives import Engines
-from trnbench.analytic.step_time import step_prices
 from trnbench.analytic.step_utilization import utilization
 from trnbench.arrays import FloatArray
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.model_family import family_of
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
-from trnbench.evidence.sampling import interval, sampled
 from trnbench.evidence.training_cases import Reader, TrainingCase, Variant
+from trnbench.predict.sampling import interval
+from trnbench.predict.setup import TrainSetup, family_of
+from trnbench.predict.step import prices_of, unpriced
 from trnbench.program.step import StepProgram, training_step
-from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
-from trnbench.spec.instance import Platform
 from trnbench.spec.training_stack import TrainingEfficiency
-from trnbench.workload.layout import DEGREES, RANK_DEGREES, Layout
+from trnbench.workload.layout import RANK_DEGREES, Layout
 from trnbench.workload.model import Model
 
 Mixture: TypeAlias = tuple[tuple[float, StepProgram], ...]
 
 MEMORY_DOUBT = 1.15
 """A run that is known to have run may need so much more by the model: some drop single tensors."""
-SAMPLES = 200
-SEED = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
     """A case that can be priced: for each micro-batch to be tried, programs and their shares."""
 
-    platform: Platform
-    collectives: CollectiveStack
-    engines: Engines
+    setup: TrainSetup
     tried: tuple[Mixture, ...]
     fits: bool
 
@@ -68,52 +61,58 @@ class Prepared:
         return times.reshape(len(self.tried), -1)
 
     def _time_s(self, program: StepProgram, efficiency: TrainingEfficiency) -> FloatArray:
-        prices = step_prices(
-            program, self.platform, efficiency, self.collectives, engines=self.engines
-        )
-        at = {name: int(getattr(program.layout, name)) for name in DEGREES}
-        refused = [reason.words(at) for reason in prices.refused if reason.broken.any()]
-        if prices.reasons or refused:
-            raise RowFault("; ".join([*prices.reasons, *refused]))
+        prices = prices_of(self.setup, program, efficiency)
+        refused = unpriced(prices)
+        if refused:
+            raise RowFault("; ".join(refused))
         return prices.time().time_s
 
 
-@dataclass
-class Preparer:
-    """Lowers the layouts of cases; each program, placed group and communication stack once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPrediction:
+    """A predicted step time with its 80 % interval, and what it would be at the chips' peak, s."""
 
-    catalog: Catalog
+    time_s: float
+    low_s: float
+    high_s: float
+    ideal_s: float
+    program: StepProgram
+    fits: bool
+
+
+@dataclass
+class Predictor:
+    """Predicts cases: lowers each layout once, and prices cases that are alike once."""
+
     _programs: dict[tuple[int, Layout], StepProgram] = field(default_factory=dict, init=False)
-    _engines: dict[tuple[str, str], Engines] = field(default_factory=dict, init=False)
-    _stacks: dict[str, CollectiveStack] = field(default_factory=dict, init=False)
     _prepared: dict[tuple[object, ...], Prepared] = field(default_factory=dict, init=False)
+    _found: dict[int, RowPrediction] = field(default_factory=dict, init=False)
 
     def prepared(self, case: TrainingCase) -> Prepared:
         """Return the case ready to be priced; or raise RowFault where no layout divides."""
-        key = (id(case.model), case.platform.instance.name, case.stack.name, case.ways)
+        # Cases of one machine and stack share the memo of their set-ups.
+        key = (id(case.setup.model), id(case.setup.memo), case.ways)
         if key not in self._prepared:
-            self._prepared[key] = self._prepare(case)
+            chosen = [self._chosen(case, variants) for variants in case.ways]
+            fitting = tuple(mixture for mixture, fits in chosen if fits)
+            self._prepared[key] = Prepared(
+                setup=case.setup, tried=fitting or (chosen[0][0],), fits=bool(fitting)
+            )
         return self._prepared[key]
 
-    def _prepare(self, case: TrainingCase) -> Prepared:
-        chosen = [self._chosen(case, variants) for variants in case.ways]
-        fitting = [mixture for mixture, fits in chosen if fits]
-        collectives = self._collectives(case)
-        instance = case.platform.instance.name
-        return Prepared(
-            platform=case.platform,
-            collectives=collectives,
-            engines=self._engines.setdefault((instance, collectives.name), {}),
-            tried=tuple(fitting or [chosen[0][0]]),
-            fits=bool(fitting),
-        )
+    def predict(self, case: TrainingCase) -> RowPrediction:
+        """Return the prediction of a case; or raise RowFault for why there is none."""
+        prepared = self.prepared(case)
+        if id(prepared) not in self._found:
+            self._found[id(prepared)] = _predicted(prepared)
+        return self._found[id(prepared)]
 
     def _chosen(self, case: TrainingCase, variants: Sequence[Variant]) -> tuple[Mixture, bool]:
         """Return the first variant that fits in memory, or else the last; and whether it fits."""
         mixture: Mixture = ()
         for variant in variants:
             mixture = tuple(
-                (share, self._program(case.model, layout)) for share, layout in variant.parts
+                (share, self._program(case.setup.model, layout)) for share, layout in variant.parts
             )
             if all(_fits(case, program) for _, program in mixture):
                 return mixture, True
@@ -129,133 +128,80 @@ class Preparer:
             raise RowFault("; ".join(refusals))
         return program
 
-    def _collectives(self, case: TrainingCase) -> CollectiveStack:
-        name = case.stack.collectives or case.platform.instance.name
-        if name not in self._stacks:
-            self._stacks[name] = (
-                load_stack(self.catalog, name)
-                if case.stack.collectives
-                else stack_of(self.catalog, name)
-            )
-        return self._stacks[name]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """A predicted step time with its 80 % interval, and what it would be at the chips' peak, s."""
-
-    time_s: float
-    low_s: float
-    high_s: float
-    ideal_s: float
-    program: StepProgram
-    fits: bool
-
-
-@dataclass
-class Predictor:
-    """Predicts cases; those that are alike, and samples of an efficiency, once."""
-
-    reader: Reader
-    preparer: Preparer
-    _found: dict[tuple[object, ...], Prediction] = field(default_factory=dict, init=False)
-    _sampled: dict[tuple[object, ...], TrainingEfficiency] = field(default_factory=dict, init=False)
-
-    def predict(self, case: TrainingCase) -> Prediction:
-        """Return the prediction of a case; or raise RowFault for why there is none."""
-        prepared = self.preparer.prepared(case)
-        key = (id(prepared), case.stack.name, case.stack.release, case.own_stack)
-        if key not in self._found:
-            self._found[key] = self._predict(case, prepared)
-        return self._found[key]
-
-    def _predict(self, case: TrainingCase, prepared: Prepared) -> Prediction:
-        # The first sample is the calibration itself.
-        times = prepared.times_s(self._samples(case))
-        best = int(np.argmin(times[:, 0]))
-        time_s = float(times[best, 0])
-        spread = case.stack.spread_on(case.platform.instance.name, family_of(case.model))
-        if not case.own_stack:
-            spread = case.stack.unseen or spread
-        # Where several micro-batches may have been in use, the interval spans all of them.
-        ends = [interval(samples, spread) for samples in times]
-        program = prepared.tried[best][0][1]
-        used = utilization(program, case.platform, np.ones(()))
-        return Prediction(
-            time_s=time_s,
-            low_s=min(time_s, *(low for low, _ in ends)),
-            high_s=max(time_s, *(high for _, high in ends)),
-            ideal_s=float(used.mfu),
-            program=program,
-            fits=prepared.fits,
-        )
-
-    def _samples(self, case: TrainingCase) -> TrainingEfficiency:
-        key = (case.platform.chip.name, case.stack.name, case.stack.release)
-        if key not in self._sampled:
-            efficiency = self.reader.efficiency(case)
-            self._sampled[key] = sampled(efficiency, count=SAMPLES, seed=SEED, median_first=True)
-        return self._sampled[key]
+def _predicted(prepared: Prepared) -> RowPrediction:
+    setup = prepared.setup
+    times = prepared.times_s(setup.samples)
+    # The first of each row is by the calibration itself.
+    best = int(np.argmin(times[:, 0]))
+    # Where several micro-batches may have been in use, the interval spans all of them.
+    ends = [interval(times_s, setup.spread) for times_s in times]
+    program = prepared.tried[best][0][1]
+    used = utilization(program, setup.platform, np.ones(()))
+    return RowPrediction(
+        time_s=float(times[best, 0]),
+        low_s=min(low for low, _ in ends),
+        high_s=max(high for _, high in ends),
+        ideal_s=float(used.mfu),
+        program=program,
+        fits=prepared.fits,
+    )
 
 
 def compare_training(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
     """Return every row of a set of training runs beside its prediction."""
-    reader = Reader(catalog)
-    predictor = Predictor(reader, Preparer(catalog))
+    predictor = Predictor()
     return tuple(
         _compared(predictor, file, row, case)
-        for row, case in zip(file.rows, reader.cases(file), strict=True)
+        for row, case in zip(file.rows, Reader(catalog).cases(file), strict=True)
     )
 
 
 def _compared(
     predictor: Predictor, file: EvidenceFile, row: EvidenceRow, case: TrainingCase | str
 ) -> Comparison:
-    system = row.text("system") or row.text("instance")
-    if isinstance(case, str):
-        return Comparison(
-            id=row.id,
-            set=file.set,
-            use=row.text("use"),
-            model=row.text("model"),
-            system=system,
-            reason=case,
-        )
-    prediction: Prediction | None = None
-    reason = None
-    try:
-        prediction = predictor.predict(case)
-    except RowFault as fault:
-        reason = str(fault)
-    layout = prediction.program.layout if prediction else case.layout
-    assumed = case.assumed
-    if prediction and not prediction.fits:
-        assumed = (*assumed, "memory: enough, though by the model it is not")
-    where, stack = case.platform.instance.name, case.stack
-    return Comparison(
+    blank = Comparison(
         id=row.id,
         set=file.set,
         use=row.text("use"),
         model=row.text("model"),
-        system=system,
+        system=row.text("system") or row.text("instance"),
+        reason=case if isinstance(case, str) else None,
+    )
+    if isinstance(case, str):
+        return blank
+    found: RowPrediction | None = None
+    reason = None
+    try:
+        found = predictor.predict(case)
+    except RowFault as fault:
+        reason = str(fault)
+    setup = case.setup
+    layout = found.program.layout if found else case.layout
+    assumed = case.assumed
+    if found and not found.fits:
+        assumed = (*assumed, "memory: enough, though by the model it is not")
+    where, stack = setup.platform.instance.name, setup.stack
+    return replace(
+        blank,
         platform=where,
-        nodes=case.nodes,
+        nodes=setup.nodes,
         ranks=int(layout.ranks),
         layout=layout_text(layout),
-        family=family_of(case.model),
+        family=family_of(setup.model),
         precision=layout.precision,
         configuration=case.configuration,
-        question=f"{case.model.name} {where} {layout.sequence} {layout.precision} {stack.name}",
+        question=f"{setup.model.name} {where} {layout.sequence} {layout.precision} {stack.name}",
         tokens=float(layout.global_batch * layout.sequence),
         measured_s=case.told.measured_s,
-        predicted_s=prediction.time_s if prediction else None,
-        low_s=prediction.low_s if prediction else None,
-        high_s=prediction.high_s if prediction else None,
-        ideal_s=prediction.ideal_s if prediction else None,
+        predicted_s=found.time_s if found else None,
+        low_s=found.low_s if found else None,
+        high_s=found.high_s if found else None,
+        ideal_s=found.ideal_s if found else None,
         fitted=fitted(stack.fitted_rows, row.id),
         stack=stack.name,
-        basis=stack.basis_on(where, family_of(case.model)) if case.own_stack else "transferred",
-        own_stack=case.own_stack,
+        basis=setup.basis,
+        own_stack=setup.own_stack,
         assumed=assumed,
         reason=reason,
     )
@@ -276,5 +222,5 @@ def layout_text(layout: Layout) -> str:
 
 def _fits(case: TrainingCase, program: StepProgram) -> bool:
     """Return whether what did run may have run so: with no reserve, and no memory lost."""
-    held = memory(program, case.platform, fragmentation_ratio=0.0)
+    held = memory(program, case.setup.platform, fragmentation_ratio=0.0)
     return float(held.total_bytes) <= MEMORY_DOUBT * held.capacity_bytes

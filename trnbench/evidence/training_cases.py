@@ -17,15 +17,13 @@ from trnbench.errors import InputError
 from trnbench.evidence.model_of import Models
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.training_told import Told, told_by
+from trnbench.predict.setup import TrainSetup, setup_of
 from trnbench.program.precision import recipe_named
-from trnbench.spec.compute_efficiency import ChipEfficiency
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_chip, load_published
 from trnbench.spec.training_stack import (
     STACK_PREFIX,
-    TrainingEfficiency,
     TrainingStack,
-    load_chip_efficiency,
     load_training_stack,
     training_stack_of,
 )
@@ -68,16 +66,12 @@ class TrainingCase:
     """A row as a question.
 
     `ways`: for each micro-batch to be tried, the variants of which the first that fits in memory
-    counts. `own_stack`: whether the stack is that of the row's software.
+    counts.
     """
 
     row: EvidenceRow
     told: Told
-    model: Model
-    platform: Platform
-    nodes: int
-    stack: TrainingStack
-    own_stack: bool
+    setup: TrainSetup
     ways: tuple[tuple[Variant, ...], ...]
     assumed: tuple[str, ...]
 
@@ -92,7 +86,8 @@ class TrainingCase:
         one = self.layout
         degrees = (one.tp, one.pp, one.cp, one.ep, one.vpp, one.micro_batch, one.sequence)
         modes = (one.zero, one.sequence_parallel, one.recompute, one.precision)
-        where = (self.model.name, self.platform.instance.name, self.stack.name)
+        setup = self.setup
+        where = (setup.model.name, setup.platform.instance.name, setup.stack.name)
         return " ".join(map(str, (*where, *degrees, *modes)))
 
 
@@ -108,7 +103,7 @@ class Reader:
     models: Models = field(init=False)
     _platforms: dict[tuple[str, str], Platform | None] = field(default_factory=dict, init=False)
     _stacks: tuple[TrainingStack, ...] | None = field(default=None, init=False)
-    _chips: dict[str, ChipEfficiency] = field(default_factory=dict, init=False)
+    _setups: dict[tuple[object, ...], TrainSetup] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Make an empty store of models."""
@@ -117,13 +112,6 @@ class Reader:
     def cases(self, file: EvidenceFile) -> tuple[TrainingCase | str, ...]:
         """Return the case of every row of a file, or why it is none."""
         return tuple(self._case_or_reason(file, row) for row in file.rows)
-
-    def efficiency(self, case: TrainingCase) -> TrainingEfficiency:
-        """Return what is known of a case's chip and stack, at the release it ran."""
-        chip = case.platform.chip.name
-        if chip not in self._chips:
-            self._chips[chip] = load_chip_efficiency(self.catalog, chip)
-        return TrainingEfficiency(chip=self._chips[chip], stack=case.stack)
 
     def _case_or_reason(self, file: EvidenceFile, row: EvidenceRow) -> TrainingCase | str:
         if row.fault is not None:
@@ -149,14 +137,27 @@ class Reader:
         return TrainingCase(
             row=row,
             told=told,
-            model=found.model,
-            platform=platform,
-            nodes=nodes,
-            stack=stack,
-            own_stack=own,
+            setup=self._setup(found.model, platform, nodes, stack, own_stack=own),
             ways=ways,
             assumed=(*notes, *found.assumed, *assumed),
         )
+
+    def _setup(
+        self,
+        model: Model,
+        platform: Platform,
+        nodes: int,
+        stack: TrainingStack,
+        *,
+        own_stack: bool,
+    ) -> TrainSetup:
+        """Return the set-up of a case; those on one machine with one stack share their memo."""
+        key = (platform.instance.name, stack.name, stack.release, own_stack)
+        if key not in self._setups:
+            self._setups[key] = setup_of(
+                self.catalog, model, platform, nodes, stack=stack, own_stack=own_stack
+            )
+        return replace(self._setups[key], model=model, nodes=nodes)
 
     def _platform(self, told: Told) -> Platform:
         key = (told.system, told.gpu)

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.answers.train import StepAnswer, TrainAnswer
+from trnbench.answers.train import TrainAnswer
+from trnbench.predict.prediction import StepFigures
 from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, counted, wrap
 from trnbench.report.train_tables import memory_table, step_scale, time_table
@@ -195,7 +196,7 @@ def _headline(case: Sequence[TrainAnswer], style: Style) -> str:
     return "\n".join([title, *engines])
 
 
-def _figures(answer: TrainAnswer, step: StepAnswer) -> list[str]:
+def _figures(answer: TrainAnswer, step: StepFigures) -> list[str]:
     row = answer.row()
     scale = step_scale(step.step_time_s)
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trnbench.answers.train import MemoryAnswer, StepAnswer, TrainAnswer
+from trnbench.answers.train import TrainAnswer
+from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.report.text_table import Style, TextTable, draw, width_of, wrap
 from trnbench.units import Dimension, Scale, scale_for, show
 
@@ -50,7 +51,7 @@ def time_table(case: Sequence[TrainAnswer], style: Style) -> str:
 
 def _beside(
     engines: Sequence[str],
-    steps: Sequence[StepAnswer],
+    steps: Sequence[StepFigures],
     names: Sequence[str],
     column: _Fixed,
     style: Style,
@@ -120,7 +121,7 @@ def _signed(share: float) -> str:
     return f"{rounded:+.2f} %" if rounded else "0.00 %"
 
 
-def memory_table(memory: MemoryAnswer, style: Style) -> str:
+def memory_table(memory: RankMemory, style: Style) -> str:
     """Return what a rank of the worst stage holds, by category, with bars."""
     available, total = memory.available_bytes, memory.total_bytes
     held = {name: size for name, size in memory.by_category.items() if size}

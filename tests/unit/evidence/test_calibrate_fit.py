@@ -12,7 +12,7 @@ from trnbench.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.evidence.calibrate import calibrate
 from trnbench.evidence.calibrate_fit import fit, without
 from trnbench.evidence.calibrate_problem import Measured, problem
-from trnbench.evidence.ranges import END, Range, correlation_matrix, ranges_of, replaced
+from trnbench.predict.ranges import END, Range, correlation_matrix, ranges_of, replaced
 from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
 from trnbench.spec.training_stack import (
     Overlaps,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trnbench.catalog.search import open_catalog
-from trnbench.evidence.predict import Preparer, compare_training
+from trnbench.evidence.predict import Predictor, compare_training
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, read_evidence
 from trnbench.evidence.training_cases import Reader, TrainingCase
 from trnbench.spec.training_stack import load_training_stack
@@ -100,8 +100,8 @@ def case(found: TrainingCase | str) -> TrainingCase:
 def test_a_gpu_row_becomes_a_layout(reader):
     found = case(gpu(reader))
     one = found.layout
-    assert found.platform.instance.name == "dgx-h100"
-    assert found.nodes == 2
+    assert found.setup.platform.instance.name == "dgx-h100"
+    assert found.setup.nodes == 2
     assert (one.tp, one.pp, one.dp, one.vpp, one.micro_batch, one.global_batch) == (
         2,
         2,
@@ -112,8 +112,8 @@ def test_a_gpu_row_becomes_a_layout(reader):
     )
     assert (one.recompute, one.schedule, one.precision) == ("none", "interleaved", "bf16-master")
     assert found.told.measured_s == 4.0
-    assert found.stack.name == "training-nemo-hopper"
-    assert found.own_stack
+    assert found.setup.stack.name == "training-nemo-hopper"
+    assert found.setup.own_stack
     # Not said: how the optimizer is sharded and whether sequences are split; NeMo does both.
     assert (one.zero, one.sequence_parallel) == (1, True)
     assert found.assumed == ("ZeRO stage: 1", "sequence parallelism: on")
@@ -122,10 +122,10 @@ def test_a_gpu_row_becomes_a_layout(reader):
 def test_a_trainium_row_becomes_a_layout(reader):
     found = case(trainium(reader))
     one = found.layout
-    assert found.platform.instance.name == "trn1.32xlarge"
+    assert found.setup.platform.instance.name == "trn1.32xlarge"
     assert (one.tp, one.pp, one.dp, one.zero, one.sequence_parallel) == (8, 1, 8, 1, True)
     assert (one.recompute, one.precision) == ("selective", "bf16-master")
-    assert found.stack.name == "training-nxd-trn1"
+    assert found.setup.stack.name == "training-nxd-trn1"
     assert found.told.measured_s == pytest.approx(64 / 8.0)
     assert found.assumed == ()
 
@@ -208,7 +208,7 @@ def test_an_unknown_recompute_is_the_least_that_fits(reader):
 
 def test_software_that_nobody_knows_takes_the_machines_stack(reader):
     found = case(gpu(reader, framework="home-made"))
-    assert not found.own_stack
+    assert not found.setup.own_stack
     assert any("home-made" not in what and "training stack" in what for what in found.assumed)
 
 
@@ -252,35 +252,35 @@ def test_a_rate_alone_gives_the_step_time(reader):
 
 def test_a_release_of_the_stack_is_taken_where_a_row_names_it(reader):
     found = case(trainium(reader, neuron_release="2.18.0"))
-    stack = attrs.evolve(found.stack, releases={"2.18": 0.9, "2.20": 0.8}, release="2.20")
+    stack = attrs.evolve(found.setup.stack, releases={"2.18": 0.9, "2.20": 0.8}, release="2.20")
     later = replace(reader)
     later._stacks = (stack,)
-    assert case(trainium(later, neuron_release="2.18.0")).stack.release == "2.18"
-    assert case(trainium(later, neuron_release="2.99.0")).stack.release == "2.20"
+    assert case(trainium(later, neuron_release="2.18.0")).setup.stack.release == "2.18"
+    assert case(trainium(later, neuron_release="2.99.0")).setup.stack.release == "2.20"
 
 
 def test_a_release_that_nobody_knows_is_none_of_those_known(reader):
     found = case(trainium(reader, neuron_release="2.99.0"))
-    assert found.stack.release == "other"
+    assert found.setup.stack.release == "other"
     known = case(trainium(reader, neuron_release="2.24.0"))
-    assert known.stack.release == "2.24"
+    assert known.setup.stack.release == "2.24"
     # Where nothing is said, it is the one that predictions take.
     unsaid = case(trainium(reader, neuron_release="", published_first=""))
-    assert unsaid.stack.release == known.stack.release
+    assert unsaid.setup.stack.release == known.setup.stack.release
 
 
 def test_what_a_stack_does_not_do_was_not_done_by_it(reader):
     own = case(gpu(reader))
-    assert own.own_stack
+    assert own.setup.own_stack
     other = case(gpu(reader, zero="ZeRO-3", pp="1", dp="8"))
-    assert not other.own_stack
+    assert not other.setup.own_stack
     assert any("cuts weights otherwise" in what for what in other.assumed)
 
 
 def test_a_named_stack_takes_all_rows_but_those_of_another(reader):
     named = Reader(reader.catalog, stack=load_training_stack(reader.catalog, "nxd-trn1"))
-    assert case(trainium(named, framework="home-made")).own_stack
-    assert case(trainium(named, framework="home-made")).stack.name == "training-nxd-trn1"
+    assert case(trainium(named, framework="home-made")).setup.own_stack
+    assert case(trainium(named, framework="home-made")).setup.stack.name == "training-nxd-trn1"
     other = trainium(named, framework="neuronx-nemo-megatron", activation_recompute="none")
     assert other == "ran with training-nemo-megatron-trn1 by what it says of its software"
 
@@ -305,8 +305,8 @@ def test_predictions_have_an_interval_around_them_and_reasons_where_there_are_no
 
 def test_samples_price_every_layout_at_once(reader):
     found = case(gpu(reader))
-    prepared = Preparer(reader.catalog).prepared(found)
-    one = reader.efficiency(found)
+    prepared = Predictor().prepared(found)
+    one = found.setup.efficiency
     slower = attrs.evolve(one, stack=attrs.evolve(one.stack, factor=1.1))
     both = attrs.evolve(
         one, stack=attrs.evolve(one.stack, factor=np.array([one.stack.factor, 1.1]))

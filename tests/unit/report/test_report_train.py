@@ -9,8 +9,9 @@ import pytest
 
 from trnbench.analytic.memory import CATEGORIES
 from trnbench.analytic.step_time import STEP_CATEGORIES
-from trnbench.answers.train import MemoryAnswer, Searched, StepAnswer, TrainAnswer
+from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.catalog.provenance import Kind
+from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.report.formats import RENDERERS, render
 from trnbench.report.text_table import PLAIN, Style
 from trnbench.report.train import train_report
@@ -35,7 +36,7 @@ SETTING = PartialLayout(
     attention="fused",
     precision="bf16-master",
 )
-STEP = StepAnswer(
+STEP = StepFigures(
     step_time_s=4.0,
     low_step_time_s=3.2,
     high_step_time_s=5.0,
@@ -45,7 +46,7 @@ STEP = StepAnswer(
     mfu_headline=0.38,
     hfu=0.45,
 )
-MEMORY = MemoryAnswer(
+MEMORY = RankMemory(
     stage="first",
     by_category=dict.fromkeys(CATEGORIES, 0.0) | {"weights": 6 * GIB, "activations": 2 * GIB},
     total_bytes=8 * GIB,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepPrices, step_prices
-from trnbench.app.train_play import REAL, SILENT, overlap_rules, played_step, stage_times
-from trnbench.app.train_setup import train_setup
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.schedule.disturbance import Straggler
+from trnbench.predict.played import REAL, SILENT, overlap_rules, played_step, stage_times
+from trnbench.predict.setup import train_setup
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout, Schedule
 

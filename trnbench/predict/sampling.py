@@ -13,16 +13,19 @@ from statistics import NormalDist
 import numpy as np
 
 from trnbench.arrays import FloatArray
-from trnbench.evidence.ranges import TAIL, TIED, correlation_matrix, ranges_of, replaced
+from trnbench.predict.ranges import TAIL, TIED, correlation_matrix, ranges_of, replaced
 from trnbench.spec.training_stack import Spread, TrainingEfficiency
+
+SAMPLES = 200
+SEED = 0
 
 
 def sampled(
-    efficiency: TrainingEfficiency, *, count: int, seed: int, median_first: bool = False
+    efficiency: TrainingEfficiency, *, count: int = SAMPLES, seed: int = SEED
 ) -> TrainingEfficiency:
-    """Return the efficiency with a row of samples for every number that has a range.
+    """Return the efficiency with a row for every number that has a range.
 
-    With `median_first` a sample more stands in front of them: the efficiency itself.
+    The row begins with the number itself; `count` samples of what it may be instead follow.
     """
     ranges = ranges_of(efficiency)
     free = [key for key in ranges if key not in TIED]
@@ -33,21 +36,26 @@ def sampled(
     pairs = efficiency.stack.correlated
     if pairs:
         draws = np.linalg.cholesky(correlation_matrix(free, pairs)) @ draws
-    if median_first:
-        draws = np.column_stack([np.zeros(len(free)), draws])
+    draws = np.column_stack([np.zeros(len(free)), draws])
     drawn = dict(zip(free, draws, strict=True))
     return replaced(
         efficiency, {key: one.at(drawn[TIED.get(key, key)]) for key, one in ranges.items()}
     )
 
 
-def interval(samples_s: FloatArray, spread: Spread) -> tuple[float, float]:
-    """Return the ends of the interval of a time, seconds, from samples of its prediction.
+def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:
+    """Return the ends of the interval of a predicted time, seconds.
+
+    `times_s`: by the calibration itself, then by samples of what it may be instead. The samples
+    alone are the sample set: the calibration is no draw from its own ranges. It need not lie at
+    their middle either, so the interval is widened until it holds the calibration's time.
 
     What the parameters leave open and how far measured times lie from predicted ones are taken as
     independent: their distances from the median add in squares, as logarithms.
     """
-    low, median, high = np.quantile(samples_s, (TAIL, 0.5, 1 - TAIL)).tolist()
+    time_s, *_ = times_s.tolist()
+    drawn_s = times_s[1:] if len(times_s) > 1 else times_s
+    low, median, high = np.quantile(drawn_s, (TAIL, 0.5, 1 - TAIL)).tolist()
     down = math.hypot(math.log(median / low), math.log(spread.low))
     up = math.hypot(math.log(high / median), math.log(spread.high))
-    return median * math.exp(-down), median * math.exp(up)
+    return min(median * math.exp(-down), time_s), max(median * math.exp(up), time_s)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnbench.catalog.provenance import Evidence, Kind, Provenance
-from trnbench.evidence.sampling import interval, sampled
+from trnbench.predict.sampling import interval, sampled
 from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
 from trnbench.spec.training_stack import (
     Overlaps,
@@ -123,7 +123,7 @@ def test_a_release_with_a_dot_in_its_name_has_its_range():
         }
     )
     drawn = sampled(efficiency(stack=stack), count=50, seed=1)
-    assert drawn.samples == 50
+    assert drawn.samples == 51
     assert isinstance(drawn.stack.whole_factor, np.ndarray)
 
 
@@ -144,16 +144,35 @@ def test_a_seed_gives_the_same_samples_again_and_numbers_scatter_apart():
 def test_an_interval_adds_both_reasons_to_be_wrong_in_squares():
     # Parameters: 10 % quantile 8, median 10, 90 % quantile 12.5, both ends ln 1.25 away.
     # Spread: ln 0.8 = -ln 1.25 below, ln 1.25 above. Together sqrt(2) ln 1.25 each way.
-    samples = np.array([8.0] * 20 + [10.0] * 60 + [12.5] * 20)
-    low, high = interval(samples, Spread(low=0.8, high=1.25))
+    times_s = np.array([10.0] + [8.0] * 20 + [10.0] * 60 + [12.5] * 20)
+    low, high = interval(times_s, Spread(low=0.8, high=1.25))
     assert low == pytest.approx(10 * math.exp(-math.sqrt(2) * math.log(1.25)))
     assert high == pytest.approx(10 * math.exp(math.sqrt(2) * math.log(1.25)))
+
+
+@pytest.mark.parametrize(
+    ("calibration_s", "low_s", "high_s"),
+    # The samples 1, 2 ... 11 s have the 10 % quantile 2 and the 90 % quantile 10 s exactly. With
+    # the calibration's own time among them both would move: to 2.1 s at least, or to 10.9 s.
+    [(8.0, 2.0, 10.0), (4.0, 2.0, 10.0), (1.5, 1.5, 10.0), (12.0, 2.0, 12.0)],
+)
+def test_the_sample_set_of_an_interval_is_the_samples_alone(calibration_s, low_s, high_s):
+    times_s = np.array([calibration_s, *range(1, 12)])
+    ends = interval(times_s, Spread(low=1.0, high=1.0))
+    assert ends == pytest.approx((low_s, high_s), rel=1e-12)
+
+
+def test_samples_stand_behind_the_number_itself():
+    drawn = sampled(efficiency(ranges(memory_share=(0.6, 0.75))), count=50, seed=1)
+    shares = np.asarray(drawn.chip.memory_share)
+    # None of 50 equally likely values on both sides of the median is the median.
+    assert (shares == CHIP.memory_share).tolist() == [True] + [False] * 50
 
 
 @settings(deadline=None, max_examples=30)
 @given(time_s=st.floats(1e-3, 1e3), low=st.floats(0.2, 1.0), high=st.floats(1.0, 5.0))
 def test_without_samples_the_spread_is_all_there_is(time_s, low, high):
-    ends = interval(np.array(time_s), Spread(low=low, high=high))
+    ends = interval(np.array([time_s]), Spread(low=low, high=high))
     assert ends == pytest.approx((time_s * low, time_s * high))
 
 

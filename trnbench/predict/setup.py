@@ -1,15 +1,14 @@
-"""What a training step is priced with: model, cluster and calibrations, read by name."""
+"""What a training step is predicted with: model, cluster and calibrations, read by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from trnbench.analytic.step_collectives import Engines
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
-from trnbench.evidence.model_family import family_of
 from trnbench.mapping.placement import place
-from trnbench.plan.search_question import Question
+from trnbench.predict.sampling import sampled
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
@@ -24,19 +23,32 @@ from trnbench.spec.training_stack import (
 )
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
-from trnbench.workload.partial_layout import PartialLayout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, eq=False)
+class SetupMemo:
+    """What every prediction of a set-up needs and one of them made: placed groups, samples."""
+
+    engines: Engines = field(default_factory=dict)
+    sampled: TrainingEfficiency | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainSetup:
-    """A model on so many instances of a platform, and how well these are known."""
+    """A model on so many instances of a platform, and how well these are known.
+
+    `own_stack`: whether the stack is that of the software in question, not one that stands in for
+    it. The memo holds for any model and number of nodes; whoever replaces more needs a new one.
+    """
 
     model: Model
     platform: Platform
     nodes: int
-    logical_size: int | None
+    logical_size: int | None = None
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
+    own_stack: bool = True
+    memo: SetupMemo = field(default_factory=SetupMemo, repr=False)
 
     @property
     def stack(self) -> TrainingStack:
@@ -46,12 +58,23 @@ class TrainSetup:
     @property
     def basis(self) -> Basis:
         """What the stack's numbers rest on here, for models of this kind."""
+        if not self.own_stack:
+            return "transferred"
         return self.stack.basis_on(self.platform.instance.name, family_of(self.model))
 
     @property
     def spread(self) -> Spread:
         """How far measured times lie from predicted ones here, for models of this kind."""
+        if not self.own_stack and self.stack.unseen is not None:
+            return self.stack.unseen
         return self.stack.spread_on(self.platform.instance.name, family_of(self.model))
+
+    @property
+    def samples(self) -> TrainingEfficiency:
+        """The efficiency, and samples of what it may be instead."""
+        if self.memo.sampled is None:
+            self.memo.sampled = sampled(self.efficiency)
+        return self.memo.sampled
 
     @property
     def chips(self) -> int:
@@ -69,23 +92,6 @@ class TrainSetup:
         known = (self.efficiency.chip, self.stack, self.collectives)
         return max(one.provenance.weakest() for one in known)
 
-    def question(
-        self, layout: PartialLayout, nodes: Sequence[int], *, headroom: float = 0.0
-    ) -> Question:
-        """Return what a search is asked: whatever the layout leaves open is looked for."""
-        return Question(
-            model=self.model,
-            platform=self.platform,
-            efficiency=self.efficiency,
-            collectives=self.collectives,
-            nodes=tuple(nodes),
-            layout=layout,
-            headroom=headroom,
-            logical_size=self.logical_size,
-            # With replicas fixed too, a layout says itself how many ranks it wants.
-            whole_nodes=layout["dp"] is None,
-        )
-
 
 def train_setup(
     catalog: Catalog,
@@ -100,28 +106,40 @@ def train_setup(
     platform = load_platform(catalog, instance)
     if logical_size is not None:
         place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
+    found = setup_of(catalog, load_model(catalog, model), platform, nodes, stack=stack)
+    return replace(found, logical_size=logical_size)
+
+
+def setup_of(
+    catalog: Catalog,
+    model: Model,
+    platform: Platform,
+    nodes: int,
+    *,
+    stack: str | TrainingStack | None = None,
+    own_stack: bool = True,
+) -> TrainSetup:
+    """Return the set-up of a model on a platform, with a stack or with the platform's own."""
     efficiency = training_efficiency(catalog, platform, stack)
     return TrainSetup(
-        model=load_model(catalog, model),
+        model=model,
         platform=platform,
         nodes=nodes,
-        logical_size=logical_size,
         efficiency=efficiency,
         collectives=collectives_of(catalog, platform, efficiency.stack),
+        own_stack=own_stack,
     )
 
 
 def training_efficiency(
-    catalog: Catalog, platform: Platform, stack: str | None
+    catalog: Catalog, platform: Platform, stack: str | TrainingStack | None
 ) -> TrainingEfficiency:
-    """Return the calibration of a platform with a stack by name, or with its own."""
-    training = (
-        training_stack_of(catalog, platform.instance.name)
-        if stack is None
-        else load_training_stack(catalog, stack)
-    )
-    chip = load_chip_efficiency(catalog, platform.chip.name)
-    return TrainingEfficiency(chip=chip, stack=training)
+    """Return the calibration of a platform with a stack, or with the platform's own."""
+    if stack is None:
+        stack = training_stack_of(catalog, platform.instance.name)
+    elif isinstance(stack, str):
+        stack = load_training_stack(catalog, stack)
+    return TrainingEfficiency(chip=load_chip_efficiency(catalog, platform.chip.name), stack=stack)
 
 
 def collectives_of(catalog: Catalog, platform: Platform, stack: TrainingStack) -> CollectiveStack:
@@ -129,3 +147,12 @@ def collectives_of(catalog: Catalog, platform: Platform, stack: TrainingStack) -
     if stack.collectives is not None:
         return load_stack(catalog, stack.collectives)
     return stack_of(catalog, platform.instance.name)
+
+
+def family_of(model: Model) -> str:
+    """Return the kind of a model, as far as measured steps of one tell of another.
+
+    That is its family, and whether it has experts.
+    """
+    experts = model.transformer is not None and model.transformer.moe is not None
+    return f"{model.family} with experts" if experts else model.family

@@ -1,0 +1,1 @@
+"""The prediction of a training step: set-up, memory, time with its interval, utilization."""
