@@ -19,13 +19,11 @@ from trnbench.app.claim_runs import (
 from trnbench.evidence.claims import Case, Finding, Move, Verdict, listed, of_interval, together
 from trnbench.plan.cost import Job, Phase, training_cost
 from trnbench.plan.price_terms import PriceTerms
-from trnbench.plan.purchase import Offers, offers_of
+from trnbench.plan.purchase import Offers, load_offers
 from trnbench.spec.claim import ClaimedRun, CostCheck, PriceCheck, threshold
 from trnbench.spec.instance import PurchaseOption
 from trnbench.spec.library import find_prices
-from trnbench.spec.price import PriceList
-from trnbench.spec.purchase import PurchaseRules, load_purchase_rules
-from trnbench.spec.reliability import Reliability, load_reliability
+from trnbench.spec.reliability import load_reliability
 from trnbench.units import significant
 
 Costs = tuple[float, float, float]
@@ -42,34 +40,17 @@ class PriceBook:
     machines: Machines
     region: str | None
     price_date: datetime.date | None
-    prices: dict[str, PriceList | None] = field(default_factory=dict)
-    rules: dict[str, PurchaseRules | None] = field(default_factory=dict)
-    reliabilities: dict[str, Reliability] = field(default_factory=dict)
     costs: dict[tuple[ClaimedRun, str, PurchaseOption, float], Costs | None] = field(
         default_factory=dict
     )
-
-    def price_list(self, instance: str) -> PriceList | None:
-        """Return the published prices of an instance."""
-        if instance not in self.prices:
-            self.prices[instance] = find_prices(self.machines.catalog, instance)
-        return self.prices[instance]
 
     def offers(
         self, instance: str, option: PurchaseOption, on: datetime.date, region: str | None
     ) -> Offers:
         """Return what an instance can be bought for as one option, on a day."""
         record = self.machines.platform(instance).instance
-        if record.provider not in self.rules:
-            self.rules[record.provider] = load_purchase_rules(
-                self.machines.catalog, record.provider
-            )
-        return offers_of(
-            record,
-            PriceTerms(on=on, region=region, options=(option,)),
-            prices=self.price_list(instance),
-            rules=self.rules[record.provider],
-        )
+        terms = PriceTerms(on=on, region=region, options=(option,))
+        return load_offers(self.machines.catalog, record, terms)
 
     def cost(self, run: ClaimedRun, instance: str, offers: Offers) -> Costs | None:
         """Return (low, expected, high) USD of a run on these offers; None if it cannot be had."""
@@ -85,8 +66,6 @@ class PriceBook:
         pace, chip = self.machines.pace(run, instance), self.machines.platform(instance).chip.name
         if pace.reasons:
             return None
-        if chip not in self.reliabilities:
-            self.reliabilities[chip] = load_reliability(self.machines.catalog, chip)
         phase = Phase(
             tokens=run.length,
             tokens_per_s=pace.tokens_per_s,
@@ -95,7 +74,7 @@ class PriceBook:
         )
         size = self.machines.checkpoint_bytes(run, instance)
         job = Job(phases=(phase,), nodes=run.nodes, checkpoint_bytes=size)
-        cost = training_cost(job, offers, self.reliabilities[chip])
+        cost = training_cost(job, offers, load_reliability(self.machines.catalog, chip))
         if cost.bought() is None:
             return None
         return float(cost.low_cost_usd), float(cost.cost_usd), float(cost.high_cost_usd)
@@ -137,7 +116,7 @@ def _days(
     """Return the days since a claim on which a price may have changed, ascending."""
     if book.price_date is not None:
         return (book.price_date,)
-    lists = [book.price_list(name) for name in (*check.of, *check.to)]
+    lists = [find_prices(book.machines.catalog, name) for name in (*check.of, *check.to)]
     days = {
         row.applies_from
         for prices in lists

@@ -40,18 +40,15 @@ class Advantage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Machines:
-    """Instances by name and how fast runs are on them: every question is answered once."""
+    """Instances by name and how fast runs are on them: every run is timed once."""
 
     catalog: Catalog
-    platforms: dict[str, Platform] = field(default_factory=dict)
     paces: dict[tuple[ClaimedRun, str, str], Pace] = field(default_factory=dict)
     checkpoints: dict[tuple[ClaimedRun, str], float] = field(default_factory=dict)
 
     def platform(self, instance: str) -> Platform:
         """Return the instance with its chip."""
-        if instance not in self.platforms:
-            self.platforms[instance] = load_platform(self.catalog, instance)
-        return self.platforms[instance]
+        return load_platform(self.catalog, instance)
 
     def pace(self, run: ClaimedRun, instance: str, precision: str | None = None) -> Pace:
         """Return how fast a run is on its number of nodes, in its own precision unless told."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -11,6 +11,7 @@ import attrs
 from trnbench.catalog.evidence import collect
 from trnbench.catalog.older_files import modern
 from trnbench.catalog.provenance import Claim, Conflict, Provenance, Source, split
+from trnbench.catalog.search import Catalog
 from trnbench.catalog.structure import structure
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, did_you_mean
@@ -44,9 +45,23 @@ class _Remarks:
         return cls()
 
 
+def load_named(catalog: Catalog, section: str, name: str, record: type[D], *, where: str = "") -> D:
+    """Return the record of the file with this name or alias; each file is read once."""
+    return load_once(catalog, catalog.find(section, name, where=where).path, record)
+
+
+def load_once(catalog: Catalog, path: Path, record: type[D]) -> D:
+    """Return the record in a file of a catalogue; read again only when the file has changed."""
+    return catalog.once(path, record, lambda: _record(path, record, catalog.table(path)))
+
+
 def load(path: Path, record: type[D]) -> D:
     """Return the record in the file, or raise DataFileError with every fault in it."""
-    table = modern(read_toml(path))
+    return _record(path, record, read_toml(path))
+
+
+def _record(path: Path, record: type[D], whole: Mapping[str, object]) -> D:
+    table = modern(whole)
     remarks_table = {
         key: table.pop(key) for key in ("sources", "conflict", "claim") if key in table
     }

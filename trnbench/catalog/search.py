@@ -10,11 +10,12 @@ The current directory is never searched unasked.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
+from typing import Any, TypeVar
 
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, EnvironmentFault, Fault, InputError, UnknownNameError
@@ -49,6 +50,7 @@ SINGULAR: Mapping[str, str] = {
 }
 PATH_VARIABLE = "TRNBENCH_SPEC_PATH"
 BUILT_IN = "built in"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,10 @@ class Catalog:
         return found
 
     @cached_property
+    def _made(self) -> dict[tuple[Path, type], tuple[object, Any]]:
+        return {}
+
+    @cached_property
     def _used(self) -> dict[str, _Used]:
         return {}
 
@@ -131,9 +137,26 @@ class Catalog:
         for error in self._used_in(section).unreadable:
             raise error
 
+    def once(self, path: Path, kind: type[T], make: Callable[[], T]) -> T:
+        """Return what `make` makes of a file, made again only when the file has changed."""
+        try:
+            stat = path.stat()
+        except OSError:
+            return make()  # which says what is wrong with the file
+        stamp = stat.st_mtime_ns, stat.st_size, stat.st_ino
+        known, made = self._made.get((path, kind), (None, None))
+        if known != stamp:
+            made = make()
+            self._made[path, kind] = stamp, made
+        return made  # type: ignore[no-any-return]
+
+    def table(self, path: Path) -> Mapping[str, object]:
+        """Return the table in a file."""
+        return self.once(path, dict, lambda: read_toml(path))
+
     def _used_in(self, section: str) -> _Used:
         if section not in self._used:
-            self._used[section] = _used(self.entries(section))
+            self._used[section] = _used(self, self.entries(section))
         return self._used[section]
 
 
@@ -143,12 +166,12 @@ class _Used:
     unreadable: Sequence[DataFileError]
 
 
-def _used(entries: Sequence[Entry]) -> _Used:
+def _used(catalog: Catalog, entries: Sequence[Entry]) -> _Used:
     by_name = {entry.name: [entry] for entry in entries}
     unreadable = []
     for entry in entries:
         try:
-            aliases = read_toml(entry.path).get("aliases")
+            aliases = catalog.table(entry.path).get("aliases")
         except DataFileError as error:
             unreadable.append(error)
             continue

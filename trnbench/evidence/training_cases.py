@@ -93,7 +93,7 @@ class TrainingCase:
 
 @dataclass
 class Reader:
-    """Turns rows into cases; reads each data file once.
+    """Turns rows into cases.
 
     With a `stack` all rows are its own, but for those that ran another known one.
     """
@@ -101,7 +101,6 @@ class Reader:
     catalog: Catalog
     stack: TrainingStack | None = None
     models: Models = field(init=False)
-    _platforms: dict[tuple[str, str], Platform | None] = field(default_factory=dict, init=False)
     _stacks: tuple[TrainingStack, ...] | None = field(default=None, init=False)
     _setups: dict[tuple[object, ...], TrainSetup] = field(default_factory=dict, init=False)
 
@@ -160,16 +159,10 @@ class Reader:
         return replace(self._setups[key], model=model, nodes=nodes)
 
     def _platform(self, told: Told) -> Platform:
-        key = (told.system, told.gpu)
-        if key not in self._platforms:
-            instance = load_published(self.catalog, *key)
-            self._platforms[key] = None
-            if instance is not None:
-                chip = load_chip(self.catalog, instance.chip)
-                self._platforms[key] = Platform(instance=instance, chip=chip)
-        platform = self._platforms[key]
-        if platform is None:
+        instance = load_published(self.catalog, told.system, told.gpu)
+        if instance is None:
             raise RowFault(f"unknown system {told.system!r} with {told.gpu or 'Trainium'}")
+        platform = Platform(instance=instance, chip=load_chip(self.catalog, instance.chip))
         if told.gpu and not platform.chip.name.startswith(told.gpu.partition("-")[0].lower()):
             raise RowFault(f"{told.system} has {platform.chip.name} chips, not {told.gpu}")
         return platform

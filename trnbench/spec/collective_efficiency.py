@@ -10,11 +10,10 @@ from typing import Literal, get_args
 
 import attrs
 
-from trnbench.catalog.document import load
+from trnbench.catalog.document import load_named, load_once
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.catalog.search import Catalog
-from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.workload.operation import Op
 
@@ -151,7 +150,7 @@ class CollectiveStack:
 
 def load_stack(catalog: Catalog, name: str) -> CollectiveStack:
     """Return the communication stack with this name."""
-    return load(catalog.find("calibration", name).path, CollectiveStack)
+    return load_named(catalog, "calibration", name, CollectiveStack)
 
 
 def stack_of(catalog: Catalog, instance: str) -> CollectiveStack:
@@ -159,9 +158,9 @@ def stack_of(catalog: Catalog, instance: str) -> CollectiveStack:
     entries = [e for e in catalog.entries("calibration") if e.name.startswith(FILE_PREFIX)]
     for entry in entries:
         # Only one of many is wanted, and building a record takes ten times as long as reading it.
-        listed = read_toml(entry.path).get("instances")
+        listed = catalog.table(entry.path).get("instances")
         if isinstance(listed, list) and instance in listed:
-            return load(entry.path, CollectiveStack)
+            return load_once(catalog, entry.path, CollectiveStack)
     names = [entry.name for entry in entries]
     raise InputError(
         f"no communication stack is calibrated for {instance}", hint=f"known: {', '.join(names)}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trnbench.catalog.document import load
+from trnbench.catalog.document import load_named, load_once
 from trnbench.catalog.search import Catalog
-from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import UnknownNameError
 from trnbench.spec.chip import Chip
 from trnbench.spec.instance import Instance, Platform
@@ -15,12 +14,12 @@ from trnbench.spec.price import PriceList
 
 def load_chip(catalog: Catalog, name: str, *, where: str = "") -> Chip:
     """Return the chip with this name or alias."""
-    return load(catalog.find("chips", name, where=where).path, Chip)
+    return load_named(catalog, "chips", name, Chip, where=where)
 
 
 def load_instance(catalog: Catalog, name: str, *, where: str = "") -> Instance:
     """Return the instance with this name or alias."""
-    return load(catalog.find("instances", name, where=where).path, Instance)
+    return load_named(catalog, "instances", name, Instance, where=where)
 
 
 def load_platform(catalog: Catalog, name: str) -> Platform:
@@ -39,19 +38,19 @@ def load_published(catalog: Catalog, system: str, chip: str) -> Instance | None:
     bare = system.partition(" (")[0]
     spelled = {bare, f"{bare}, {chip}"}
     for entry in catalog.entries("instances"):
-        table = read_toml(entry.path)
+        table = catalog.table(entry.path)
         names = {entry.name}
         for key in ("aliases", "published_as"):
             listed = table.get(key, [])
             names |= set(map(str, listed)) if isinstance(listed, list) else set()
         if names & spelled:
-            return load(entry.path, Instance)
+            return load_once(catalog, entry.path, Instance)
     return None
 
 
 def load_prices(catalog: Catalog, name: str) -> PriceList:
     """Return the published prices of an instance type by name or alias."""
-    return load(catalog.find("prices", name).path, PriceList)
+    return load_named(catalog, "prices", name, PriceList)
 
 
 def find_prices(catalog: Catalog, name: str) -> PriceList | None:

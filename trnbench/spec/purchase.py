@@ -7,7 +7,7 @@ from typing import Annotated
 
 import attrs
 
-from trnbench.catalog.document import load
+from trnbench.catalog.document import load_named
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.catalog.search import Catalog
@@ -167,7 +167,6 @@ class PurchaseRules:
 def load_purchase_rules(catalog: Catalog, provider: str) -> PurchaseRules | None:
     """Return the rules of a provider by name or alias; None where it sells nothing by the hour."""
     try:
-        entry = catalog.find("purchase", provider)
+        return load_named(catalog, "purchase", provider, PurchaseRules)
     except UnknownNameError:
         return None
-    return load(entry.path, PurchaseRules)

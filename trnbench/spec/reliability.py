@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from trnbench.catalog.document import load
+from trnbench.catalog.document import load_once
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import BytesPerS, Ratio, Seconds
 from trnbench.catalog.search import Catalog
@@ -48,7 +48,7 @@ class Reliability:
 def load_reliability(catalog: Catalog, chip: str) -> Reliability:
     """Return what is known of a chip's failures, by the chip's name."""
     for entry in catalog.entries("reliability"):
-        found = load(entry.path, Reliability)
+        found = load_once(catalog, entry.path, Reliability)
         if chip in found.chips:
             return found
     known = ", ".join(entry.name for entry in catalog.entries("reliability"))

@@ -11,11 +11,10 @@ from typing import Literal
 
 import attrs
 
-from trnbench.catalog.document import load
+from trnbench.catalog.document import load_named, load_once
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Correlation, Ratio
 from trnbench.catalog.search import BUILT_IN, Catalog, Entry
-from trnbench.catalog.toml_file import read_toml
 from trnbench.spec.compute_efficiency import (
     ChipEfficiency,
     ComputeEfficiency,
@@ -273,7 +272,7 @@ def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
     """
     entry = _listing(catalog, CHIP_PREFIX, "chips", chip)
     if entry is not None:
-        return load(entry.path, ChipEfficiency)
+        return load_once(catalog, entry.path, ChipEfficiency)
     nearest = load_chip_efficiency(catalog, nearest_chip(catalog, chip, _described(catalog)))
     return attrs.evolve(
         nearest,
@@ -286,7 +285,7 @@ def load_training_stack(catalog: Catalog, name: str) -> TrainingStack:
     """Return the training stack with this name, with or without its prefix."""
     known = name.startswith(STACK_PREFIX) or name in catalog.names("calibration")
     full = name if known else STACK_PREFIX + name
-    return load(catalog.find("calibration", full).path, TrainingStack)
+    return load_named(catalog, "calibration", full, TrainingStack)
 
 
 def training_stack_of(catalog: Catalog, instance: str) -> TrainingStack:
@@ -298,12 +297,12 @@ def training_stack_of(catalog: Catalog, instance: str) -> TrainingStack:
     if entry is None:
         entry = _listing(catalog, STACK_PREFIX, "instances", instance)
     if entry is not None:
-        return load(entry.path, TrainingStack)
+        return load_once(catalog, entry.path, TrainingStack)
     chips = {
-        load(catalog.find("instances", name).path, Instance).chip: name
+        load_named(catalog, "instances", name, Instance).chip: name
         for name in sorted(_defaults(catalog), reverse=True)
     }
-    own = load(catalog.find("instances", instance).path, Instance).chip
+    own = load_named(catalog, "instances", instance, Instance).chip
     nearest = training_stack_of(catalog, chips[nearest_chip(catalog, own, chips)])
     return attrs.evolve(
         nearest,
@@ -319,26 +318,28 @@ def _described(catalog: Catalog) -> list[str]:
     return [
         str(chip)
         for entry in _entries(catalog, CHIP_PREFIX)
-        for chip in _listed(entry, "chips")
+        for chip in _listed(catalog, entry, "chips")
         if chip in catalog.names("chips")
     ]
 
 
 def _defaults(catalog: Catalog) -> set[str]:
     """Return the instances that have a stack of their own."""
-    found = {str(n) for e in _entries(catalog, STACK_PREFIX) for n in _listed(e, "default_for")}
+    found = {
+        str(n) for e in _entries(catalog, STACK_PREFIX) for n in _listed(catalog, e, "default_for")
+    }
     return found & set(catalog.names("instances"))
 
 
 def _listing(catalog: Catalog, prefix: str, key: str, name: str) -> Entry | None:
     """Return the first file with this name in the list under `key`, the user's before our own."""
     entries = sorted(_entries(catalog, prefix), key=lambda entry: entry.origin == BUILT_IN)
-    return next((entry for entry in entries if name in _listed(entry, key)), None)
+    return next((entry for entry in entries if name in _listed(catalog, entry, key)), None)
 
 
-def _listed(entry: Entry, key: str) -> list[object]:
+def _listed(catalog: Catalog, entry: Entry, key: str) -> list[object]:
     """Return the list under `key`, without building the record: only one of many is wanted."""
-    listed = read_toml(entry.path).get(key)
+    listed = catalog.table(entry.path).get(key)
     return listed if isinstance(listed, list) else []
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from trnbench.catalog.document import load
+from trnbench.catalog.document import load_named
 from trnbench.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
@@ -26,8 +26,8 @@ COMPARED_FORMAT = "bf16"
 
 def nearest_chip(catalog: Catalog, chip: str, known: Iterable[str]) -> str:
     """Return the nearest of the known chips to a chip, by name."""
-    own = load(catalog.find("chips", chip).path, Chip)
-    others = [load(catalog.find("chips", name).path, Chip) for name in sorted(set(known))]
+    own = load_named(catalog, "chips", chip, Chip)
+    others = [load_named(catalog, "chips", name, Chip) for name in sorted(set(known))]
     alike = [one for one in others if type(one.unit) is type(own.unit)]
     if not alike:
         raise InputError(f"no calibrated chip has compute units of the kind of {chip}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trnbench.catalog.document import load
+from trnbench.catalog.document import load, load_named
 from trnbench.catalog.search import Catalog
 from trnbench.errors import DataFileError, Fault
 from trnbench.workload.model import Model
@@ -24,19 +24,20 @@ def read_model(path: Path) -> Model:
 
 def load_model(catalog: Catalog, name: str, *, where: str = "") -> Model:
     """Return the model with this name or alias."""
-    return read_model(catalog.find("models", name, where=where).path)
+    path = catalog.find("models", name, where=where).path
+    return catalog.once(path, Model, lambda: read_model(path))
 
 
 def load_matrix_suite(catalog: Catalog, name: str) -> MatrixSuite:
     """Return the matrix suite with this name or alias."""
-    return load(catalog.find("matrix", name).path, MatrixSuite)
+    return load_named(catalog, "matrix", name, MatrixSuite)
 
 
 def load_collective_suite(catalog: Catalog, name: str) -> CollectiveSuite:
     """Return the collective suite with this name or alias."""
-    return load(catalog.find("collective", name).path, CollectiveSuite)
+    return load_named(catalog, "collective", name, CollectiveSuite)
 
 
 def load_training_suite(catalog: Catalog, name: str) -> TrainingSuite:
     """Return the training suite with this name or alias."""
-    return load(catalog.find("training", name).path, TrainingSuite)
+    return load_named(catalog, "training", name, TrainingSuite)

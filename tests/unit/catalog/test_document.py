@@ -8,9 +8,11 @@ from typing import ClassVar, Literal
 import attrs
 import pytest
 
-from trnbench.catalog.document import load
+from trnbench.catalog.document import load, load_named
 from trnbench.catalog.provenance import Kind, Provenance
 from trnbench.catalog.quantity import Bytes, BytesPerS, Ratio, Seconds
+from trnbench.catalog.search import Catalog, Folder
+from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError
 
 
@@ -256,3 +258,58 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
     os.mkfifo(tmp_path / "thing.toml")
     assert faults(tmp_path / "thing.toml") == ["is not a regular file; expected a TOML file"]
+
+
+@attrs.frozen(kw_only=True)
+class Tabled:
+    name: str
+    aliases: tuple[str, ...] = ()
+    title: str
+    provenance: Provenance = attrs.field(factory=Provenance, metadata={"derived": True})
+
+
+def put(folder, title):
+    path = folder / "chips" / "one.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'name = "one"\naliases = ["uno"]\ntitle = "{title}"\n')
+    return path
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
+    path = put(tmp_path, "first")
+    catalog = Catalog((Folder(tmp_path, "user"),))
+    read = []
+
+    def reading(path):
+        read.append(path)
+        return read_toml(path)
+
+    monkeypatch.setattr("trnbench.catalog.search.read_toml", reading)
+    once = load_named(catalog, "chips", "one", Tabled)
+    assert load_named(catalog, "chips", "uno", Tabled) is once
+    assert catalog.table(path)["title"] == once.title == "first"
+    assert read == [path]
+    put(tmp_path, "the second")
+    assert load_named(catalog, "chips", "one", Tabled).title == "the second"
+
+
+def test_a_folder_in_front_has_its_own_record(tmp_path):
+    put(tmp_path / "back", "first")
+    put(tmp_path / "front", "other")
+    back, front = (Folder(tmp_path / name, name) for name in ("back", "front"))
+    shown = load_named(Catalog((back,)), "chips", "one", Tabled)
+    hidden = load_named(Catalog((front, back)), "chips", "one", Tabled)
+    assert (shown.title, hidden.title) == ("first", "other")
+
+
+def test_a_faulty_file_is_faulty_each_time_and_a_missing_one_says_so(tmp_path):
+    path = put(tmp_path, "first")
+    catalog = Catalog((Folder(tmp_path, "user"),))
+    assert load_named(catalog, "chips", "one", Tabled).title == "first"
+    path.write_text("title = 3\n")
+    for _ in range(2):
+        with pytest.raises(DataFileError, match="name: missing"):
+            load_named(catalog, "chips", "one", Tabled)
+    path.unlink()
+    with pytest.raises(DataFileError, match=r"one\.toml"):
+        load_named(catalog, "chips", "one", Tabled)
