@@ -32,7 +32,7 @@ _HEADER = """\
 # Written by `trnbench calibrate`. What is derived was moved by measured steps and says what it was
 # before; everything else stands as it was believed before any fit.
 """
-_NO_FIT = ("sources", "spread", "unseen", "fit", "fragmentation")
+_NO_FIT = ("sources", "spread", "unseen", "fit", "fragmentation", "memory_margin")
 _ENDS = ("value", "low", "high")
 
 

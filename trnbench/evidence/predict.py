@@ -30,9 +30,6 @@ from trnbench.workload.model import Model
 
 Mixture: TypeAlias = tuple[tuple[float, StepProgram], ...]
 
-MEMORY_DOUBT = 1.15
-"""A run that is known to have run may need so much more by the model: some drop single tensors."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
@@ -223,4 +220,4 @@ def layout_text(layout: Layout) -> str:
 def _fits(case: TrainingCase, program: StepProgram) -> bool:
     """Return whether what did run may have run so: with no reserve, and no memory lost."""
     held = memory(program, case.setup.platform, fragmentation_ratio=0.0)
-    return float(held.total_bytes) <= MEMORY_DOUBT * held.capacity_bytes
+    return float(held.total_bytes) <= case.setup.stack.memory_margin * held.capacity_bytes

@@ -138,6 +138,8 @@ class TrainingStack:
     a micro-batch on every stage; `piped_micro_batch`: once more where there is a pipeline.
     `node_scatter`: the relative scatter of computing times between nodes, of which every step waits
     for the slowest. `fragmentation`: what an allocator loses of passing memory.
+    `memory_margin`: a run that is known to have run may need so many times its rank's memory by the
+    model, which is that unsure.
     """
 
     name: str
@@ -168,6 +170,7 @@ class TrainingStack:
     piped_micro_batch_s: Times
     node_scatter: Ratios
     fragmentation: float
+    memory_margin: float = 1.0
     spread: Spread
     unseen: Spread | None = None
     correlations: dict[str, dict[str, Correlation]] = attrs.field(factory=dict)
@@ -178,6 +181,8 @@ class TrainingStack:
     def __attrs_post_init__(self) -> None:
         """Refuse shares that are none, uneven rows, and what names things that are not there."""
         check_numbers(self.own_numbers | {"fragmentation": self.fragmentation})
+        if self.memory_margin < 1:
+            raise ValueError("`memory_margin` must be at least 1")
         for instance in self.default_for:
             if instance not in self.instances:
                 raise ValueError(f"`default_for` has {instance!r}, `instances` has not")

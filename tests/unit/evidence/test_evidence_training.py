@@ -325,3 +325,15 @@ def test_every_published_row_has_a_prediction_or_a_reason():
     marked = [row for row in found if row.use == "fit"]
     assert len(marked) == 16
     assert all(row.predicted_s is not None for row in marked)
+
+
+def test_what_ran_fits_if_its_stack_doubts_the_memory_model_that_much(reader):
+    # A rank of 80 GiB is too small for what 8 sequences keep; four times as much would do.
+    found = case(gpu(reader, tp="2", pp="1", dp="8", vpp="", mbs="8"))
+    fits = []
+    for margin in (1.0, 4.0):
+        stack = attrs.evolve(found.setup.stack, memory_margin=margin)
+        efficiency = attrs.evolve(found.setup.efficiency, stack=stack)
+        setup = replace(found.setup, efficiency=efficiency)
+        fits.append(Predictor().prepared(replace(found, setup=setup)).fits)
+    assert fits == [False, True]
