@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import groupby
 
@@ -168,24 +168,15 @@ def _compared(
     times: Mapping[str, float | Refusal],
     stacks: Mapping[str, CollectiveStack],
 ) -> Comparison:
-    blank = Comparison(
-        id=row.id,
-        set=file.set,
-        use=row.text("use"),
-        model=row.text("collective"),
-        system=row.text("platform") or row.text("instance"),
-        reason=found if isinstance(found, str) else None,
-    )
+    system = "platform" if row.text("platform") else "instance"
+    blank = Comparison.of_row(file, row, model="collective", system=system)
     if isinstance(found, str):
-        return blank
+        return replace(blank, reason=found)
     time = times[row.id]
     stack = stacks[found.stack]
-    return Comparison(
-        id=row.id,
-        set=file.set,
-        use=blank.use,
+    return replace(
+        blank,
         model=found.op,
-        system=blank.system,
         platform=found.instance,
         nodes=found.nodes,
         ranks=found.ranks,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trnbench.evidence.rows import EvidenceSet
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,18 @@ class Comparison:
     own_stack: bool = False
     assumed: tuple[str, ...] = ()
     reason: str | None = None
+
+    @classmethod
+    def of_row(cls, file: EvidenceFile, row: EvidenceRow, *, model: str, system: str) -> Comparison:
+        """Return what a row says of itself, with nothing predicted; two of its columns by name."""
+        return cls(
+            id=row.id,
+            set=file.set,
+            use=row.text("use"),
+            model=row.text(model),
+            system=row.text(system),
+            reason=row.fault,
+        )
 
     @property
     def error(self) -> float | None:

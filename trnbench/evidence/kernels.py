@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trnbench.analytic.matrix import matrix_time
 from trnbench.analytic.matrix_stream import stream_time
@@ -113,31 +113,21 @@ def seconds(row: EvidenceRow) -> float:
 
 
 def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Comparison:
-    measured = predicted = None
-    assumed: tuple[str, ...] = ()
-    reason = row.fault
-    try:
-        if reason is None:
-            measured = seconds(row)
-            found = kernel_of(row, file.rows)
-            assumed = found.assumed
-            predicted = found.time_s(load_chip(catalog, found.chip))
-    except (RowFault, InputError) as fault:
-        reason = str(fault)
-    return Comparison(
-        id=row.id,
-        set=file.set,
-        use=row.text("use"),
-        model=row.text("kernel"),
-        system=row.text("hardware"),
+    blank = replace(
+        Comparison.of_row(file, row, model="kernel", system="hardware"),
         configuration=f"{row.text('hardware')} {row.text('kernel')} {row.text('shape')}",
         layout=row.text("shape") or None,
         precision=row.text("dtype") or None,
-        measured_s=measured,
-        predicted_s=predicted,
-        assumed=assumed,
-        reason=reason,
     )
+    if row.fault is not None:
+        return blank
+    try:
+        blank = replace(blank, measured_s=seconds(row))
+        found = kernel_of(row, file.rows)
+        blank = replace(blank, assumed=found.assumed)
+        return replace(blank, predicted_s=found.time_s(load_chip(catalog, found.chip)))
+    except (RowFault, InputError) as fault:
+        return replace(blank, reason=str(fault))
 
 
 def _operator(row: EvidenceRow) -> str:

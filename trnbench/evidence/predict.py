@@ -157,22 +157,15 @@ def compare_training(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, 
 def _compared(
     predictor: Predictor, file: EvidenceFile, row: EvidenceRow, case: TrainingCase | str
 ) -> Comparison:
-    blank = Comparison(
-        id=row.id,
-        set=file.set,
-        use=row.text("use"),
-        model=row.text("model"),
-        system=row.text("system") or row.text("instance"),
-        reason=case if isinstance(case, str) else None,
-    )
+    system = "system" if row.text("system") else "instance"
+    blank = Comparison.of_row(file, row, model="model", system=system)
     if isinstance(case, str):
-        return blank
+        return replace(blank, reason=case)
     found: RowPrediction | None = None
-    reason = None
     try:
         found = predictor.predict(case)
     except RowFault as fault:
-        reason = str(fault)
+        blank = replace(blank, reason=str(fault))
     setup = case.setup
     layout = found.program.layout if found else case.layout
     assumed = case.assumed
@@ -200,7 +193,6 @@ def _compared(
         basis=setup.basis,
         own_stack=setup.own_stack,
         assumed=assumed,
-        reason=reason,
     )
 
 
