@@ -9,7 +9,7 @@ from trnbench.plan.search import Hooks, search
 from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult
 from trnbench.plan.search_runs import Seen
-from trnbench.predict.setup import collectives_of
+from trnbench.predict.setup import collectives_of, training_efficiency
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform

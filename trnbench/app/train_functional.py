@@ -17,10 +17,8 @@ import numpy as np
 
 from trnbench.analytic.memory import memory
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
-from trnbench.answers.train import TrainAnswer
 from trnbench.app.layout_defaults import SEARCHED
-from trnbench.app.train import run as price
-from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.app.train import step_answers
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.functional.accounting import program_flop, traffic_lines
 from trnbench.emulate.functional.checkpoint import resume, save
@@ -31,10 +29,9 @@ from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
+from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.step import StepProgram, training_step
-from trnbench.spec.library import load_platform
 from trnbench.workload.layout import KNOBS, Value
-from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -87,8 +84,16 @@ def run_functional(
 
     An interruption takes effect after the step under way: what is done is kept and returned.
     """
-    model = load_model(catalog, request.model)
-    answer = _modelled(catalog, request, _settled(model, request.layout))
+    setup = train_setup(
+        catalog,
+        request.model,
+        request.instance,
+        request.nodes,
+        stack=request.stack,
+        logical_size=request.logical_size,
+    )
+    model = setup.model
+    answer = replace(step_answers(setup, _settled(model, request.layout))[0], engine="functional")
     layout = answer.layout
     blank = FunctionalRun(
         answer=answer,
@@ -111,7 +116,7 @@ def run_functional(
         program, TrainingRun(text=text, optimizer=request.optimizer, seed=request.seed)
     )
     losses, resumed, interrupted = _train(trainer, request, layout, progress)
-    usd_per_hour, region = _rate(catalog, request)
+    usd_per_hour, region = _rate(catalog, setup)
     links = trainer.book.links_bytes()
     measured = len(losses) - resumed
     most = np.unravel_index(int(links.argmax()), links.shape)
@@ -124,7 +129,7 @@ def run_functional(
         region=region,
         traffic=traffic_lines(trainer.book.by_operation(), program, measured),
         flop=_flop(trainer, measured),
-        stages=_held(catalog, request, trainer) if measured else (),
+        stages=_held(setup, trainer) if measured else (),
         busiest_link=(int(most[0]), int(most[1]), float(links.max())) if links.any() else None,
         notes=notes,
         interrupted=interrupted,
@@ -164,17 +169,6 @@ def _settled(model: Model, given: PartialLayout) -> PartialLayout:
         "schedule": "interleaved" if given.degree("vpp") > 1 else "1f1b",
     }
     return PartialLayout(**{**defaults, **given.given})
-
-
-def _modelled(catalog: Catalog, request: FunctionalRequest, layout: PartialLayout) -> TrainAnswer:
-    case = TrainCase(
-        model=request.model, instance=request.instance, nodes=request.nodes, layout=layout
-    )
-    (answer,) = price(
-        catalog,
-        TrainRequest(cases=(case,), stack=request.stack, logical_size=request.logical_size),
-    )
-    return replace(answer, engine="functional")
 
 
 def _program(model: Model, layout: PartialLayout) -> tuple[StepProgram, tuple[str, ...]]:
@@ -256,14 +250,15 @@ def _patient() -> Iterator[Callable[[], bool]]:
 # After the last step
 
 
-def _rate(catalog: Catalog, request: FunctionalRequest) -> tuple[float | None, str | None]:
+def _rate(catalog: Catalog, setup: TrainSetup) -> tuple[float | None, str | None]:
     """Return USD per hour of all instances on demand, and where; None without a price."""
-    instance = load_platform(catalog, request.instance).instance
-    offers = load_offers(catalog, instance, PriceTerms(on=_NEWEST, options=("on-demand",)))
+    offers = load_offers(
+        catalog, setup.platform.instance, PriceTerms(on=_NEWEST, options=("on-demand",))
+    )
     if not offers.tariffs:
         return None, None
     tariff = offers.tariffs[0]
-    return tariff.usd_per_hour * request.nodes, tariff.region
+    return tariff.usd_per_hour * setup.nodes, tariff.region
 
 
 def _flop(trainer: Trainer, steps: int) -> tuple[FormatFlop, ...]:
@@ -276,10 +271,9 @@ def _flop(trainer: Trainer, steps: int) -> tuple[FormatFlop, ...]:
     )
 
 
-def _held(catalog: Catalog, request: FunctionalRequest, trainer: Trainer) -> tuple[StageHeld, ...]:
+def _held(setup: TrainSetup, trainer: Trainer) -> tuple[StageHeld, ...]:
     """Return the memory of the first stage of each class, beside the model's."""
-    platform = load_platform(catalog, request.instance)
-    model = memory(trainer.program, platform, fragmentation_ratio=0.0)
+    model = memory(trainer.program, setup.platform, fragmentation_ratio=0.0)
     held = []
     for of_class, said in zip(trainer.program.stages, model.stages, strict=True):
         if not int(of_class.multiplicity):

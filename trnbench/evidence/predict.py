@@ -88,12 +88,13 @@ class Predictor:
     def prepared(self, case: TrainingCase) -> Prepared:
         """Return the case ready to be priced; or raise RowFault where no layout divides."""
         # Cases of one machine and stack share the memo of their set-ups.
-        key = (id(case.setup.model), id(case.setup.memo), case.ways)
+        setup = case.setup
+        key = (id(setup.model), id(setup.memo), setup.own_stack, case.ways)
         if key not in self._prepared:
             chosen = [self._chosen(case, variants) for variants in case.ways]
             fitting = tuple(mixture for mixture, fits in chosen if fits)
             self._prepared[key] = Prepared(
-                setup=case.setup, tried=fitting or (chosen[0][0],), fits=bool(fitting)
+                setup=setup, tried=fitting or (chosen[0][0],), fits=bool(fitting)
             )
         return self._prepared[key]
 

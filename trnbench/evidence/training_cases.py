@@ -17,7 +17,7 @@ from trnbench.errors import InputError
 from trnbench.evidence.model_of import Models
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.training_told import Told, told_by
-from trnbench.predict.setup import TrainSetup, setup_of
+from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.precision import recipe_named
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_chip, load_published
@@ -151,12 +151,10 @@ class Reader:
         own_stack: bool,
     ) -> TrainSetup:
         """Return the set-up of a case; those on one machine with one stack share their memo."""
-        key = (platform.instance.name, stack.name, stack.release, own_stack)
+        key = (platform.instance.name, stack.name, stack.release)
         if key not in self._setups:
-            self._setups[key] = setup_of(
-                self.catalog, model, platform, nodes, stack=stack, own_stack=own_stack
-            )
-        return replace(self._setups[key], model=model, nodes=nodes)
+            self._setups[key] = train_setup(self.catalog, model, platform, nodes, stack=stack)
+        return replace(self._setups[key], model=model, nodes=nodes, own_stack=own_stack)
 
     def _platform(self, told: Told) -> Platform:
         instance = load_published(self.catalog, told.system, told.gpu)

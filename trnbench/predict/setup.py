@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from trnbench.analytic.step_collectives import Engines
 from trnbench.catalog.provenance import Kind
@@ -95,39 +95,28 @@ class TrainSetup:
 
 def train_setup(
     catalog: Catalog,
-    model: str,
-    instance: str,
-    nodes: int,
-    *,
-    stack: str | None = None,
-    logical_size: int | None = None,
-) -> TrainSetup:
-    """Return what the names stand for; the instance's own stack unless one is named."""
-    platform = load_platform(catalog, instance)
-    if logical_size is not None:
-        place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
-    found = setup_of(catalog, load_model(catalog, model), platform, nodes, stack=stack)
-    return replace(found, logical_size=logical_size)
-
-
-def setup_of(
-    catalog: Catalog,
-    model: Model,
-    platform: Platform,
+    model: str | Model,
+    instance: str | Platform,
     nodes: int,
     *,
     stack: str | TrainingStack | None = None,
-    own_stack: bool = True,
+    logical_size: int | None = None,
 ) -> TrainSetup:
-    """Return the set-up of a model on a platform, with a stack or with the platform's own."""
+    """Return the set-up of a model on a platform; names stand for what the catalogue has.
+
+    The stack is the platform's own unless one is given.
+    """
+    platform = load_platform(catalog, instance) if isinstance(instance, str) else instance
+    if logical_size is not None:
+        place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
     efficiency = training_efficiency(catalog, platform, stack)
     return TrainSetup(
-        model=model,
+        model=load_model(catalog, model) if isinstance(model, str) else model,
         platform=platform,
         nodes=nodes,
+        logical_size=logical_size,
         efficiency=efficiency,
         collectives=collectives_of(catalog, platform, efficiency.stack),
-        own_stack=own_stack,
     )
 
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from attrs import evolve
 
-from trnbench.app import train_functional
 from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.functional.checkpoint import checkpoints
 from trnbench.errors import EnvironmentFault, InputError
+from trnbench.predict import setup as predict_setup
 from trnbench.report.text_table import PLAIN
 from trnbench.report.train_functional import functional_report
 from trnbench.workload.library import load_model
@@ -96,7 +96,7 @@ def test_a_model_that_changed_under_its_name_is_another_run(
     assert model.transformer.mlp is not None
     mlp = evolve(model.transformer.mlp, activation="silu")
     other = evolve(model, transformer=evolve(model.transformer, mlp=mlp))
-    monkeypatch.setattr(train_functional, "load_model", lambda *_: other)
+    monkeypatch.setattr(predict_setup, "load_model", lambda *_: other)
     with pytest.raises(InputError, match=r"another run: model tiny-gpt \(.* there, tiny-gpt \("):
         run_functional(catalog, kept)
 
