@@ -10,15 +10,19 @@ import attrs
 import numpy as np
 import pytest
 
+from trnbench.analytic.matrix import matrix_time
 from trnbench.analytic.step_blocks import purpose_of, slot_of
 from trnbench.analytic.step_compute import compute_time
 from trnbench.arrays import FloatArray
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.functional.operations import runner
+from trnbench.emulate.matrix import run_matrix
 from trnbench.errors import GapError
 from trnbench.mapping.fabric import build_fabric
+from trnbench.mapping.tiling.legality import format_reasons
 from trnbench.program.backward import derive
 from trnbench.program.collective import bus_factor
+from trnbench.program.matrix import matrix_product
 from trnbench.program.ops import Elementwise, Operation
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import StepProgram, training_step
@@ -100,6 +104,37 @@ def test_a_new_level_of_fabric_needs_links_and_a_figure():
     platform = attrs.evolve(TRN1, instance=instance)
     with pytest.raises(GapError, match="'dragonfly' has no bandwidth"):
         figures(platform)
+
+
+class TensorProcessors:
+    """A new kind of compute unit: it answers what every kind does, and has no prices."""
+
+    clock_hz = 1e9
+    formats = ("bf16",)
+    fast_formats = logical_sizes = ()
+    separate_cores = 1
+    has_kernels = False
+
+    def cores_per_rank(self, logical_size: int | None) -> int:
+        return 1
+
+    def peak_flop_per_s(self, number_format: str) -> float:
+        return 1e15
+
+    def rate_keys(self, number_format: str) -> tuple[str, ...]:
+        return ("tensor_processors.rate",)
+
+
+def test_a_new_kind_of_compute_unit_needs_prices_and_a_machine():
+    unit = cast(Any, TensorProcessors())
+    chip = attrs.evolve(TRN1.chip, name="new", cores=None, multiprocessors=unit)
+    product = matrix_product(64, 64, 64)
+    with pytest.raises(GapError, match="TensorProcessors has no time of a matrix product"):
+        matrix_time(product, chip)
+    with pytest.raises(GapError, match="TensorProcessors has no machine"):
+        run_matrix(product, chip)
+    with pytest.raises(GapError, match="TensorProcessors has no rule for two formats"):
+        format_reasons(matrix_product(1, 1, 1, format_b="fp32"), chip, "native")
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ class ClosedForm:
 
 
 def closed_form(profile: Profile, tuning: Tuning) -> ClosedForm:
-    """Return what gives the times of a profiled collective with a tuning."""
+    """Return the closed form of a profiled collective with a tuning."""
     phases = np.array([i for i, found in enumerate(profile.phases) if len(found.times)], dtype=int)
     axes = (1,) * max(np.ndim(value) for value in _numbers(tuning))
     lines = [_phase_lines(profile, profile.phases[index], tuning, axes) for index in phases]
@@ -247,7 +247,7 @@ def _hops_before_queue(found: RoundProfile, order: IntArray) -> list[int]:
 
 
 def _hops_of_way(counts: IntArray, hops: int) -> IntArray:
-    """Return how many hops of each class (the slowest first) the slowest way of `hops` hops has.
+    """Return the hops of each class (the slowest first) on the slowest way of `hops` hops.
 
     Hops of a class are spread evenly round the ring, so a part of a lap has at most their share,
     rounded up.

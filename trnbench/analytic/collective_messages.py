@@ -27,19 +27,20 @@ def profiled(
     *,
     rounds: tuple[PlacedRound, ...] | None = None,
     lines: int = 1,
-    beside: int = 1,
+    lines_per_link: int = 1,
 ) -> PhaseProfile:
-    """Return a phase, or some rounds of it; `lines` run alike, `beside` of them over each link."""
+    """Return a phase, or some rounds; `lines` run alike, `lines_per_link` over each link."""
     rounds = placed.rounds_of(index) if rounds is None else rounds
     pattern = placed.steps[index].pattern
-    loads = [link_loads(placed, one) * beside for one in rounds]
+    loads = [link_loads(placed, one) * lines_per_link for one in rounds]
     needs = [_needs(placed, one, load) for one, load in zip(rounds, loads, strict=True)]
     kept, each = rounds, lines
     if pattern.pipelined and rounds:
         kept, needs, ways = _one_of_each(rounds, needs)
         each *= ways
     found = [
-        _distinct(_table(placed, one, need, beside)) for one, need in zip(kept, needs, strict=True)
+        _distinct(_table(placed, one, need, lines_per_link))
+        for one, need in zip(kept, needs, strict=True)
     ]
     wide = max((rows.shape[1] for rows, _ in found), default=_HOPS)
     rows = np.full((sum(len(rows) for rows, _ in found), wide), -1.0)
@@ -148,8 +149,8 @@ def _needs(placed: Placed, found: PlacedRound, load: FloatArray) -> FloatArray:
     return busiest
 
 
-def _table(placed: Placed, found: PlacedRound, need: FloatArray, beside: int) -> FloatArray:
-    """Return [message, column]: what is told of classes, with the hops at the end."""
+def _table(placed: Placed, found: PlacedRound, need: FloatArray, lines_per_link: int) -> FloatArray:
+    """Return [message, column]: what distinguishes classes, with the hops at the end."""
     none = placed.link_count
     narrowest = placed.capacity[found.links].min(axis=1)
     latency = np.append(placed.placement.fabric.latency, 0.0)
@@ -163,7 +164,7 @@ def _table(placed: Placed, found: PlacedRound, need: FloatArray, beside: int) ->
             *need,
             found.share,
             found.share / narrowest,
-            crossed[found.links[:, 0]] * beside,
+            crossed[found.links[:, 0]] * lines_per_link,
             hops,
         ]
     )

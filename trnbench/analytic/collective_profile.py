@@ -49,7 +49,7 @@ def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
     rail = one_rail(node, index)
     if rail is None:
         return _of_a_node(placed.placement.fabric, profiled(placed, index))
-    key = (identity(step.pattern), rail.adapter, rail.lines, rail.beside)
+    key = (identity(step.pattern), rail.adapter, rail.lines, rail.lines_per_link)
     return remembered(key, memo, unit, lambda: _on_rail(rail))
 
 
@@ -57,7 +57,7 @@ def _on_rail(rail: Rail) -> PhaseProfile:
     """Return a phase that runs on many lines like one."""
     return _of_a_node(
         rail.placed.placement.fabric,
-        profiled(rail.placed, 0, lines=rail.lines, beside=rail.beside),
+        profiled(rail.placed, 0, lines=rail.lines, lines_per_link=rail.lines_per_link),
     )
 
 

@@ -165,7 +165,7 @@ class _Last:
 
 
 def _fill(s: KernelSchedule, p: Parts, pace: _Pace, several: FloatArray) -> FloatArray:
-    """Return how long the first step's loads take; each starts when it has been triggered."""
+    """Return the seconds of the first step's loads; each starts when it has been triggered."""
     loads = p.k_tiles + several * (s.block_k - p.k_tiles)
     a, b = p.m.load.transfer_s, p.n.load.transfer_s
     triggered = s.block_k * (2 * pace.trigger_s) + np.minimum(p.k_tiles, 1.0) * b
@@ -249,7 +249,7 @@ def _streamed(s: KernelSchedule, p: Parts, pace: _Pace, latency_s: float, banks:
 
 
 def _row_time(s: KernelSchedule, columns: ColumnBlock, several: FloatArray, banks: int) -> _RowTime:
-    """Return what computing a row of output tiles takes.
+    """Return the seconds of computing a row of output tiles.
 
     The first block of K is copied out, the others (`several`: 1 if there are any) are added.
     """
@@ -273,7 +273,7 @@ def _row_time(s: KernelSchedule, columns: ColumnBlock, several: FloatArray, bank
 def _window(
     rows: RowBlock, columns: ColumnBlock, row: _RowTime, pace: _Pace, a: Number, b: Number
 ) -> _Window:
-    """Return what a block takes while `a` and `b` are loaded (1 or 0 times) for the next.
+    """Return the seconds of a block while `a` and `b` are loaded (1 or 0 times) for the next.
 
     Loads and stores share the DMA engines; each has a sequencer of its own that triggers them.
     """
@@ -303,7 +303,7 @@ def _overlapped(
 
 
 def _while_loading(s: KernelSchedule, p: Parts, pace: _Pace) -> FloatArray:
-    """Return what the tensor engine does with a K tile while the next one is loaded."""
+    """Return the seconds the tensor engine works on a K tile while the next one is loaded."""
     transfers = p.last_m.load.transfer_s + p.last_n.load.transfer_s
     transfers = np.maximum(transfers, 2 * pace.trigger_s)
     if s.a.turned or s.b.turned:

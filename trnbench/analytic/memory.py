@@ -136,7 +136,7 @@ def needed_bytes(
     points: Points | None = None,
     flights: Flights | None = None,
 ) -> FloatArray:
-    """Return what a rank of the worst stage needs, bytes: the total of `memory`, in less time.
+    """Return the bytes that a rank of the worst stage needs: the total of `memory`, in less time.
 
     `flights` remembers what is in flight at these points, for programs on the same grid.
     """
@@ -224,7 +224,7 @@ class _Reader:
         )
 
     def stage(self, stage: StageClass, fragmentation_ratio: float) -> StageMemory:
-        """Return what a class of stages holds."""
+        """Return the bytes that a class of stages holds, by category."""
         held: dict[MemoryCategory, FloatArray] = {category: np.zeros(()) for category in CATEGORIES}
         for category, size in (*self._staying(stage), *self._passing(stage)):
             held[category] = np.asarray(held[category] + size)
@@ -316,7 +316,7 @@ class _Reader:
         )
 
     def _output_in_flight(self) -> InFlight:
-        """Return how many micro-batches the output block keeps: it runs in the last chunk only.
+        """Return the number of micro-batches that the output block keeps: it is in the last chunk.
 
         There a backward slot follows each forward slot, unless all forward slots come first.
         """
@@ -332,7 +332,7 @@ class _Reader:
 
 
 def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
-    """Return how many micro-batches keep at once what does not stay."""
+    """Return the number of micro-batches that hold a resident of this lifetime at once."""
     match lifetime:
         case "step" | "slot":
             return np.ones(())

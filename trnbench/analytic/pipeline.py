@@ -232,7 +232,7 @@ def _sends(
 
 
 def _spare(p: FloatArray, work: PipelineWork) -> SlotTimes[FloatArray]:
-    """Return how much faster than the slowest the other stages are on average."""
+    """Return by how many seconds a micro-batch the other stages are faster, on average."""
     slowest, before, after = work.slowest, work.before, work.after
     others = np.maximum(p - 1, 1)
     return SlotTimes(

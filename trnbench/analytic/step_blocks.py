@@ -53,7 +53,7 @@ NOTHING: FloatArray = np.zeros(())
 
 
 def purpose_of(axis: str) -> Purpose:
-    """Return why ranks along an axis exchange inside a block."""
+    """Return the purpose of exchanges along an axis inside a block."""
     if axis not in _PURPOSE_OF:
         raise GapError(axis, "purpose among the exchanges of a step")
     return _PURPOSE_OF[axis]
@@ -102,9 +102,9 @@ class BlockPrices:
         for (purpose, slot), seconds in exchanges.items():
             share = getattr(overlaps, purpose)
             if np.any(share):
-                beside = free.get(slot, NOTHING)
-                hidden[purpose, slot] = share * np.minimum(seconds, beside)
-                free[slot] = beside - hidden[purpose, slot]
+                uncovered = free.get(slot, NOTHING)
+                hidden[purpose, slot] = share * np.minimum(seconds, uncovered)
+                free[slot] = uncovered - hidden[purpose, slot]
         return BlockCost(compute=compute, exchanges=exchanges, hidden=hidden)
 
 

@@ -102,7 +102,7 @@ def compute_time(
     logical_size: int | None = None,
     known: Products | None = None,
 ) -> ComputeTime:
-    """Return what a rank (`logical_size` cores, or a GPU) computes in each block of a step."""
+    """Return the compute seconds of a rank (`logical_size` cores, or a GPU) by block of a step."""
     known = known or Products()
     rank = _Rank(chip, efficiency, logical_size)
     rank.reasons.update(known.reasons)

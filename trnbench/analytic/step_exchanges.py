@@ -196,7 +196,7 @@ def exchanges_of(
 
 
 def _slice(send: Send, ranks: FloatArray) -> Send:
-    """Return what one of the ranks that hold a tensor alike sends of it."""
+    """Return the slice of a tensor that one of the ranks which hold it alike sends."""
     if "tp" in send.tensor.axes:
         return send
     return _cut(send, Dim(name="slice", size=array(1 / ranks), whole=ONE, axes=("tp",)))
@@ -207,5 +207,5 @@ def _cut(send: Send, dim: Dim) -> Send:
 
 
 def _numbers(values: FloatArray) -> Hashable:
-    """Return what tells an array from others."""
+    """Return a key by which equal arrays are found again."""
     return values.shape, values.tobytes()

@@ -1,9 +1,10 @@
-"""From blocks to pipeline stages: seconds of each class of stages, and which is the slowest."""
+"""From blocks to pipeline stages: seconds of each class of stages, the slowest stage and node."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from trnbench.arrays import FloatArray
 from trnbench.program.points import Pick
 from trnbench.program.slot_times import SlotTimes
 from trnbench.program.stages import StageClass, StageRole
+
+_RANK_SHIFT, _COUNT_SHIFT = 3 / 8, 1 / 4
+"""Blom's constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -177,3 +181,24 @@ def _total(terms: Iterable[FloatArray]) -> FloatArray:
     """Return the sum of the terms, 0 if there are none."""
     found = list(terms)
     return np.asarray(sum(found[1:], start=found[0])) if found else NOTHING
+
+
+def expected_maximum(count: FloatArray) -> FloatArray:
+    """Return the mean of the largest of so many standard normal draws; 0 for one.
+
+    Blom's closed form E[max] = q((n - 3/8) / (n + 1/4)), q the standard normal quantile (Blom,
+    Statistical Estimates and Transformed Beta-Variables, 1958).
+    """
+    counts = np.asarray(count, dtype=np.float64)
+    values, where = np.unique(counts, return_inverse=True)
+    quantile = NormalDist().inv_cdf
+    found = [quantile((n - _RANK_SHIFT) / (n + _COUNT_SHIFT)) for n in values.tolist()]
+    return np.asarray(np.array(found)[where].reshape(counts.shape))
+
+
+def slowest_node(scatter: FloatArray | float, nodes: FloatArray) -> FloatArray:
+    """Return the time of the slowest of so many nodes over a typical one's, at least 1.
+
+    Nodes differ by a relative scatter, normally distributed.
+    """
+    return np.asarray(1 + scatter * expected_maximum(nodes))

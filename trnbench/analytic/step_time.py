@@ -32,7 +32,6 @@ from trnbench.analytic.step_collectives import Engines
 from trnbench.analytic.step_compute import ComputeTime, compute_time
 from trnbench.analytic.step_ending import OverlapWindow, StepEnding, ending
 from trnbench.analytic.step_exchanges import Exchanges, along, exchanges_of
-from trnbench.analytic.step_scatter import slowest_node
 from trnbench.analytic.step_stage_prices import (
     StagePrices,
     compute_prices,
@@ -43,6 +42,7 @@ from trnbench.analytic.step_stages import (
     StagePlan,
     StageSlots,
     slot_times,
+    slowest_node,
     slowest_stage,
     stage_plans,
     stage_slots,

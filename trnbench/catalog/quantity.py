@@ -87,7 +87,7 @@ def exactly(kind: type, word: str) -> Callable[[object, type], object]:
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is, in words for a message."""
+    """Return the kind of a value, in words for a message."""
     match value:
         case None:
             return "nothing"

@@ -33,7 +33,7 @@ class TransferCost:
     memory_bytes_per_s: float
 
     def occupancy_s(self, partitions: Number, row_bytes: Number, rows: Number = 1.0) -> FloatArray:
-        """Return how long the busiest engine works on `rows` rows of each partition, s.
+        """Return the seconds of the busiest engine for `rows` rows of each partition.
 
         An engine serves `partitions_per_engine` partitions, one descriptor a row. All engines
         together draw no more than the core's share of memory bandwidth.
@@ -45,7 +45,7 @@ class TransferCost:
         return np.maximum(engine, row_bytes * (partitions * rows / self.memory_bytes_per_s))
 
     def engines(self, partitions: float) -> int:
-        """Return how many engines a transfer to or from these partitions uses."""
+        """Return the number of engines that a transfer to or from these partitions uses."""
         return math.ceil(partitions / self.partitions_per_engine)
 
 
@@ -131,7 +131,7 @@ def instructions_of(chip: Chip, cores: NeuronCores, rate: Rate) -> Instructions:
 
 
 def transfer_cost(chip: Chip, cores: NeuronCores) -> TransferCost:
-    """Return what transfers cost on the DMA engines of one core.
+    """Return the costs of transfers on the DMA engines of one core.
 
     A core gets an equal share of the chip's memory bandwidth, because its neighbours work too.
     """

@@ -63,12 +63,12 @@ def reached_capacity(placed: Placed, tuning: Tuning) -> FloatArray:
 
 
 def start_latency(found: PlacedRound, tuning: Tuning) -> FloatArray:
-    """Return what each message of a round waits before and besides its transfer, in s."""
+    """Return each message's seconds before and besides its transfer, in one round."""
     return found.latency_s + np.where(found.remote, tuning.network_step_s, tuning.step_s)
 
 
 def after_round(placed: Placed, found: PlacedRound, tuning: Tuning, size_bytes: float) -> float:
-    """Return what a round costs besides its messages: further sends, and sums nothing hides."""
+    """Return the seconds of a round besides its messages: further sends and exposed sums."""
     memory = placed.placement.memory_bandwidth_per_rank_bytes_per_s
     adding = found.adds * size_bytes * tuning.reduce_touches / tuning.slices / memory
     return (found.fanout - 1) * tuning.message_s + adding
@@ -84,7 +84,7 @@ def link_totals(placed: Placed, size_bytes: float) -> FloatArray:
 
 
 def busy_time(carried_bytes: FloatArray, bytes_per_s: FloatArray) -> FloatArray:
-    """Return how long links are busy with what they carry, s; idle links may have no speed."""
+    """Return the seconds that links are busy; idle links may have no speed."""
     idle = np.zeros_like(carried_bytes)
     return np.divide(carried_bytes, bytes_per_s, out=idle, where=carried_bytes > 0)
 

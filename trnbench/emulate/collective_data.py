@@ -118,7 +118,7 @@ def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArr
 
 
 def _initial(plan: MessagePlan, given: IntArray, bounds: IntArray) -> IntArray:
-    """Return what each rank holds at the start; zero where it holds nothing."""
+    """Return the buffers of all ranks at the start; zero where one holds nothing."""
     match plan.op:
         case "all-reduce" | "reduce-scatter":
             return given.copy()
@@ -137,7 +137,7 @@ def _roots(plan: MessagePlan) -> BoolArray:
 
 
 def _expected(plan: MessagePlan, given: IntArray, bounds: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return what each rank must hold at the end, and which elements are asked for."""
+    """Return the buffers that ranks must hold at the end, and which elements are asked for."""
     everything = np.ones(given.shape, dtype=bool)
     match plan.op:
         case "all-reduce":

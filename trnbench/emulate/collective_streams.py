@@ -103,7 +103,7 @@ class _Running:
 def play_selected(
     selected: Sequence[Selected], size_bytes: float
 ) -> tuple[Selected, PlayedCollective]:
-    """Return what is selected for a size, and that collective as played."""
+    """Return the algorithm selected for a size, and that collective as played."""
     sizes = np.array([float(size_bytes)])
     choice = selected[int(selected_for(selected, sizes)[0])]
     chunks = int(chunks_of(choice.tuning, len(choice.placed.plan.phases), sizes)[0])

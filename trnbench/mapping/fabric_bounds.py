@@ -116,7 +116,7 @@ def _inside(masks: BoolArray, end: str, below: dict[str, set[int]]) -> BoolArray
 
 
 def _needs(placed: Placed, masks: BoolArray, node: int) -> tuple[FloatArray, FloatArray]:
-    """Return what must leave and enter each set of chips, as shares of the size."""
+    """Return the shares of the size that must leave and enter each set of chips."""
     fabric = placed.placement.fabric
     sends, gets = np.zeros(len(masks)), np.zeros(len(masks))
     for group in placed.groups:

@@ -55,8 +55,8 @@ class Routes:
         chip_a, chip_b = local_a // fabric.ranks_per_chip, local_b // fabric.ranks_per_chip
         links = self.between_chips(node_a, chip_a, chip_b)
         remote = node_a != node_b
-        beside = ~remote & (chip_a == chip_b) & (source != target)
-        if links.shape[1] < 2 and (remote.any() or beside.any()):
+        same_chip = ~remote & (chip_a == chip_b) & (source != target)
+        if links.shape[1] < 2 and (remote.any() or same_chip.any()):
             links = _widened(links, 2, none)
         base = node_a[:, None] * none
         numbers = np.where(links == none, fabric.nodes * none, links + base)
@@ -64,9 +64,9 @@ class Routes:
             numbers[remote] = fabric.nodes * none
             numbers[remote, 0] = (fabric.to_network[chip_a] + node_a * none)[remote]
             numbers[remote, 1] = (fabric.from_network[chip_b] + node_b * none)[remote]
-        if beside.any():
-            numbers[beside, 0] = (fabric.rank_out[local_a] + node_a * none)[beside]
-            numbers[beside, 1] = (fabric.rank_in[local_b] + node_b * none)[beside]
+        if same_chip.any():
+            numbers[same_chip, 0] = (fabric.rank_out[local_a] + node_a * none)[same_chip]
+            numbers[same_chip, 1] = (fabric.rank_in[local_b] + node_b * none)[same_chip]
         return numbers, self.latency(numbers)
 
     def latency(self, numbers: IntArray) -> FloatArray:

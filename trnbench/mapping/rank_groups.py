@@ -47,7 +47,7 @@ class AxisOrder:
             raise InputError(f"{self.name}: dp must come right after cp")
 
     def stride(self, axis: GroupAxis, grid: Grid) -> FloatArray:
-        """Return how far apart the ranks next to each other along an axis are."""
+        """Return the distance in ranks between neighbours along an axis."""
         stride = array(1)
         for inner in self.axes[: self.axes.index(axis)]:
             stride = array(stride * grid.ranks(inner))
@@ -74,11 +74,11 @@ class RankGroups:
     period: IntArray
 
     def ranks_in_node(self, ranks_per_node: int) -> IntArray:
-        """Return how many ranks of a group share a node, at most."""
+        """Return the most ranks of a group that share a node."""
         return np.minimum(self.ranks, -(-ranks_per_node // self.stride))
 
     def nodes(self, ranks_per_node: int) -> IntArray:
-        """Return how many nodes a group spans, at most."""
+        """Return the most nodes that a group spans."""
         # The first rank that lies furthest back in its node decides: turns begin at multiples of
         # the common divisor.
         apart = np.gcd(self.period, ranks_per_node)

@@ -34,7 +34,7 @@ class SparsityPattern:
 
     @property
     def ratio(self) -> int:
-        """Return how many dense rows one compressed row stands for."""
+        """Return the dense rows that one compressed row stands for."""
         return self.group // self.keep
 
     @property

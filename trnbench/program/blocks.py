@@ -33,7 +33,7 @@ _FEEDS: Mapping[str, FeedForward] = {feed: feed for feed in get_args(FeedForward
 
 
 def layers_of(model: Model, grid: Grid) -> Layers:
-    """Return how the model's blocks follow each other."""
+    """Return the order of the model's blocks."""
     if model.recommender is not None:
         return Layers(
             count=model.recommender.cross_layers,

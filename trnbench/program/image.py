@@ -1,4 +1,4 @@
-"""Image models as operations: patches, what a denoiser is told, and its output projection."""
+"""Image models as operations: patches, a denoiser's condition, and its output projection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:
 
 
 def conditioning(b: BlockBuilder, transformer: Transformer, diffusion: Diffusion) -> Tensor:
-    """Return what a denoiser is told: its time step and label, as one vector a sample."""
+    """Return the condition of a denoiser, its time step and label, as one vector a sample."""
     grid = b.grid
     batch = grid.batch()
     features = grid.dim("time_feature", diffusion.time_features)

@@ -39,7 +39,7 @@ def keep(
     backward: Sequence[Operation],
     recompute: Recompute,
 ) -> KeptTensors:
-    """Return what is kept under a recompute mode, with the repeated operations put in."""
+    """Return the tensors kept under a recompute mode, and the backward pass with its repeats."""
     again = _again(forward, recompute)
     produced = {tensor for op in again for tensor in op.writes} - _escaping(forward, again)
     repeated = [replace(op, phase="recompute") for op in again]

@@ -40,7 +40,7 @@ def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -
 
 
 def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]:
-    """Return the dimensions of what a denoiser's layers are told."""
+    """Return the dimensions of the condition of a denoiser's layers."""
     return (b.grid.batch(), b.grid.dim("condition", transformer.hidden))
 
 
@@ -48,14 +48,14 @@ def layer(
     b: BlockBuilder, transformer: Transformer, flow: LayerFlow, kind: FeedForward
 ) -> LayerFlow:
     """Emit a layer and return what it hands on."""
-    told = None
+    modulators = None
     if flow.condition is not None:
-        told = modulation(b, transformer, flow.condition, "modulation", LAYER_MODULATIONS)
+        modulators = modulation(b, transformer, flow.condition, "modulation", LAYER_MODULATIONS)
     if transformer.residual == "parallel":
         stream = _parallel(b, transformer, flow.stream, kind)
     else:
-        stream = _part(b, transformer, flow.stream, "attention", kind, told)
-        stream = _part(b, transformer, stream, "mlp", kind, told)
+        stream = _part(b, transformer, flow.stream, "attention", kind, modulators)
+        stream = _part(b, transformer, stream, "mlp", kind, modulators)
     return LayerFlow(stream=stream, condition=flow.condition)
 
 
@@ -65,20 +65,20 @@ def _part(
     stream: Tensor,
     part: Literal["attention", "mlp"],
     kind: FeedForward,
-    told: Tensor | None,
+    modulators: Tensor | None,
 ) -> Tensor:
     """Emit attention or feed-forward with its norm and residual."""
     norm = f"norm.{part}"
     before = transformer.norm_placement == "pre"
     given = b.norm(stream, norm) if before else stream
-    if told is not None:
-        given = b.elementwise("modulate", (given, told), f"{part}.modulated", given.dims)
+    if modulators is not None:
+        given = b.elementwise("modulate", (given, modulators), f"{part}.modulated", given.dims)
     out, bias = _inner(b, transformer, given, part, kind)
     branches, name = (b.settle(out), *bias), f"{part}.residual"
-    if told is None:
+    if modulators is None:
         result = _residual(b, transformer, stream, branches, name)
     else:
-        gated = (stream, branches[0], told, *bias)
+        gated = (stream, branches[0], modulators, *bias)
         result = b.elementwise("gate_add", gated, name, stream.dims)
     return result if before else b.norm(result, norm)
 

@@ -44,7 +44,7 @@ class MatrixProduct:
 
     @property
     def ratio(self) -> int:
-        """Return how many elements along k one stored element of `a` stands for."""
+        """Return the elements along k that one stored element of `a` stands for."""
         return 1 if self.pattern is None else parse_pattern(self.pattern).ratio
 
     @property

@@ -260,7 +260,7 @@ class StateBytes:
 
 
 def state_bytes(grid: Grid, bucket: Bucket) -> StateBytes:
-    """Return what a bucket occupies; `gathered` is what ZeRO 2 and 3 hold of one block at a time.
+    """Return the bytes of a bucket; `gathered`: those ZeRO 2 and 3 hold of one block at a time.
 
     A master copy counts as optimizer state.
     """

@@ -27,7 +27,7 @@ class InFlight:
 def in_flight(
     schedule: Schedule, *, pp: Degrees, vpp: Degrees, micro_batches: Degrees, stage: Degrees
 ) -> InFlight:
-    """Return what legal schedules hold on a stage (counted from 0); arrays broadcast."""
+    """Return the micro-batches that legal schedules hold on a stage (counted from 0)."""
     total = np.multiply(micro_batches, vpp)
     ahead = forwards_ahead(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=stage)
     if splits_backward(schedule):

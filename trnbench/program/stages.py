@@ -99,7 +99,7 @@ def _blocks(layers: Layers, role: StageRole, count: FloatArray) -> Mapping[str, 
 
 
 def _messages(grid: Grid, role: StageRole, flow: tuple[Tensor, ...]) -> tuple[Send, ...]:
-    """Return what a stage sends and receives: each chunk's output, and its gradient back.
+    """Return the messages of a stage: each chunk's output on, and its gradient back.
 
     The output of the model's last chunk, and the gradient of its first one's input, go nowhere.
     """

@@ -74,7 +74,7 @@ class StepProgram:
         )
 
     def instances(self, kind: str) -> FloatArray:
-        """Return how many blocks of a kind there are over all stages."""
+        """Return the number of blocks of a kind over all stages."""
         return array(sum((s.multiplicity * s.blocks.get(kind, array(0)) for s in self.stages), 0.0))
 
     def refusals(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def training_step(model: Model, layout: Layout, *, like: StepProgram | None = No
 
 
 def _closing(grid: Grid) -> tuple[CollectiveOp, ...]:
-    """Return what ends a step: the sum of all gradients' squares, by which they are clipped."""
+    """Return the exchange that ends a step: the gradients' squares, summed to clip them."""
     ranks = grid.ranks("world")
     if not np.any(ranks > 1):
         return ()

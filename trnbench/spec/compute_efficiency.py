@@ -113,7 +113,7 @@ def numbers_of(record: attrs.AttrsInstance) -> dict[str, Numbers]:
 
 
 def samples_of(numbers: dict[str, Numbers]) -> int | None:
-    """Return how many samples the rows among the numbers have; None if there are none."""
+    """Return the number of samples of the rows among the numbers; None without rows."""
     return next((len(row) for row in numbers.values() if not isinstance(row, float | int)), None)
 
 

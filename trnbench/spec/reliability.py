@@ -46,7 +46,7 @@ class Reliability:
 
 
 def load_reliability(catalog: Catalog, chip: str) -> Reliability:
-    """Return what is known of a chip's failures, by the chip's name."""
+    """Return the failure rates of a chip, by the chip's name."""
     for entry in catalog.entries("reliability"):
         found = load_once(catalog, entry.path, Reliability)
         if chip in found.chips:

@@ -271,7 +271,7 @@ class TrainingEfficiency:
 
 
 def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
-    """Return what is known of a chip's reached shares, by the chip's name.
+    """Return the shares of its peaks that a chip reaches, by the chip's name.
 
     Of a chip that no calibration lists: that of the nearest one, with wider ranges.
     """

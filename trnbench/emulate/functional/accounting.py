@@ -1,4 +1,4 @@
-"""What a program says a step moves and computes, to set beside what its execution wrote down."""
+"""Bytes and FLOP of a step as its program has them, to compare with those of its execution."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def traffic_lines(
 
 
 def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], MovedBytes]:
-    """Return what a step of a scalar program moves, by (operation, axis), over all ranks."""
+    """Return the bytes a step of a scalar program moves over all ranks, by (operation, axis)."""
     runs: defaultdict[tuple[str, str], float] = defaultdict(float)
     sent: defaultdict[tuple[str, str], float] = defaultdict(float)
     ranks, rounds = float(program.grid.ranks_per_stage), float(program.micro_batches)

@@ -56,7 +56,7 @@ class Arithmetic:
         return round_to(numbers, target)  # type: ignore[return-value]
 
     def update(self, numbers: Numbers, number_format: str, noise: NoiseArray | None) -> Numbers:
-        """Return what the optimizer wrote: rounded by the noise, or to nearest without any."""
+        """Return the optimizer's results as stored: rounded by the noise, without it to nearest."""
         if noise is None or self.exact:
             return self.store(numbers, number_format)
         return round_with(numbers, number_format, noise)  # type: ignore[return-value]

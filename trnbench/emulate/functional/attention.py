@@ -36,7 +36,7 @@ class FusedAttention:
             self._bias = bias[:, None, None, None]
 
     def __call__(self, arrays: Arrays) -> tuple[Arrays, int]:
-        """Return what the operation writes, and the FLOP that all ranks spent.
+        """Return the arrays that the operation writes, and the FLOP of all ranks.
 
         A causal square counts half, as programs count it.
         """

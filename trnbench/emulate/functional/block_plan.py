@@ -50,7 +50,7 @@ class BlockPlan:
         reads = dict.fromkeys(read for op in forward for read in op.reads)
         weights = {member.weight for member in block.parameters.values()}
         self.fixed = [m.weight for m in block.parameters.values() if not m.trained]
-        self.told = [
+        self.outside = [
             t for t in reads if t.role == "constant" and t not in made and t not in weights
         ]
         held = any(TOKEN_TABLE in shape.spans for shape in self.buckets)
@@ -67,7 +67,7 @@ class BlockPlan:
         return None
 
     def publication(self, bucket: str) -> CollectiveOp | None:
-        """Return how a bucket's new weights come to all replicas, if they are not there."""
+        """Return the exchange that brings a bucket's new weights to all replicas, if any."""
         for op in self._exchanges:
             if _is(op, "optimizer", bucket, bucket) and _publishes(op):
                 return op

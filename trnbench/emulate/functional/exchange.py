@@ -28,7 +28,7 @@ class Exchanger:
         self._stage = stage
 
     def run(self, op: CollectiveOp, numbers: Numbers) -> Numbers:
-        """Return what the ranks hold after an operation of a block."""
+        """Return the arrays of all ranks after an exchange of a block."""
         size = self._ranks.size(op.axis)
         assert size == int(op.ranks), op.name
         grouped = self._grouped(numbers, op.axis)
@@ -139,7 +139,7 @@ def _dealt(numbers: Numbers, dim: int, size: int) -> Numbers:
 
 
 def _swapped(grouped: Numbers, grows: int, shrinks: int, size: int) -> Numbers:
-    """Return what ranks hold once they gave each other pieces of one dimension for another."""
+    """Return the arrays after ranks exchanged pieces of one dimension for another."""
     shape = list(grouped.shape)
     at = 3 + shrinks
     shape[at : at + 1] = [size, shape[at] // size]

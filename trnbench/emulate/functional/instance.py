@@ -99,13 +99,13 @@ class BlockInstance:
     # Slots
 
     def run_forward(
-        self, micro_batch: int, entering: Numbers | None, told: Mapping[str, Numbers]
+        self, micro_batch: int, entering: Numbers | None, outside: Mapping[str, Numbers]
     ) -> Numbers:
-        """Return what the block hands on; `told` are whole tensors that come from outside."""
+        """Return what the block hands on; `outside` are whole tensors that come from outside."""
         block, hold = self.plan.block, self._residency.hold
         values, gathered = self._weights("F")
-        for tensor in self.plan.told:
-            values[tensor] = self.plan.shop.setting.ranks.cut(tensor, told[tensor.name])
+        for tensor in self.plan.outside:
+            values[tensor] = self.plan.shop.setting.ranks.cut(tensor, outside[tensor.name])
         if entering is not None:
             values[block.entering[0]] = entering
         there = [tensor for tensor in block.kept.tensors if tensor in values]

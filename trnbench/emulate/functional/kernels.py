@@ -27,7 +27,7 @@ _NEVER = -np.inf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSetting:
-    """What a function may know beside its arrays."""
+    """What a function may know besides its arrays."""
 
     ranks: StageRanks
     transformer: Transformer
@@ -182,7 +182,7 @@ def _d_repeat_heads(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> 
 
 
 def _scale(setting: KernelSetting) -> float:
-    """Return what scores are divided by."""
+    """Return the divisor of the scores."""
     attention = setting.transformer.attention
     rotated = attention.latent.rope_head_size if attention.latent else 0
     return float(np.sqrt(attention.head_size + rotated))

@@ -237,6 +237,6 @@ class BucketState:
 
 
 def share_kept(squares: float, settings: AdamW) -> float:
-    """Return what gradients are multiplied with so that their norm is at most the limit."""
+    """Return the factor of gradients that makes their norm at most the limit."""
     norm = float(np.sqrt(squares))
     return min(1.0, settings.clip / (norm + _NORM_GUARD))

@@ -39,7 +39,7 @@ class ExecutedPipeline:
     _backward: dict[tuple[int, int], Numbers] = field(default_factory=dict)
     _buffers: set[tuple[int, Phase, bool]] = field(default_factory=set)
 
-    def run(self, told: BatchInputs) -> list[Numbers]:
+    def run(self, outside: BatchInputs) -> list[Numbers]:
         """Run all slots of a step; return every token's loss, by micro-batch."""
         losses: list[Numbers] = [np.zeros(0)] * self.order.micro_batches
         done = [0] * self.order.pp
@@ -47,7 +47,7 @@ class ExecutedPipeline:
         while any(count < total for count in done):
             before = sum(done)
             for stage in range(self.order.pp):
-                while done[stage] < total and self._slot(stage, done[stage], told, losses):
+                while done[stage] < total and self._slot(stage, done[stage], outside, losses):
                     done[stage] += 1
             assert sum(done) > before, "the schedule waits for a message that nobody sends"
         return losses
@@ -56,7 +56,7 @@ class ExecutedPipeline:
     def _parts(self) -> int:
         return self.order.pp * self.order.vpp
 
-    def _slot(self, number: int, slot: int, told: BatchInputs, losses: list[Numbers]) -> bool:
+    def _slot(self, number: int, slot: int, outside: BatchInputs, losses: list[Numbers]) -> bool:
         """Run a slot if its message is there; return whether it was."""
         at = number, slot
         micro_batch, chunk = int(self.order.micro_batch[at]), int(self.order.chunk[at])
@@ -67,7 +67,7 @@ class ExecutedPipeline:
                 if part and key not in self._forward:
                     return False
                 entering = self._forward.pop(key, None)
-                made = stage.forward(chunk, micro_batch, entering, told[micro_batch])
+                made = stage.forward(chunk, micro_batch, entering, outside[micro_batch])
                 if part + 1 == self._parts:
                     losses[micro_batch] = made
                     self._backward[key] = np.full(made.shape, self.seed, dtype=made.dtype)

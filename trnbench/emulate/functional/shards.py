@@ -92,7 +92,7 @@ class BucketShape:
         return np.asarray((once & (flat != PADDING)).reshape(self.own_place.shape))
 
     def taken(self, whole: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
-        """Return what ranks hold of an array over all elements of the bucket's whole weights."""
+        """Return each rank's part of an array over all elements of the bucket's whole weights."""
         padded = np.append(whole, np.zeros(1, dtype=whole.dtype))
         return padded[place]
 

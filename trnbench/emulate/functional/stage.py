@@ -63,11 +63,11 @@ class Stage:
         return [block for chunk in self._chunks for block in chunk]
 
     def forward(
-        self, chunk: int, micro_batch: int, entering: Numbers | None, told: Mapping[str, Numbers]
+        self, chunk: int, micro_batch: int, entering: Numbers | None, outside: Mapping[str, Numbers]
     ) -> Numbers:
-        """Return what a chunk hands on."""
+        """Return the activations that a chunk hands on."""
         for block in self._chunks[chunk]:
-            entering = block.run_forward(micro_batch, entering, told)
+            entering = block.run_forward(micro_batch, entering, outside)
         assert entering is not None
         return entering
 

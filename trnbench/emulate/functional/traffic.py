@@ -72,7 +72,7 @@ class Book:
         return dict(sorted(self._flop.items()))
 
     def by_operation(self) -> Mapping[tuple[str, str], MovedBytes]:
-        """Return what was moved by (operation, axis); messages between stages are along pp."""
+        """Return the bytes moved, by (operation, axis); messages between stages are along pp."""
         found: dict[tuple[str, str], MovedBytes] = {}
 
         def add(key: tuple[str, str], runs: int, sent: float) -> None:

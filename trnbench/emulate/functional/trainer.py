@@ -193,7 +193,7 @@ class Trainer:
         self._note(op, total[0])
 
     def _clipped(self) -> float:
-        """Return what gradients are multiplied with, from the norm of all of them."""
+        """Return the factor of gradients, from the norm of all of them."""
         total = np.float64(0)
         for block, state in self.states():
             # The second copy of a shared vocabulary counts once.

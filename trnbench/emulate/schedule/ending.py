@@ -92,7 +92,7 @@ def _chunk_slots(order: SlotOrder, kind: SlotKind, *, nth: int) -> IntArray:
 
 
 def _traffic_from(slots: SlotSeconds) -> FloatArray:
-    """Return how long the pipeline still occupies the network from each slot on."""
+    """Return the seconds that the pipeline still occupies the network, from each slot on."""
     taken = np.where((slots.send_lane == NETWORK)[..., None], slots.send_s, 0.0)
     if NETWORK in slots.lane_s:
         taken = taken + slots.lane_s[NETWORK]

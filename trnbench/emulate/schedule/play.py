@@ -117,7 +117,7 @@ def run(
 
 
 def account(part: ScheduleRun) -> PlayedSchedule:
-    """Return what each stage did with its time; the layout axis comes last."""
+    """Return each stage's seconds by use; the layout axis comes last."""
     runs, ending = part.slot_runs, part.ending
     compute = part.compute_s.sum(axis=1)
     collectives = (runs.end_s - runs.start_s).sum(axis=1) - compute

@@ -75,7 +75,7 @@ def outline(
     pairs: IntArray | None = None,
     stages: list[AlgorithmStage] | Refusal | None = None,
 ) -> Outline | Refusal:
-    """Return what the plan of one collective on a grid of ranks does, or why there is none.
+    """Return the outline of one collective's plan on a grid of ranks, or why there is none.
 
     `stages`: those of the algorithm on the grid, where they are known.
     """

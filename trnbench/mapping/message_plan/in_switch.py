@@ -49,7 +49,7 @@ class InSwitch:
         return ((0, 1), *middle, (self.pieces, 1))
 
     def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
-        """Return what the switch adds and what it spreads in this round."""
+        """Return the messages that the switch adds and those that it spreads in this round."""
         match self.part:
             case "scatter":
                 return (self._fan(Fan.IN, 0),)

@@ -153,7 +153,7 @@ def even_members(placement: Placement, local: IntArray, nodes: int) -> Members:
 
 
 def plain_members(placement: Placement, groups: IntArray) -> Members:
-    """Return groups for what goes from rank to rank: how their ranks lie together is not told."""
+    """Return groups for sends from rank to rank, without the grids that their ranks form."""
     count = groups.shape[1]
     row = RankGrid(ranks=np.arange(count), levels=(CHIPS,), places=(tuple(range(count)),))
     return Members(

@@ -107,7 +107,7 @@ class MessagePattern(Protocol):
 
 
 def identity(pattern: MessagePattern) -> Hashable:
-    """Return what tells a pattern from others: its type and its fields."""
+    """Return a key by which equal patterns are found again: type and fields."""
     found: list[Hashable] = [type(pattern).__name__]
     for name in getattr(type(pattern), "__dataclass_fields__", ()):
         value = getattr(pattern, name)
@@ -121,5 +121,5 @@ def all_positions(positions: int, sources: IntArray | None) -> IntArray:
 
 
 def rounds(pattern: MessagePattern) -> int:
-    """Return how many rounds a pattern has."""
+    """Return the number of rounds of a pattern."""
     return sum(times for _, times in pattern.distinct_rounds)

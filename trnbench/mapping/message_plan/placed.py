@@ -80,7 +80,7 @@ class Placed:
 
     @property
     def link_count(self) -> int:
-        """Links that are told apart: one node's, or the cluster's."""
+        """Links that have a number of their own: one node's, or the cluster's."""
         fabric = self.placement.fabric
         return fabric.links_per_node * (1 if self.of_one_node else fabric.nodes)
 

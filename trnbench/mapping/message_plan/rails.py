@@ -16,14 +16,15 @@ from trnbench.mapping.placement import NODES
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rail:
-    """One line of a phase between nodes; `lines` are like it, `beside` of them on each adapter.
+    """One line of a phase between nodes, which stands for `lines` like it.
 
-    `adapter`: latency in s and speed in bytes/s of the links to and from the network.
+    `lines_per_link`: of those, on each adapter; `adapter`: latency in s and speed in bytes/s of the
+    links to and from the network.
     """
 
     placed: Placed
     lines: int
-    beside: int
+    lines_per_link: int
     adapter: tuple[tuple[float, float], ...]
 
 
@@ -53,7 +54,7 @@ def one_rail(placed: Placed, index: int) -> Rail | None:
     return Rail(
         placed=_line(placed, index),
         lines=members.local.size,
-        beside=counts.pop(),
+        lines_per_link=counts.pop(),
         adapter=tuple(adapter),
     )
 

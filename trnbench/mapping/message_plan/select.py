@@ -49,7 +49,7 @@ def select(
     pairs: IntArray | None = None,
     symmetric: bool = True,
 ) -> tuple[Selected, ...] | Refusal:
-    """Return what runs at which sizes (rising), or why nothing can.
+    """Return the algorithms by size (rising), or why none can run.
 
     `algorithm` and `tuning` overrule the stack's table; an algorithm asked for keeps the tunings
     and pieces that the table gives it.
@@ -67,7 +67,7 @@ def select_for(
     tuning: str | None = None,
     pairs: IntArray | None = None,
 ) -> tuple[Selected, ...] | Refusal:
-    """Return what runs at which sizes for groups that are ready to be placed."""
+    """Return the algorithms by size for groups that are ready to be placed."""
     nodes, ranks = members.first_nodes, members.ranks
     placements: dict[Algorithm, Placed | Refusal] = {}
 

@@ -79,7 +79,7 @@ def shape_reasons(product: MatrixProduct, fits: BoolArray, kernel: str) -> tuple
 
 
 def rate_of(product: MatrixProduct, cores: NeuronCores, precision: Precision) -> Rate:
-    """Return how the array takes a product that the chip can take; the slower operand decides.
+    """Return passes and depth of a product on the array; the slower operand decides.
 
     A compressed product takes the time of a dense one with one row per element, because the
     array's extra input width carries the rows to choose from and not a second row.

@@ -29,7 +29,7 @@ class Split:
 
 
 def core_count(cores: Cores, chip: Chip) -> int:
-    """Return how many cores are meant; a GPU counts as one."""
+    """Return the number of cores meant; a GPU counts as one."""
     if cores == "all":
         return chip.unit.separate_cores
     if cores < 1:
