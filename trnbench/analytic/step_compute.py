@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from trnbench.spec.compute_efficiency import ComputeEfficiency
 from trnbench.units import BITS_PER_BYTE
 
 ComputeCategory = Literal["matrix", "attention", "element-wise", "gather", "fixed"]
-COMPUTE_CATEGORIES: tuple[ComputeCategory, ...] = get_args(ComputeCategory)
 
 DimShape: TypeAlias = tuple[Dim, ...]
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import numpy as np
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnbench.analytic.matrix import matrix_time
-from trnbench.analytic.step_compute import COMPUTE_CATEGORIES, compute_time
+from trnbench.analytic.step_compute import ComputeCategory, compute_time
 from trnbench.catalog.search import open_catalog
 from trnbench.program.ops import MatMul
 from trnbench.program.step import training_step
@@ -192,7 +192,7 @@ def test_the_whole_is_the_sum_of_its_parts(model):
     assert not found.reasons
     for block in found.blocks.values():
         whole = float(block.seconds())
-        by_category = sum(float(block.seconds(category=of)) for of in COMPUTE_CATEGORIES)
+        by_category = sum(float(block.seconds(category=of)) for of in get_args(ComputeCategory))
         phases = {phase for phase, _ in block.parts}
         by_phase = sum(float(block.seconds(phase)) for phase in phases)
         assert whole > 0

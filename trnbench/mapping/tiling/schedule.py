@@ -15,6 +15,7 @@ Sizes are floats that hold whole numbers, because arrays of millions of shapes r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -244,19 +245,10 @@ def _blocked(product: MatrixProduct, frame: _Frame) -> KernelSchedule:
     width_m = np.minimum(block_m * tile.m, product.m)
     width_n = np.minimum(block_n * tile.n, product.n)
     used = width_m * a_bytes + width_n * (b_bytes + block_m * held)
-    return KernelSchedule(
-        kernel="blocked",
-        tile=tile,
+    return _schedule(product, frame, "blocked")(
         outer="n",
         reload_a=False,
         reload_b=False,
-        a=frame.a,
-        b=frame.b,
-        out_bytes=product.element_bytes_out,
-        m=product.m,
-        n=product.n,
-        k=product.k,
-        batch=product.batch,
         k_tiles=k_tiles,
         block_m=width_m,
         block_n=width_n,
@@ -305,19 +297,10 @@ def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) ->
         fits = (slots_a >= k_tiles) & (slots_b >= least_b)
     width_m = np.minimum(block_m * tile.m, product.m)
     width_n = np.minimum(block_n * tile.n, product.n)
-    return KernelSchedule(
-        kernel=kernel,
-        tile=tile,
+    return _schedule(product, frame, kernel)(
         outer="m",
         reload_a=kernel == "naive",
         reload_b=True,
-        a=frame.a,
-        b=frame.b,
-        out_bytes=product.element_bytes_out,
-        m=product.m,
-        n=product.n,
-        k=product.k,
-        batch=product.batch,
         k_tiles=k_tiles,
         block_m=width_m,
         block_n=width_n,
@@ -331,6 +314,22 @@ def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) ->
         slots_b=slots_b,
         output_rows=output_rows,
         fits=fits,
+    )
+
+
+def _schedule(product: MatrixProduct, frame: _Frame, kernel: Kernel) -> partial[KernelSchedule]:
+    """Return a schedule of the product that lacks its blocks and buffers."""
+    return partial(
+        KernelSchedule,
+        kernel=kernel,
+        tile=frame.tile,
+        a=frame.a,
+        b=frame.b,
+        out_bytes=product.element_bytes_out,
+        m=product.m,
+        n=product.n,
+        k=product.k,
+        batch=product.batch,
     )
 
 
