@@ -12,7 +12,7 @@ from trnbench.catalog.provenance import Provenance, join
 from trnbench.catalog.schema import is_record, keys_of
 from trnbench.catalog.search import Entry
 from trnbench.spec.chip import Chip
-from trnbench.spec.figures import Figure
+from trnbench.spec.figures import SheetFigure
 from trnbench.spec.price import Price, PriceList
 
 FIRST_LOOKED_AT = ("on-demand", "capacity-block")
@@ -42,7 +42,7 @@ class Sheet:
 
     entry: Entry
     record: Documented
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[SheetFigure, ...] = ()
     chip: Chip | None = None
     prices: PriceList | None = None
     parameters: tuple[tuple[str, int], ...] = ()

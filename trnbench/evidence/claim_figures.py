@@ -11,19 +11,19 @@ from trnbench.evidence.claims import Case, Finding, Verdict, listed, together
 from trnbench.spec.claim import FigureCheck, Measure, RatioCheck, measure, multiple
 from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 from trnbench.spec.fabric import Network
-from trnbench.spec.figures import Figure, figures
+from trnbench.spec.figures import SheetFigure, figures
 from trnbench.spec.instance import Platform
 from trnbench.units import Dimension, show, significant, unit_scale
 
 
-def claimable(platform: Platform) -> Mapping[str, Figure]:
+def claimable(platform: Platform) -> Mapping[str, SheetFigure]:
     """Return every figure that a claim may name, by key: those compared, and a few more."""
     compared = figures(platform)
     found = [*compared, *_ways(platform, compared), *_stated(platform), *_sparse(platform)]
     return {figure.key: figure for figure in found}
 
 
-def _ways(platform: Platform, compared: Sequence[Figure]) -> Iterator[Figure]:
+def _ways(platform: Platform, compared: Sequence[SheetFigure]) -> Iterator[SheetFigure]:
     """Yield bandwidths counted in other ways: both directions, a chip's share of the network."""
     for figure in compared:
         if not figure.key.endswith(_ONE_WAY):
@@ -42,11 +42,11 @@ def _ways(platform: Platform, compared: Sequence[Figure]) -> Iterator[Figure]:
 _ONE_WAY = "_one_way_bytes_per_s"
 
 
-def _stated(platform: Platform) -> Iterator[Figure]:
+def _stated(platform: Platform) -> Iterator[SheetFigure]:
     instance, weakest = platform.instance, platform.instance.provenance.weakest
     network = instance.host.network_bandwidth_bytes_per_s
     if network is not None:
-        yield Figure(
+        yield SheetFigure(
             key="host_network_bytes_per_s",
             label="network",
             value=network,
@@ -55,7 +55,7 @@ def _stated(platform: Platform) -> Iterator[Figure]:
         )
     for i, level in enumerate(instance.fabric):
         if isinstance(level, Network) and level.max_chips_per_cluster is not None:
-            yield Figure(
+            yield SheetFigure(
                 key="cluster_chips",
                 label="chips of a cluster",
                 value=level.max_chips_per_cluster,
@@ -64,10 +64,10 @@ def _stated(platform: Platform) -> Iterator[Figure]:
             )
 
 
-def _sparse(platform: Platform) -> Iterator[Figure]:
+def _sparse(platform: Platform) -> Iterator[SheetFigure]:
     chip, totals = platform.chip, platform.instance.totals
     for number_format, rate in totals.sparse_flop_per_s.items():
-        yield Figure(
+        yield SheetFigure(
             key=f"headline_sparse_{number_format}_flop_per_s",
             label=f"headline sparse {number_format}",
             value=rate,
@@ -87,7 +87,7 @@ def _sparse(platform: Platform) -> Iterator[Figure]:
     for number_format in chip.sparsity.peak_per_chip_flop_per_s:
         # A sparse product takes as long in every format; dense ones of some are faster already.
         rows = formats[number_format].rows_per_pe
-        yield Figure(
+        yield SheetFigure(
             key=f"sparse_gain_{number_format}",
             label=f"sparse over dense {number_format}",
             value=most / rows,
@@ -127,7 +127,7 @@ def _figure_case(
     )
 
 
-def _figure(platform: Platform, key: str) -> Figure:
+def _figure(platform: Platform, key: str) -> SheetFigure:
     known = claimable(platform)
     if key not in known:
         raise UnknownNameError("figure", key, known, where=platform.instance.name)

@@ -14,7 +14,7 @@ from trnbench.catalog.provenance import Provenance
 from trnbench.report.drawing import topology
 from trnbench.report.report import Report, columns
 from trnbench.report.text_table import Style, TextTable, draw, wrap
-from trnbench.spec.figures import Figure
+from trnbench.spec.figures import SheetFigure
 from trnbench.spec.instance import Instance
 from trnbench.spec.price import PriceList
 from trnbench.units import Dimension, show, significant, unit_scale
@@ -83,7 +83,7 @@ def _heading(sheet: Sheet, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _draw_figures(figures: Sequence[Figure], style: Style) -> str:
+def _draw_figures(figures: Sequence[SheetFigure], style: Style) -> str:
     rows = tuple(
         (
             figure.label,

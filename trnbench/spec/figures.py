@@ -15,7 +15,7 @@ from trnbench.units import Dimension
 
 
 @attrs.frozen(kw_only=True)
-class Figure:
+class SheetFigure:
     """One figure of a platform; `kind` is the weakest evidence it rests on."""
 
     key: str
@@ -25,29 +25,31 @@ class Figure:
     kind: Kind
 
 
-def figures(platform: Platform) -> tuple[Figure, ...]:
+def figures(platform: Platform) -> tuple[SheetFigure, ...]:
     """Return the figures of a platform, in the order people read them."""
     instance = platform.instance
     count = instance.provenance.weakest("chips")
     return (
-        Figure(key="chips", label="chips", value=instance.chips, dimension=None, kind=count),
+        SheetFigure(key="chips", label="chips", value=instance.chips, dimension=None, kind=count),
         *_compute(platform.chip, instance.chips, count),
         *_links(platform),
         *_host(platform),
     )
 
 
-def chip_figures(chip: Chip) -> tuple[Figure, ...]:
+def chip_figures(chip: Chip) -> tuple[SheetFigure, ...]:
     """Return the figures of one chip by itself."""
     return tuple(_compute(chip, 1, Kind.MEASURED))
 
 
-def _compute(chip: Chip, chips: int, count_kind: Kind) -> Iterator[Figure]:
+def _compute(chip: Chip, chips: int, count_kind: Kind) -> Iterator[SheetFigure]:
     def total(
         key: str, label: str, per_chip: float, dimension: Dimension | None, *paths: str
-    ) -> Figure:
+    ) -> SheetFigure:
         kind = max(count_kind, chip.provenance.weakest(*paths))
-        return Figure(key=key, label=label, value=per_chip * chips, dimension=dimension, kind=kind)
+        return SheetFigure(
+            key=key, label=label, value=per_chip * chips, dimension=dimension, kind=kind
+        )
 
     memory = chip.memory
     yield total("ranks", "ranks (default)", chip.ranks(), None, "cores.logical_default")
@@ -83,7 +85,7 @@ def _compute(chip: Chip, chips: int, count_kind: Kind) -> Iterator[Figure]:
         )
 
 
-def _links(platform: Platform) -> Iterator[Figure]:
+def _links(platform: Platform) -> Iterator[SheetFigure]:
     provenance = platform.instance.provenance
     for i, level in enumerate(platform.instance.fabric):
         match level:
@@ -103,7 +105,7 @@ def _links(platform: Platform) -> Iterator[Figure]:
                 label = "network, an instance, one way"
             case _:
                 unhandled(level, "bandwidth to show")
-        yield Figure(
+        yield SheetFigure(
             key=f"fabric_{_scope(level)}_one_way_bytes_per_s",
             label=label,
             value=value,
@@ -116,7 +118,7 @@ def _scope(level: Level) -> str:
     return "network" if isinstance(level, Network) else level.name.replace("-", "_")
 
 
-def _host(platform: Platform) -> Iterator[Figure]:
+def _host(platform: Platform) -> Iterator[SheetFigure]:
     host, provenance = platform.instance.host, platform.instance.provenance
     for key, label, value, dimension in (
         ("vcpus", "host vCPUs", host.vcpus, None),
@@ -125,7 +127,7 @@ def _host(platform: Platform) -> Iterator[Figure]:
     ):
         if value is not None:
             suffix = f"_{dimension.value}" if dimension else ""
-            yield Figure(
+            yield SheetFigure(
                 key=f"host_{key}{suffix}",
                 label=label,
                 value=value,
@@ -150,12 +152,12 @@ class Compared:
         return tuple(None if value is None or not first else value / first for value in self.values)
 
 
-def compare(columns: Sequence[Sequence[Figure]]) -> tuple[Compared, ...]:
+def compare(columns: Sequence[Sequence[SheetFigure]]) -> tuple[Compared, ...]:
     """Return the figures of several specs lined up by key, in the order of the first.
 
     A figure that the specs before it lack follows what stands before it in its own spec.
     """
-    order: Sequence[Figure] = ()
+    order: Sequence[SheetFigure] = ()
     for column in columns:
         order = _merged(order, column)
     by_key = [{figure.key: figure.value for figure in column} for column in columns]
@@ -170,7 +172,7 @@ def compare(columns: Sequence[Sequence[Figure]]) -> tuple[Compared, ...]:
     )
 
 
-def _merged(order: Sequence[Figure], column: Sequence[Figure]) -> Sequence[Figure]:
+def _merged(order: Sequence[SheetFigure], column: Sequence[SheetFigure]) -> Sequence[SheetFigure]:
     merged = list(order)
     place = 0
     for figure in column:
