@@ -32,11 +32,6 @@ def refuse_senseless(model: Model, layout: PartialLayout) -> None:
             raise InputError(f"{model.name} is a recommender: it has no {noun}")
 
 
-def without_layers(layout: PartialLayout) -> PartialLayout:
-    """Return a layout without the defaults that act on layers, for a model that has none."""
-    return layout.changed(**dict.fromkeys(_OF_LAYERS))
-
-
 def with_defaults(
     model: Model, stack: TrainingStack, given: PartialLayout
 ) -> tuple[PartialLayout, tuple[str, ...]]:

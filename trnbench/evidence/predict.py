@@ -20,6 +20,7 @@ from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.training_cases import Reader, TrainingCase, Variant
+from trnbench.memo import Memo
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup, family_of
 from trnbench.predict.step import prices_of, unpriced
@@ -81,29 +82,26 @@ class RowPrediction:
 class Predictor:
     """Predicts cases: lowers each layout once, and prices cases that are alike once."""
 
-    _programs: dict[tuple[int, Layout], StepProgram] = field(default_factory=dict, init=False)
-    _prepared: dict[tuple[object, ...], Prepared] = field(default_factory=dict, init=False)
-    _found: dict[int, RowPrediction] = field(default_factory=dict, init=False)
+    _programs: Memo[tuple[int, Layout], StepProgram] = field(default_factory=Memo, init=False)
+    _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo, init=False)
+    _found: Memo[int, RowPrediction] = field(default_factory=Memo, init=False)
 
     def prepared(self, case: TrainingCase) -> Prepared:
         """Return the case ready to be priced; or raise RowFault where no layout divides."""
         # Cases of one machine and stack share the memo of their set-ups.
         setup = case.setup
         key = (id(setup.model), id(setup.memo), setup.own_stack, case.ways)
-        if key not in self._prepared:
-            chosen = [self._chosen(case, variants) for variants in case.ways]
-            fitting = tuple(mixture for mixture, fits in chosen if fits)
-            self._prepared[key] = Prepared(
-                setup=setup, tried=fitting or (chosen[0][0],), fits=bool(fitting)
-            )
-        return self._prepared[key]
+        return self._prepared.of(key, lambda: self._prepare(case))
+
+    def _prepare(self, case: TrainingCase) -> Prepared:
+        chosen = [self._chosen(case, variants) for variants in case.ways]
+        fitting = tuple(mixture for mixture, fits in chosen if fits)
+        return Prepared(setup=case.setup, tried=fitting or (chosen[0][0],), fits=bool(fitting))
 
     def predict(self, case: TrainingCase) -> RowPrediction:
         """Return the prediction of a case; or raise RowFault for why there is none."""
         prepared = self.prepared(case)
-        if id(prepared) not in self._found:
-            self._found[id(prepared)] = _predicted(prepared)
-        return self._found[id(prepared)]
+        return self._found.of(id(prepared), lambda: _predicted(prepared))
 
     def _chosen(self, case: TrainingCase, variants: Sequence[Variant]) -> tuple[Mixture, bool]:
         """Return the first variant that fits in memory, or else the last; and whether it fits."""
@@ -117,10 +115,7 @@ class Predictor:
         return mixture, False
 
     def _program(self, model: Model, layout: Layout) -> StepProgram:
-        key = (id(model), layout)
-        if key not in self._programs:
-            self._programs[key] = training_step(model, layout)
-        program = self._programs[key]
+        program = self._programs.of((id(model), layout), lambda: training_step(model, layout))
         refusals = program.refusals()
         if refusals:
             raise RowFault("; ".join(refusals))

@@ -17,6 +17,7 @@ from trnbench.errors import InputError
 from trnbench.evidence.model_of import Models
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.training_told import Told, told_by
+from trnbench.memo import Memo
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.precision import recipe_named
 from trnbench.spec.instance import Platform
@@ -102,7 +103,7 @@ class Reader:
     stack: TrainingStack | None = None
     models: Models = field(init=False)
     _stacks: tuple[TrainingStack, ...] | None = field(default=None, init=False)
-    _setups: dict[tuple[object, ...], TrainSetup] = field(default_factory=dict, init=False)
+    _setups: Memo[tuple[object, ...], TrainSetup] = field(default_factory=Memo, init=False)
 
     def __post_init__(self) -> None:
         """Make an empty store of models."""
@@ -152,9 +153,10 @@ class Reader:
     ) -> TrainSetup:
         """Return the set-up of a case; those on one machine with one stack share their memo."""
         key = (platform.instance.name, stack.name, stack.release)
-        if key not in self._setups:
-            self._setups[key] = train_setup(self.catalog, model, platform, nodes, stack=stack)
-        return replace(self._setups[key], model=model, nodes=nodes, own_stack=own_stack)
+        alike = self._setups.of(
+            key, lambda: train_setup(self.catalog, model, platform, nodes, stack=stack)
+        )
+        return replace(alike, model=model, nodes=nodes, own_stack=own_stack)
 
     def _platform(self, told: Told) -> Platform:
         instance = load_published(self.catalog, told.system, told.gpu)

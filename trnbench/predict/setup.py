@@ -8,7 +8,8 @@ from trnbench.analytic.step_collectives import Engines
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
 from trnbench.mapping.placement import place
-from trnbench.predict.sampling import sampled
+from trnbench.memo import Memo
+from trnbench.predict.sampling import SAMPLES, sampled
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
@@ -25,12 +26,12 @@ from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SetupMemo:
     """What every prediction of a set-up needs and one of them made: placed groups, samples."""
 
     engines: Engines = field(default_factory=dict)
-    sampled: TrainingEfficiency | None = None
+    samples: Memo[int, TrainingEfficiency] = field(default_factory=Memo)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,9 +73,7 @@ class TrainSetup:
     @property
     def samples(self) -> TrainingEfficiency:
         """The efficiency, and samples of what it may be instead."""
-        if self.memo.sampled is None:
-            self.memo.sampled = sampled(self.efficiency)
-        return self.memo.sampled
+        return self.memo.samples.of(SAMPLES, lambda: sampled(self.efficiency))
 
     @property
     def chips(self) -> int:
