@@ -11,7 +11,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check fmt bench bench-matrix bench-collective bench-train bench-self snapshots calibration wheel clean
+.PHONY: help setup run test test-fast soak fuzz check lines fmt bench bench-matrix bench-collective bench-train bench-self snapshots calibration wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -38,6 +38,12 @@ test: $(TOOLS) ## run every test but those that take minutes
 test-fast: $(TOOLS) ## run the tests that are quick: under 90 s on two cores
 	@$(PYTEST) -m "not slow and not soak" $(ARGS)
 
+soak: $(TOOLS) ## run the tests that take minutes, fuzz among them
+	@$(PYTEST) -m soak $(ARGS)
+
+fuzz: $(TOOLS) ## damage inputs at random for two minutes: each must be answered or refused
+	@$(BIN)/python -m pytest tests/fuzz -m soak $(ARGS)
+
 check: $(TOOLS) ## format, lint, types and import rules, as CI does
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -47,6 +53,12 @@ check: $(TOOLS) ## format, lint, types and import rules, as CI does
 fmt: $(TOOLS) ## format and fix what can be fixed by itself
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+lines: ## show the lines and files of each package
+	@find trnbench -name '*.py' -exec wc -l {} + | awk '$$2 != "total" { split($$2, part, "/"); \
+	  name = part[2] ~ /\.py$$/ ? "(top)" : part[2]; lines[name] += $$1; files[name]++; all += $$1; count++ } \
+	  END { for (name in lines) printf "%-12s %6d lines %4d files\n", name, lines[name], files[name] | "sort"; \
+	  close("sort"); printf "%-12s %6d lines %4d files\n", "all", all, count }'
 
 bench: bench-matrix bench-collective bench-train ## run every benchmark suite
 
@@ -66,7 +78,7 @@ bench-self: $(TOOLS) ## measure trnbench's own speed against its bars
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
 snapshots: $(TOOLS) ## rewrite the golden files and the pictures of screens after a change that is meant
-	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)
+	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden tests/files_0_1_0 $(ARGS)
 	@$(BIN)/python -m pytest tests/tui/test_snapshots.py --snapshot-update $(ARGS)
 
 calibration: $(READY) ## fit the shipped calibrations anew, from priors and the published rows marked fit

@@ -46,7 +46,11 @@ def test_import_rules_hold():
 
 
 @pytest.mark.parametrize(
-    "target", ["setup", "run", "test", "test-fast", "check", "fmt", "wheel", "clean"]
+    "target",
+    [
+        *("setup", "run", "test", "test-fast", "soak", "fuzz", "check", "fmt", "lines", "wheel"),
+        "clean",
+    ],
 )
 def test_the_makefile_explains_its_targets(target):
     assert re.search(rf"^{target}:.*## \w", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.bench.figure import best_of, show
+from tests.collectives import place_collective
 from trnbench.analytic.collective import collective_time
 from trnbench.analytic.collective_profile import profile
 from trnbench.analytic.collective_sweep import sweep
@@ -13,7 +14,7 @@ from trnbench.emulate.collective import play
 from trnbench.emulate.collective_data import check_data
 from trnbench.emulate.collective_streams import ChunkStream, play_chunked, play_together
 from trnbench.mapping.message_plan.algorithm import Algorithm
-from trnbench.mapping.message_plan.placed import Placed, place_collective
+from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import select
 from trnbench.mapping.placement import place
 from trnbench.spec.collective_efficiency import stack_of

@@ -12,12 +12,13 @@ import os
 from functools import cache
 from pathlib import Path
 
-from trnbench.analytic.collective_conventions import Conventions, conventional_time_ns
+from tests.collectives import place_collective
+from tests.validation.collective_conventions import Conventions, conventional_time_ns
 from trnbench.analytic.collective_profile import profile
 from trnbench.analytic.collective_shape import Profile
 from trnbench.catalog.search import open_catalog
 from trnbench.mapping.message_plan.algorithm import Algorithm
-from trnbench.mapping.message_plan.placed import Placed, place_collective
+from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.placement import place
 from trnbench.program.collective import op_named
 from trnbench.spec.fabric import FullMesh, Level, Switch, Torus

@@ -76,11 +76,6 @@ class PipelineTime:
         """Return the whole time in seconds."""
         return self.work_s + self.bubble_s + self.sends_s
 
-    @property
-    def bubble_fraction(self) -> FloatArray:
-        """Return the share of the whole time that is bubble."""
-        return self.bubble_s / self.time_s
-
 
 def pipeline_time(
     schedule: Schedule,

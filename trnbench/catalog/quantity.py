@@ -14,7 +14,6 @@ from trnbench.units import EXAMPLES, Dimension, parse
 
 Bytes = Annotated[float, Dimension.BYTES]
 BytesPerS = Annotated[float, Dimension.BYTES_PER_S]
-Flop = Annotated[float, Dimension.FLOP]
 FlopPerS = Annotated[float, Dimension.FLOP_PER_S]
 Hertz = Annotated[float, Dimension.HERTZ]
 Seconds = Annotated[float, Dimension.SECONDS]

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -24,7 +24,6 @@ from trnbench.catalog.schema import keys_of
 from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency, Numbers, numbers_of
 from trnbench.spec.training_stack import Overlaps, TrainingEfficiency, TrainingStack
 
-Record: TypeAlias = ChipEfficiency | KernelEfficiency | Overlaps | TrainingStack
 R = TypeVar("R", ChipEfficiency, KernelEfficiency, Overlaps, TrainingStack)
 
 INTERVAL = 0.80

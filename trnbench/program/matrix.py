@@ -75,13 +75,6 @@ class MatrixProduct:
         return format_named(self.format_out).bytes_per_element
 
     @property
-    def operand_bytes(self) -> FloatArray:
-        """Return the bytes of both operands and the result, each once."""
-        a = self.m * self.k * self.element_bytes_a
-        b = self.k * self.n * self.element_bytes_b
-        return self.batch * (a + b) + self.result_bytes
-
-    @property
     def result_bytes(self) -> FloatArray:
         """Return the bytes of the result."""
         return self.batch * self.m * self.n * self.element_bytes_out

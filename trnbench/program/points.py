@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.memo import Memo
 
 Pick: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -57,8 +57,3 @@ class Points:
         for start in range(0, len(self), size):
             part = tuple(index[start : start + size] for index in self.index)
             yield Points(shape=self.shape, index=part)
-
-
-def points_where(mask: BoolArray) -> Points:
-    """Return the layouts of a grid where a mask over all of it holds."""
-    return Points(shape=mask.shape, index=tuple(np.nonzero(mask)))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.arrays import FloatArray, IntArray
-from trnbench.program.schedule import SlotKind, SlotOrder, forwards_ahead, splits_backward
+from trnbench.arrays import FloatArray
+from trnbench.program.schedule import forwards_ahead, splits_backward
 from trnbench.program.schedule_rules import Degrees
 from trnbench.workload.layout import Schedule
 
@@ -35,15 +35,3 @@ def in_flight(
         return InFlight(until_backward=ahead / vpp, until_weight=until_weight / vpp)
     held = np.minimum(ahead + 1, total) / vpp
     return InFlight(until_backward=held, until_weight=held)
-
-
-def chunks_held(order: SlotOrder, *, until: SlotKind) -> IntArray:
-    """Return the micro-batches held [stage, slot, chunk] while each slot of an order runs.
-
-    They are held from the start of their forward to the end of their `until` slot.
-    """
-    of_chunk = order.chunk[..., None] == np.arange(order.vpp)
-    taken = np.cumsum(of_chunk & (order.kind == SlotKind.FORWARD)[..., None], axis=1)
-    let_go = of_chunk & (order.kind == until)[..., None]
-    held: IntArray = taken - np.cumsum(let_go, axis=1) + let_go
-    return held

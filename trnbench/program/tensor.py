@@ -83,11 +83,6 @@ class Tensor:
         return tuple(dim.size for dim in self.dims)
 
     @property
-    def shards(self) -> dict[str, str]:
-        """The dimension that each axis cuts."""
-        return {axis: dim.name for dim in self.dims for axis in dim.axes}
-
-    @property
     def axes(self) -> frozenset[str]:
         """The axes that cut it."""
         return frozenset(axis for dim in self.dims for axis in dim.axes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.collectives import place_collective
 from trnbench.analytic.collective_profile import profile
 from trnbench.analytic.collective_rounds import PhaseMemo
 from trnbench.catalog.search import open_catalog
-from trnbench.mapping.message_plan.placed import Placed, place_collective
+from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import algorithm_named
 from trnbench.mapping.placement import place
 from trnbench.spec.library import load_platform

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.collectives import place_collective
 from trnbench.analytic.collective import closed_form
 from trnbench.analytic.collective_profile import profile
 from trnbench.analytic.step_collectives import CollectivePrices
 from trnbench.catalog.search import open_catalog
 from trnbench.mapping.message_plan.pieces import flow_of, last_arrival, last_arrivals
-from trnbench.mapping.message_plan.placed import Placed, place_collective
+from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import algorithm_named
 from trnbench.mapping.placement import place
 from trnbench.mapping.rank_groups import MEGATRON, groups_along

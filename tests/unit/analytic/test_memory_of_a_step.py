@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.steps import points_where
 from trnbench.analytic.memory import CATEGORIES, memory, needed_bytes
 from trnbench.catalog.search import open_catalog
-from trnbench.program.points import points_where
 from trnbench.program.step import training_step
 from trnbench.spec.library import load_platform
 from trnbench.units import UNITS, Dimension

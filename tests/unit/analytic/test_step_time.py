@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.steps import points_where
 from trnbench.analytic.step_compute import compute_time
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepPrices, step_prices
 from trnbench.analytic.step_utilization import utilization
 from trnbench.catalog.search import open_catalog
-from trnbench.program.points import points_where
 from trnbench.program.step import training_step
 from trnbench.program.tensor import Dim
 from trnbench.spec.chip import Chip, Memory, Reserve, Rounding

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.collectives import place_collective
 from trnbench.analytic.collective import collective_time
 from trnbench.analytic.collective_profile import profile
 from trnbench.analytic.collective_sweep import sweep
@@ -23,7 +24,7 @@ from trnbench.errors import InputError
 from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.fabric_bounds import lower_bound
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
-from trnbench.mapping.message_plan.placed import Placed, place_collective
+from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import op_named

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.steps import take_weights
 from trnbench.emulate.functional.optimizer import AdamW
 from trnbench.errors import InputError
 
@@ -49,7 +50,7 @@ def test_large_gradients_are_clipped_to_the_limit(small_model, small_trainer):
     """The same steps with a limit a thousand times lower: AdamW then sees smaller gradients."""
     trainer = small_trainer(small_model())
     weights = {name: 20 * weight for name, weight in trainer.weights().items()}
-    trainer.take_weights(weights)
+    take_weights(trainer, weights)
     _, gradients = trainer.gradients()
     norm = np.sqrt(sum((one**2).sum() for one in gradients.values()))
     assert norm > 1
@@ -69,13 +70,13 @@ def test_gradients_agree_with_finite_differences(small_model, small_trainer):
         name: weight + random.normal(0, 0.2, weight.shape)
         for name, weight in trainer.weights().items()
     }
-    trainer.take_weights(weights)
+    take_weights(trainer, weights)
     _, gradients = trainer.gradients()
     for name, gradient in gradients.items():
         direction = random.normal(size=gradient.shape)
         ends = []
         for sign in (1, -1):
-            trainer.take_weights({**weights, name: weights[name] + sign * 1e-5 * direction})
+            take_weights(trainer, {**weights, name: weights[name] + sign * 1e-5 * direction})
             ends.append(trainer.gradients()[0])
         expected = (ends[0] - ends[1]) / 2e-5
         assert (gradient * direction).sum() == pytest.approx(expected, rel=1e-4, abs=1e-8), name

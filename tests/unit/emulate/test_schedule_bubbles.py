@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.steps import chunks_held
 from trnbench.emulate.schedule.play import play
 from trnbench.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import SlotKind, slot_order
-from trnbench.program.schedule_memory import chunks_held
 from trnbench.program.slot_times import Lane, SlotTimes
 
 NETWORK: Lane = "network"

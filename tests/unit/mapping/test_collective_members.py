@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.collectives import build_plan, place_collective
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
 from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.build import build_plan
 from trnbench.mapping.message_plan.members import even_members, members_of
-from trnbench.mapping.message_plan.placed import Placed, place_collective, place_members
+from trnbench.mapping.message_plan.placed import Placed, place_members
 from trnbench.mapping.message_plan.plan import rank_messages
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
+from tests.collectives import build_plan, place_collective
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.collective_data import check_data
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.legality import cluster_verdict, even_groups, verdict
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
-from trnbench.mapping.message_plan.build import build_plan
 from trnbench.mapping.message_plan.pattern import rounds
-from trnbench.mapping.message_plan.placed import Placed, place_collective
+from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.plan import MessagePlan, turns
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.plan.failure_play import play
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
-from trnbench.plan.failure_play import play
 from trnbench.plan.failures import Estimate, Operations, Stated, operations_of
 from trnbench.plan.goodput import goodput
 from trnbench.plan.recovery import (

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.steps import take_weights
 from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
 from trnbench.emulate.functional.trainer import Trainer, TrainingRun
@@ -240,7 +241,7 @@ def run_and_compare(model, degrees):
     for weight in weights(model):
         shape = [size for _, size in weight.dims]
         full[weight.name] = [random.normal(0.3, 0.4, shape) for _ in range(weight.count)]
-    trainer.take_weights({(name, i): w for name, ws in full.items() for i, w in enumerate(ws)})
+    take_weights(trainer, {(name, i): w for name, ws in full.items() for i, w in enumerate(ws)})
     loss, gradients = trainer.gradients()
     batch = text.batch(0, 8, SEQUENCE)
     ids, targets = batch[:, :-1], batch[:, 1:]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.steps import operand_bytes
 from trnbench.errors import InputError
 from trnbench.program.matrix import matrix_product
 
@@ -11,7 +12,7 @@ def test_operations_and_bytes_of_a_product():
     product = matrix_product(2, 3, 4, batch=5, format_a="bf16", format_out="fp32")
     assert float(product.flop) == 2 * 2 * 3 * 4 * 5
     # a 6, b 12 elements of 2 bytes, result 8 of 4, five times
-    assert float(product.operand_bytes) == 5 * (12 + 24 + 32)
+    assert float(operand_bytes(product)) == 5 * (12 + 24 + 32)
 
 
 def test_sizes_broadcast():

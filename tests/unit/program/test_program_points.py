@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.program.points import points_where
+from tests.steps import points_where
 
 
 @settings(max_examples=50, deadline=None)

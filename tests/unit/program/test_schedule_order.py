@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.steps import chunks_held
 from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder, forwards_ahead, slot_order
-from trnbench.program.schedule_memory import chunks_held, in_flight
+from trnbench.program.schedule_memory import in_flight
 from trnbench.program.schedule_rules import (
     CHUNKS_NEED_INTERLEAVED,
     GROUPS_OF_STAGES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -11,8 +11,6 @@ import numpy as np
 from trnbench.emulate.functional.arithmetic import Arithmetic, Numbers
 from trnbench.program.ops import Term
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
-
-QuantisedCopy = Callable[[str, Numbers, Callable[[], Numbers]], Numbers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

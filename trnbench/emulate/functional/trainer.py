@@ -153,15 +153,6 @@ class Trainer:
                 start += prod(shape)
         return found
 
-    def take_weights(self, weights: Mapping[WeightName, Numbers]) -> None:
-        """Give every rank its part of new whole weights; the optimizer keeps its state."""
-        for block, state in self.states():
-            spans = state.shape.spans
-            parts = [weights[name, block.layer].reshape(-1) for name in spans]
-            flat = np.concatenate(parts).astype(self.arithmetic.dtype)
-            stored = self.arithmetic.store(flat, self.program.recipe.weights)
-            state.restore({**state.whole(), "weights": stored, "master": flat})
-
     # The end of a step
 
     def _synchronise(self) -> None:

@@ -15,7 +15,7 @@ from trnbench.mapping.message_plan.in_switch import InSwitch
 from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
 from trnbench.mapping.message_plan.plan import MessagePlan, PlanPhase
 from trnbench.mapping.message_plan.stages import stages_of
-from trnbench.mapping.placement import NODES, Placement, RankGrid, grid_of
+from trnbench.mapping.placement import NODES, Placement, RankGrid
 from trnbench.workload.operation import Op
 
 _PARTS: Mapping[Op, CollectivePart] = {
@@ -49,22 +49,6 @@ class Outline:
     radix: tuple[int, ...]
     share_per_block: tuple[float, ...]
     pairs: IntArray | None = None
-
-
-def build_plan(
-    placement: Placement,
-    op: Op,
-    group: IntArray,
-    algorithm: Algorithm,
-    pairs: IntArray | None = None,
-) -> MessagePlan | Refusal:
-    """Return the plan of one collective among the ranks `group`, or why there is none.
-
-    `pairs` are (from, to) numbers within the group, for permute and send-receive; left out, each
-    rank sends to the next.
-    """
-    found = outline(placement, op, grid_of(placement, group), algorithm, pairs)
-    return found if isinstance(found, Refusal) else plan_of(found)
 
 
 def outline(

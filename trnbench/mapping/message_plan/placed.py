@@ -18,11 +18,11 @@ from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Site
 from trnbench.mapping.message_plan.build import Outline, PlanStep, node_lines, outline, plan_of
-from trnbench.mapping.message_plan.members import Members, members_of
+from trnbench.mapping.message_plan.members import Members
 from trnbench.mapping.message_plan.pattern import Fan
 from trnbench.mapping.message_plan.plan import MessagePlan, RankMessages, rank_messages
 from trnbench.mapping.message_plan.stages import stages_of
-from trnbench.mapping.placement import Groups, Placement
+from trnbench.mapping.placement import Placement
 from trnbench.memo import Memo
 from trnbench.spec.fabric import Switch
 from trnbench.workload.operation import Op
@@ -142,23 +142,6 @@ class Placed:
         node, local = divmod(link, fabric.links_per_node)
         name = fabric.links[local].name
         return name if self.of_one_node or fabric.nodes == 1 else f"n{node}:{name}"
-
-
-def place_collective(
-    placement: Placement,
-    op: Op,
-    groups: Groups,
-    algorithm: Algorithm,
-    *,
-    pairs: IntArray | None = None,
-    symmetric: bool = True,
-) -> Placed | Refusal:
-    """Return a collective run by all `groups` at once (lists of ranks of equal length).
-
-    `symmetric` allows one node to stand for all where they do the same.
-    """
-    members = members_of(placement, groups, symmetric=symmetric)
-    return place_members(members, op, algorithm, pairs=pairs)
 
 
 def place_members(

@@ -1,0 +1,45 @@
+"""Plans of one collective, and collectives of any groups, as tests ask for them."""
+
+from __future__ import annotations
+
+from trnbench.arrays import IntArray
+from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
+from trnbench.mapping.message_plan.build import outline, plan_of
+from trnbench.mapping.message_plan.members import members_of
+from trnbench.mapping.message_plan.placed import Placed, place_members
+from trnbench.mapping.message_plan.plan import MessagePlan
+from trnbench.mapping.placement import Groups, Placement, grid_of
+from trnbench.workload.operation import Op
+
+
+def build_plan(
+    placement: Placement,
+    op: Op,
+    group: IntArray,
+    algorithm: Algorithm,
+    pairs: IntArray | None = None,
+) -> MessagePlan | Refusal:
+    """Return the plan of one collective among the ranks `group`, or why there is none.
+
+    `pairs` are (from, to) numbers within the group, for permute and send-receive; left out, each
+    rank sends to the next.
+    """
+    found = outline(placement, op, grid_of(placement, group), algorithm, pairs)
+    return found if isinstance(found, Refusal) else plan_of(found)
+
+
+def place_collective(
+    placement: Placement,
+    op: Op,
+    groups: Groups,
+    algorithm: Algorithm,
+    *,
+    pairs: IntArray | None = None,
+    symmetric: bool = True,
+) -> Placed | Refusal:
+    """Return a collective run by all `groups` at once (lists of ranks of equal length).
+
+    `symmetric` allows one node to stand for all where they do the same.
+    """
+    members = members_of(placement, groups, symmetric=symmetric)
+    return place_members(members, op, algorithm, pairs=pairs)
