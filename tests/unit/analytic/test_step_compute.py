@@ -8,73 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes import decoder, hand_chip
 from trnbench.analytic.matrix import matrix_time
 from trnbench.analytic.step_compute import ComputeCategory, compute_time
 from trnbench.catalog.search import open_catalog
 from trnbench.program.ops import MatMul
 from trnbench.program.step import training_step
-from trnbench.spec.chip import Chip, Memory, Reserve, Rounding
 from trnbench.spec.compute_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
-from trnbench.spec.compute_unit import GpuTile, Multiprocessors
 from trnbench.spec.library import load_chip
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
-from trnbench.workload.model import Attention, Mlp, Model, Position, Transformer, Vocabulary
 
 CATALOG = open_catalog()
 CHIPS = {name: load_chip(CATALOG, name) for name in ("a100-80gb", "h100", "trainium1", "trainium2")}
 LLAMA = load_model(CATALOG, "llama3.1-8b")
 
 
-def decoder(*, hidden=8, heads=4, kv_heads=2, head_size=2, wide=16, words=32) -> Model:
-    """Two layers; by default those of the hand-computed example."""
-    return Model(
-        name="hand",
-        title="hand",
-        transformer=Transformer(
-            layers=2,
-            hidden=hidden,
-            norm="rms",
-            attention=Attention(heads=heads, kv_heads=kv_heads, head_size=head_size, causal=True),
-            mlp=Mlp(hidden=wide, gated=True, activation="silu"),
-            position=Position(encoding="rotary", length=4096, rotary_base=10000.0),
-        ),
-        vocabulary=Vocabulary(size=words, tied=False),
-    )
-
-
 def layout(**changes) -> Layout:
     base = {"global_batch": 8, "sequence": 16, "precision": "bf16-master"}
     return Layout(**{**base, **changes})
-
-
-def hand_chip(*, tile=8, memory_bytes_per_s=1024.0, launch_latency_s=1.0) -> Chip:
-    """A GPU of one multiprocessor: 1,024 FLOP a second, square tiles, a cache for everything."""
-    return Chip(
-        name="hand",
-        title="hand",
-        vendor="none",
-        family="hand",
-        memory=Memory(
-            technology="none",
-            stacks=1,
-            capacity_per_chip_bytes=1e9,
-            bandwidth_per_chip_bytes_per_s=memory_bytes_per_s,
-        ),
-        multiprocessors=Multiprocessors(
-            count=1,
-            clock_hz=1.0,
-            cache_per_chip_bytes=1e12,
-            cache_bandwidth_per_chip_bytes_per_s=1e12,
-            launch_latency_s=launch_latency_s,
-            contraction_step=tile,
-            rates_per_chip_flop_per_s={"bf16": 1024.0},
-            tiles=(GpuTile(rows=tile, columns=tile, relative_rate=1.0),),
-        ),
-        headline_per_chip_flop_per_s={"bf16": 1024.0},
-        rounding=Rounding(modes=("rne",)),
-        reserve=Reserve(per_rank_bytes=1.0),
-    )
 
 
 def efficiency(**changes) -> ComputeEfficiency:

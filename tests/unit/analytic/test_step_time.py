@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes import decoder, hand_collectives, hand_efficiency, hand_platform
 from tests.steps import points_where
 from trnbench.analytic.step_compute import compute_time
 from trnbench.analytic.step_time import STEP_CATEGORIES, StepPrices, step_prices
@@ -16,44 +17,23 @@ from trnbench.analytic.step_utilization import utilization
 from trnbench.catalog.search import open_catalog
 from trnbench.program.step import training_step
 from trnbench.program.tensor import Dim
-from trnbench.spec.chip import Chip, Memory, Reserve, Rounding
-from trnbench.spec.collective_efficiency import CollectiveStack, Rule, Tuning, stack_of
-from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
-from trnbench.spec.compute_unit import GpuTile, Multiprocessors
-from trnbench.spec.fabric import Switch
-from trnbench.spec.instance import Host, Instance, Platform
+from trnbench.spec.collective_efficiency import stack_of
 from trnbench.spec.library import load_platform
 from trnbench.spec.training_stack import (
-    Overlaps,
-    Spread,
-    Supported,
     TrainingEfficiency,
-    TrainingStack,
     load_chip_efficiency,
     training_stack_of,
 )
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
-from trnbench.workload.model import Attention, Mlp, Model, Position, Transformer, Vocabulary
+from trnbench.workload.model import Mlp, Model, Vocabulary
 
 CATALOG = open_catalog()
 NAMES = ("p4de.24xlarge", "p5.48xlarge", "p6-b200.48xlarge", "trn1.32xlarge", "trn2.48xlarge")
 PLATFORMS = {name: load_platform(CATALOG, name) for name in NAMES}
 LLAMA = load_model(CATALOG, "llama3.1-8b")
 
-TWO_LAYERS = Model(
-    name="hand",
-    title="hand",
-    transformer=Transformer(
-        layers=2,
-        hidden=8,
-        norm="rms",
-        attention=Attention(heads=4, kv_heads=2, head_size=2, causal=True),
-        mlp=Mlp(hidden=16, gated=True, activation="silu"),
-        position=Position(encoding="rotary", length=4096, rotary_base=10000.0),
-    ),
-    vocabulary=Vocabulary(size=32, tied=False),
-)
+TWO_LAYERS = decoder()
 HAND: dict[str, Any] = {
     "tp": 2,
     "pp": 2,
@@ -64,132 +44,6 @@ HAND: dict[str, Any] = {
     "sequence": 16,
     "precision": "bf16-master",
 }
-
-
-def hand_platform(*, memory_bytes_per_s=1e30, link_bytes_per_s=256.0, flop_per_s=1024.0):
-    """Eight GPUs of one multiprocessor on a switch: 1,024 FLOP/s, links of 256 bytes/s."""
-    chip = Chip(
-        name="hand",
-        title="hand",
-        vendor="none",
-        family="hand",
-        memory=Memory(
-            technology="none",
-            stacks=1,
-            capacity_per_chip_bytes=1e9,
-            bandwidth_per_chip_bytes_per_s=memory_bytes_per_s,
-        ),
-        multiprocessors=Multiprocessors(
-            count=1,
-            clock_hz=1.0,
-            cache_per_chip_bytes=1e12,
-            cache_bandwidth_per_chip_bytes_per_s=1e30,
-            launch_latency_s=0.0,
-            contraction_step=4,
-            rates_per_chip_flop_per_s={"bf16": flop_per_s},
-            tiles=(GpuTile(rows=4, columns=4, relative_rate=1.0),),
-        ),
-        headline_per_chip_flop_per_s={"bf16": 2 * flop_per_s},
-        rounding=Rounding(modes=("rne",)),
-        reserve=Reserve(per_rank_bytes=1.0),
-    )
-    switch = Switch(
-        name="switch",
-        chips=8,
-        bandwidth_per_chip_one_way_bytes_per_s=link_bytes_per_s,
-        latency_per_hop_s=0.0,
-    )
-    instance = Instance(
-        name="hand",
-        title="hand",
-        provider="none",
-        chip="hand",
-        chips=8,
-        host=Host(),
-        fabric=(switch,),
-    )
-    return Platform(instance=instance, chip=chip)
-
-
-def hand_collectives() -> CollectiveStack:
-    """Rings at full speed, with no cost but the links'."""
-    free = Tuning(
-        launch_s=0.0,
-        step_s=0.0,
-        network_step_s=0.0,
-        message_s=0.0,
-        on_chip=1.0,
-        link=1.0,
-        network=1.0,
-        chunk_bytes=1e12,
-        chunks=1,
-        reduce_touches=0.0,
-        slices=1,
-        pieces=1,
-    )
-    direct = Rule(algorithm="direct", tuning="free", ops=("send-receive", "permute", "all-to-all"))
-    return CollectiveStack(
-        name="hand",
-        title="hand",
-        instances=("hand",),
-        default_tuning="free",
-        tunings={"free": free},
-        rules=(direct, Rule(algorithm="ring", tuning="free")),
-    )
-
-
-def hand_efficiency(*, overlaps: dict[str, Any] | None = None, **changes: Any):
-    """Kernels at the peak, nothing overlaps; 1 s a micro-batch, 1 s more in pipelines, 3 s once."""
-    stack: dict[str, Any] = {
-        "factor": 1.0,
-        "communication": 1.0,
-        "step_s": 3.0,
-        "micro_batch_s": 1.0,
-        "piped_micro_batch_s": 1.0,
-        "node_scatter": 0.0,
-    }
-    none = dict.fromkeys(("tensor", "context", "expert", "pipeline", "data"), 0.0)
-    kernels = KernelEfficiency(
-        attention_forward_share=1.0,
-        attention_backward_share=1.0,
-        score_touches_forward=1.0,
-        score_touches_backward=1.0,
-        elementwise_traffic=1.0,
-        optimizer_traffic=1.0,
-        block_pass_s=0.0,
-    )
-    return TrainingEfficiency(
-        chip=ChipEfficiency(
-            name="hand",
-            title="hand",
-            chips=("hand",),
-            tensor_share=1.0,
-            half_share_depth=0.0,
-            narrow_share=1.0,
-            memory_share=1.0,
-        ),
-        stack=TrainingStack(
-            name="hand",
-            title="hand",
-            instances=("hand",),
-            basis="assumed",
-            order="megatron",
-            attention="fused",
-            supports=Supported(
-                schedules=("1f1b",),
-                recompute=("none",),
-                zero=(0, 1),
-                sequence_parallel=True,
-                context_parallel=False,
-                expert_parallel=False,
-            ),
-            kernels=kernels,
-            overlaps=Overlaps(**{**none, **(overlaps or {})}),
-            fragmentation=0.0,
-            spread=Spread(low=0.9, high=1.1),
-            **{**stack, **changes},
-        ),
-    )
 
 
 def hand_prices(platform=None, efficiency=None, model=TWO_LAYERS, **changes: Any) -> StepPrices:

@@ -8,63 +8,15 @@ import attrs
 import numpy as np
 import pytest
 
-from trnbench.catalog.provenance import Evidence, Kind, Provenance
+from tests.fakes import CHIP, STACK, known
 from trnbench.evidence.calibrate import calibrate
 from trnbench.evidence.calibrate_fit import fit, without
 from trnbench.evidence.calibrate_problem import Measured, problem
 from trnbench.predict.ranges import END, Range, correlation_matrix, ranges_of, replaced
-from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
 from trnbench.spec.training_stack import (
-    Overlaps,
-    Spread,
-    Supported,
     TrainingEfficiency,
-    TrainingStack,
 )
 
-CHIP = ChipEfficiency(
-    name="chip-x",
-    title="",
-    chips=("x",),
-    tensor_share=0.8,
-    half_share_depth=0.0,
-    narrow_share=1.0,
-    memory_share=0.7,
-)
-STACK = TrainingStack(
-    name="training-x",
-    title="",
-    instances=("x",),
-    basis="assumed",
-    order="megatron",
-    attention="fused",
-    supports=Supported(
-        schedules=("1f1b",),
-        recompute=("none",),
-        zero=(0,),
-        sequence_parallel=True,
-        context_parallel=True,
-        expert_parallel=True,
-    ),
-    kernels=KernelEfficiency(
-        attention_forward_share=0.5,
-        attention_backward_share=0.4,
-        score_touches_forward=5.0,
-        score_touches_backward=7.0,
-        elementwise_traffic=1.0,
-        optimizer_traffic=1.0,
-        block_pass_s=30e-6,
-    ),
-    overlaps=Overlaps(tensor=0.4, context=0.5, expert=0.0, pipeline=0.5, data=0.9),
-    factor=1.0,
-    communication=1.0,
-    step_s=0.02,
-    micro_batch_s=0.0,
-    piped_micro_batch_s=0.03,
-    node_scatter=0.05,
-    fragmentation=0.05,
-    spread=Spread(low=0.9, high=1.1),
-)
 RANGES = {
     "tensor_share": (0.7, 0.9),
     "memory_share": (0.6, 0.8),
@@ -77,15 +29,6 @@ STACK_RANGES = {
     "kernels.attention_forward_share": (0.4, 0.6),
     "kernels.attention_backward_share": (0.3, 0.5),
 }
-
-
-def known(ranges):
-    return Provenance(
-        evidence={
-            path: Evidence(text="", source="s", kind=Kind.ASSUMED, low=low, high=high)
-            for path, (low, high) in ranges.items()
-        }
-    )
 
 
 def efficiency(stack="training-x", **changes):

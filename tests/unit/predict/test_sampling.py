@@ -10,73 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import fakes
+from tests.fakes import CHIP
 from trnbench.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.predict.sampling import interval, sampled
-from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
 from trnbench.spec.training_stack import (
-    Overlaps,
     Spread,
-    Supported,
     TrainingEfficiency,
-    TrainingStack,
+)
+
+STACK = attrs.evolve(
+    fakes.STACK, release="2.20", releases={"2.20": 0.95}, spread=Spread(low=0.9, high=1.2)
 )
 
 
 def ranges(**ends):
-    evidence = {
-        path.replace("__", "."): Evidence(
-            text="", source="s", kind=Kind.ASSUMED, low=low, high=high
-        )
-        for path, (low, high) in ends.items()
-    }
-    return Provenance(evidence=evidence)
-
-
-CHIP = ChipEfficiency(
-    name="chip-x",
-    title="",
-    chips=("x",),
-    tensor_share=0.8,
-    half_share_depth=0.0,
-    narrow_share=1.0,
-    memory_share=0.7,
-)
-STACK = TrainingStack(
-    name="training-x",
-    title="",
-    instances=("x",),
-    basis="assumed",
-    order="megatron",
-    attention="fused",
-    supports=Supported(
-        schedules=("1f1b",),
-        recompute=("none",),
-        zero=(0,),
-        sequence_parallel=True,
-        context_parallel=True,
-        expert_parallel=True,
-    ),
-    kernels=KernelEfficiency(
-        attention_forward_share=0.5,
-        attention_backward_share=0.4,
-        score_touches_forward=5.0,
-        score_touches_backward=7.0,
-        elementwise_traffic=1.0,
-        optimizer_traffic=1.0,
-        block_pass_s=30e-6,
-    ),
-    overlaps=Overlaps(tensor=0.4, context=0.5, expert=0.0, pipeline=0.5, data=0.9),
-    factor=1.0,
-    release="2.20",
-    releases={"2.20": 0.95},
-    communication=1.0,
-    step_s=0.02,
-    micro_batch_s=0.0,
-    piped_micro_batch_s=0.03,
-    node_scatter=0.05,
-    fragmentation=0.05,
-    spread=Spread(low=0.9, high=1.2),
-)
+    return fakes.known({path.replace("__", "."): range_ for path, range_ in ends.items()})
 
 
 def efficiency(chip=None, stack=None):
