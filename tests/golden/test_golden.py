@@ -1,4 +1,8 @@
-"""The bytes people and scripts get, held in files; `make snapshots` rewrites them."""
+"""The bytes people and scripts get, held in files; `make snapshots` rewrites them.
+
+How predictions look is held with the made-up calibrations of `specs/`, which no new fit changes;
+the numbers of the shipped calibrations are those of the two JSON files of `SHIPPED`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,9 @@ from trnbench.cli.main import main
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 DIFF = ("spec", "diff", "trn1.32xlarge", "trn2.48xlarge")
-TRAIN = ("train", "llama2-7b", "--on", "trn1.32xlarge:4", "--tp", "8", "--global-batch", "1024")
+MADE_UP = ("--spec-dir", str(HERE / "specs"))
+STEP = ("train", "llama2-7b", "--on", "trn1.32xlarge:4", "--tp", "8", "--global-batch", "1024")
+TRAIN = (*STEP, *MADE_UP)
 CLAIMS = (
     *("claims", "trn1-bf16", "trn1-memory", "trn1-memory-bandwidth", "trn1-network-1600"),
     *("trn1-customers", "trn2-fp8", "trn2-over-trn1", "trn3-compute", "gpu-price-cut"),
@@ -24,11 +30,18 @@ RUN = (
     *("--max-nodes", "16", "--price-date", "2026-11-21"),
 )
 
+SHIPPED = {
+    "compare.json": ("compare", *RUN, "--deadline", "60d", "--json"),
+    "train.json": (*STEP, "--json"),
+}
 CASES = {
-    "compare.txt": ("compare", *RUN, "--deadline", "60d", "--baseline", "p5.48xlarge"),
+    **SHIPPED,
+    "compare.txt": (
+        *("compare", *RUN, *MADE_UP, "--deadline", "60d", "--baseline", "p5.48xlarge"),
+    ),
     "compare_help.txt": ("compare", "--help"),
-    "compare_scaling.txt": ("compare", *RUN, "--scaling", "strong", "--plot"),
-    "plan.txt": ("plan", *RUN, "--deadline", "30d", "--plot"),
+    "compare_scaling.txt": ("compare", *RUN, *MADE_UP, "--scaling", "strong", "--plot"),
+    "plan.txt": ("plan", *RUN, *MADE_UP, "--deadline", "30d", "--plot"),
     "plan_help.txt": ("plan", "--help"),
     "help.txt": ("--help",),
     "spec_help.txt": ("spec", "--help"),
@@ -43,7 +56,7 @@ CASES = {
     "train.txt": TRAIN,
     "train.md": (*TRAIN, "--format", "markdown"),
     "train_both.txt": (*TRAIN, "--pp", "4", "--engine", "both", "--plot"),
-    "train_suite.txt": ("train", "--suite", "nxd-examples"),
+    "train_suite.txt": ("train", "--suite", "nxd-examples", *MADE_UP),
     "workload_show_mixtral.txt": ("workload", "show", "mixtral-8x7b"),
     "claims.txt": CLAIMS,
     "claims.csv": (*CLAIMS, "--format", "csv"),
