@@ -43,10 +43,10 @@ def main() -> None:
 
     # Without workers first: the peak of memory is then that of this process alone.
     answer, cpu_s = best_of(lambda: compared(1))
-    legal = sum(one.legal for one in answer.looked)
+    legal = sum(one.legal for one in answer.looked.values())
     show(f"compare, 6 types, {legal:,} legal layouts, CPU", cpu_s, "s", 2, "at most")
     found, cpu_s = best_of(lambda: planned(1))
-    feasible = sum(one.feasible for one in found.looked)
+    feasible = sum(one.feasible for one in found.looked.values())
     show("plan, feasible configurations", feasible, "", 1e5, "at least")
     show("plan of these, CPU", cpu_s, "s", 3, "at most")
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -69,7 +69,7 @@ async def under_load() -> tuple[float, float, float]:
     from trnbench.report.report import Report, columns
     from trnbench.tui.app import TrnbenchApp
     from trnbench.tui.widgets.result_table import ResultTable
-    from trnbench.tui.widgets.table_model import Source
+    from trnbench.tui.widgets.table_model import TableSource
 
     app = TrnbenchApp(open_catalog(), view="layouts")
     seen: list[int] = []
@@ -84,7 +84,7 @@ async def under_load() -> tuple[float, float, float]:
         view._look_at_row = lambda: None
         view.answered = lambda topic, value: None
         view.progressed = lambda topic, progress: seen.append(progress.total)
-        table.show(Source(report=report, keys=tuple(map(str, range(2000)))))
+        table.show(TableSource(report=report, keys=tuple(map(str, range(2000)))))
         await pilot.pause()
         view.ask("layouts", partial(large_search))
         while not seen:

@@ -12,9 +12,9 @@ from trnbench.evidence.comparison import Comparison
 from trnbench.report.report import Report
 from trnbench.tui.compare_questions import spec_report
 from trnbench.tui.evidence_questions import COLUMNS as EVIDENCE_COLUMNS
-from trnbench.tui.evidence_questions import Errors, EvidenceFound
+from trnbench.tui.evidence_questions import EvidenceFound, SetErrors
 from trnbench.tui.layout_questions import COLUMNS as LAYOUT_COLUMNS
-from trnbench.tui.layout_questions import Detail, Drawn, Ranked
+from trnbench.tui.layout_questions import Detail, DrawnSchedule, Ranked
 from trnbench.tui.matrix_questions import GRID, MatrixFound, Roof
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
@@ -118,7 +118,7 @@ def test_schedule(pictured, canned):
     async def prepare(app, pilot):
         row = canned.compare_row("trn1.32xlarge", 32, 40.0, 1e6)
         chart = "stage 0 |FF1F--BB0=B==| 12 %\nstage 1 | F0F--BB0=B== | 12 %"
-        app.view.answered("schedule", Drawn(chart=chart, row=row, step_time_s=20.0))
+        app.view.answered("schedule", DrawnSchedule(chart=chart, row=row, step_time_s=20.0))
 
     assert pictured("schedule", (120, 40), prepare)
 
@@ -155,7 +155,7 @@ def test_evidence(pictured, until):
         )
         rows = tuple(map(comparison_row, comparisons))
         report = Report(verb="validate", inputs={}, rows=rows, columns=EVIDENCE_COLUMNS)
-        errors = Errors(name="trainium", rows=5, mean=0.06, median=0.05, largest=0.1, bias=0.0)
+        errors = SetErrors(name="trainium", rows=5, mean=0.06, median=0.05, largest=0.1, bias=0.0)
         app.view.answered(
             "evidence", EvidenceFound(report=report, comparisons=comparisons, errors=(errors,))
         )

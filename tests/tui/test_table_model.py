@@ -6,7 +6,7 @@ import pytest
 
 from trnbench.answers.row import Row
 from trnbench.report.report import Report, columns
-from trnbench.tui.widgets.table_model import MOST_ROWS, Source, TableState, arrange, visible
+from trnbench.tui.widgets.table_model import MOST_ROWS, TableSource, TableState, arrange, visible
 
 COLUMNS = columns("name", "days", "cost_usd", "nodes")
 ROWS: tuple[Row, ...] = (
@@ -19,7 +19,7 @@ ROWS: tuple[Row, ...] = (
 @pytest.fixture
 def source():
     report = Report(verb="test", inputs={}, rows=ROWS, columns=COLUMNS)
-    return Source(report=report, keys=("a", "b", "c"), deltas=frozenset({"days", "cost_usd"}))
+    return TableSource(report=report, keys=("a", "b", "c"), deltas=frozenset({"days", "cost_usd"}))
 
 
 def keys(source, **state):
@@ -91,7 +91,7 @@ def test_headings_have_the_unit_and_the_arrow(source):
 
 def test_no_more_than_so_many_rows_and_an_honest_count():
     rows: tuple[Row, ...] = tuple({"name": str(i), "days": float(i)} for i in range(MOST_ROWS + 5))
-    source = Source(
+    source = TableSource(
         report=Report(verb="test", inputs={}, rows=rows, columns=COLUMNS[:2]),
         keys=tuple(map(str, range(len(rows)))),
     )

@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 from trnbench.errors import InputError
-from trnbench.tui.work import Crash, Lane
-from trnbench.tui.work_process import Answer, Cancelled, Failure, Progress, Refusal
+from trnbench.tui.work import Crash, WorkLane
+from trnbench.tui.work_process import Cancelled, Failure, WorkAnswer, WorkProgress, WorkRefusal
 
 
 def doubled(value, hooks):
@@ -58,7 +58,7 @@ def news():
 
 @pytest.fixture
 def lane(news):
-    made = Lane("test", lambda lane, generation, item: news.put((generation, item)))
+    made = WorkLane("test", lambda lane, generation, item: news.put((generation, item)))
     yield made
     made.close()
 
@@ -66,16 +66,16 @@ def lane(news):
 def outcome(news):
     while True:
         generation, item = news.get(timeout=60)
-        if not isinstance(item, Progress):
+        if not isinstance(item, WorkProgress):
             return generation, item
 
 
 def test_a_question_is_answered_and_another_by_the_same_process(lane, news):
     assert lane.ask(partial(doubled, 21)) == 1
-    assert outcome(news) == (1, Answer(42))
+    assert outcome(news) == (1, WorkAnswer(42))
     first = lane.process_id
     lane.ask(partial(doubled, 4))
-    assert outcome(news) == (2, Answer(8))
+    assert outcome(news) == (2, WorkAnswer(8))
     assert lane.process_id == first
     assert not lane.busy
 
@@ -85,7 +85,7 @@ def test_the_newest_question_replaces_the_one_before_and_stale_news_is_not_told(
     news.get(timeout=60)
     first = lane.process_id
     lane.ask(partial(doubled, 1))
-    assert outcome(news) == (2, Answer(2))
+    assert outcome(news) == (2, WorkAnswer(2))
     assert lane.process_id == first
     assert news.empty()
 
@@ -95,7 +95,7 @@ def test_one_that_does_not_listen_is_replaced_with_its_process(lane, news):
     news.get(timeout=60)
     first = lane.process_id
     lane.ask(partial(doubled, 5))
-    assert outcome(news) == (2, Answer(10))
+    assert outcome(news) == (2, WorkAnswer(10))
     assert lane.process_id != first
 
 
@@ -111,7 +111,7 @@ def test_a_cancelled_question_may_answer_with_what_it_has(lane, news):
     lane.ask(keeping)
     news.get(timeout=60)
     lane.cancel()
-    assert outcome(news) == (1, Answer("what was ready"))
+    assert outcome(news) == (1, WorkAnswer("what was ready"))
 
 
 def test_a_deaf_question_is_cancelled_too(lane, news):
@@ -120,12 +120,12 @@ def test_a_deaf_question_is_cancelled_too(lane, news):
     lane.cancel()
     assert outcome(news) == (1, Cancelled())
     lane.ask(partial(doubled, 3))
-    assert outcome(news) == (2, Answer(6))
+    assert outcome(news) == (2, WorkAnswer(6))
 
 
 def test_what_is_malformed_is_refused_and_a_bug_is_told(lane, news):
     lane.ask(refused)
-    assert outcome(news)[1] == Refusal("no such thing", "try another")
+    assert outcome(news)[1] == WorkRefusal("no such thing", "try another")
     lane.ask(broken)
     told = outcome(news)[1]
     assert isinstance(told, Failure)
@@ -139,4 +139,4 @@ def test_a_process_that_dies_is_told_and_the_next_question_gets_another(lane, ne
     assert isinstance(told, Crash)
     assert told.code == -signal.SIGSEGV
     lane.ask(partial(doubled, 7))
-    assert outcome(news) == (2, Answer(14))
+    assert outcome(news) == (2, WorkAnswer(14))

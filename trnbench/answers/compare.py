@@ -39,53 +39,40 @@ class ComparedQuote:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """How many layouts of an instance type were looked at, over all clusters and parts of a run."""
+def together(tallies: Sequence[Tally]) -> Tally:
+    """Return the counts of some searches added up, the commonest reason for rejection first."""
+    rejected: dict[str, int] = {}
+    for tally in tallies:
+        for rule, count in tally.rejected_by_reason.items():
+            rejected[rule] = rejected.get(rule, 0) + count
+    return Tally(
+        considered=sum(tally.considered for tally in tallies),
+        legal=sum(tally.legal for tally in tallies),
+        feasible=sum(tally.feasible for tally in tallies),
+        priced=sum(tally.priced for tally in tallies),
+        unseen=sum(tally.unseen for tally in tallies),
+        rejected_by_reason=dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
+    )
 
-    instance: str
-    considered: int
-    legal: int
-    feasible: int
-    priced: int
-    rejected_by_reason: Mapping[str, int]
-    complete: bool
 
-    @classmethod
-    def at(cls, instance: str, tallies: Sequence[Tally]) -> Looked:
-        """Return the counts of some searches together."""
-        rejected: dict[str, int] = {}
-        for tally in tallies:
-            for rule, count in tally.rejected_by_reason.items():
-                rejected[rule] = rejected.get(rule, 0) + count
-        return cls(
-            instance=instance,
-            considered=sum(tally.considered for tally in tallies),
-            legal=sum(tally.legal for tally in tallies),
-            feasible=sum(tally.feasible for tally in tallies),
-            priced=sum(tally.priced for tally in tallies),
-            rejected_by_reason=dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
-            complete=not any(tally.unseen for tally in tallies),
-        )
-
-    @property
-    def plain(self) -> dict[str, object]:
-        """The counts by name."""
-        return {
-            "instance": self.instance,
-            "considered": self.considered,
-            "legal": self.legal,
-            "feasible": self.feasible,
-            "priced": self.priced,
-            "rejected_by_reason": self.rejected_by_reason,
-            "complete": self.complete,
-        }
+def tally_row(instance: str, tally: Tally) -> Row:
+    """Return how many layouts of an instance type came how far."""
+    return {
+        "instance": instance,
+        "considered": tally.considered,
+        "legal": tally.legal,
+        "feasible": tally.feasible,
+        "priced": tally.priced,
+        "rejected_by_reason": tally.rejected_by_reason,
+        "complete": not tally.unseen,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareAnswer:
     """A comparison: a row a cluster. `footing` says in words what makes them comparable.
 
+    `looked` counts the layouts of each instance type, over all clusters and parts of a run.
     `unseen`: instance types that were not looked at, because the search was cancelled.
     """
 
@@ -93,14 +80,14 @@ class CompareAnswer:
     footing: str
     baseline: str
     compared: tuple[ComparedQuote, ...]
-    looked: tuple[Looked, ...]
+    looked: Mapping[str, Tally]
     purchase_asked: bool
     unseen: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether everything was looked at."""
-        return not self.unseen and all(one.complete for one in self.looked)
+        return not self.unseen and not any(tally.unseen for tally in self.looked.values())
 
     @property
     def positive(self) -> bool:

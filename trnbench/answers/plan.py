@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trnbench.answers.compare import Looked
 from trnbench.answers.quote import Quote
 from trnbench.plan.objective import Objective
 from trnbench.plan.quotas import QuotaRequest
+from trnbench.plan.search_result import Tally
 from trnbench.plan.sensitivity import Change
 
 
@@ -75,7 +75,7 @@ class PlanAnswer:
     break_even: tuple[BreakEven, ...]
     quotas: Mapping[str, QuotaRequest | None]
     confirmed: tuple[Confirmed, ...]
-    looked: tuple[Looked, ...]
+    looked: Mapping[str, Tally]
     ways: Ways
     assumed: tuple[str, ...]
     command: str
@@ -84,4 +84,4 @@ class PlanAnswer:
     @property
     def complete(self) -> bool:
         """Whether everything was looked at."""
-        return not self.unseen and all(one.complete for one in self.looked)
+        return not self.unseen and not any(tally.unseen for tally in self.looked.values())

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-Table = Mapping[str, object]
-Cell = str | float | int | bool | None | Sequence[str] | Sequence[float] | Sequence[Table] | Table
+NestedRow = Mapping[str, object]
+Cell = (
+    str
+    | float
+    | int
+    | bool
+    | None
+    | Sequence[str]
+    | Sequence[float]
+    | Sequence[NestedRow]
+    | NestedRow
+)
 Row = Mapping[str, Cell]

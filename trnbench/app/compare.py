@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trnbench.answers.compare import CompareAnswer, ComparedQuote, Looked
+from trnbench.answers.compare import CompareAnswer, ComparedQuote, together
 from trnbench.answers.interval import Interval, ratio
 from trnbench.answers.quote import Quote
 from trnbench.app.markets import Explored, explore_all
@@ -32,6 +32,7 @@ from trnbench.plan.objective import (
     nearest,
     ranked,
 )
+from trnbench.plan.search_result import Tally
 from trnbench.report.quote_text import days_text, in_days
 from trnbench.units import significant
 
@@ -120,15 +121,15 @@ def compare_run(
         footing=_footing(request, baseline),
         baseline=baseline,
         compared=tuple(compared),
-        looked=tuple(looked(one) for one in explored),
+        looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.purchase),
         unseen=tuple(name for name in named if name not in by_name),
     )
 
 
-def looked(explored: Explored) -> Looked:
+def looked(explored: Explored) -> Tally:
     """Return how many layouts of an instance type were looked at."""
-    return Looked.at(explored.name, [result.tally for result in explored.searches])
+    return together([result.tally for result in explored.searches])
 
 
 def row_of_market(

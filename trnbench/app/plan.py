@@ -108,7 +108,7 @@ class _Planning:
             confirmed=confirmed(
                 self.request.confirm, self.explored, best, limits, objective, watch=watch
             ),
-            looked=tuple(looked(one) for one in self.explored),
+            looked={one.name: looked(one) for one in self.explored},
             ways=_ways(ways, limits),
             assumed=(*notes, *self._assumed(quoted or near)),
             command=plan_line(self.request),

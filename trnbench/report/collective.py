@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from trnbench.answers.collective import CollectiveAnswer
 from trnbench.report.drawing import loaded_torus
-from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
 from trnbench.report.trace import trace
@@ -121,7 +121,7 @@ def _link_block(answer: CollectiveAnswer, style: Style) -> str:
 def _busbw_plot(answers: Sequence[CollectiveAnswer], style: Style) -> str:
     labels = dict.fromkeys((a.op, a.instance, a.nodes, a.engine) for a in answers)
     series = [
-        Series(
+        PlotSeries(
             label=f"{op} {instance}:{nodes}, {engine}",
             points=tuple(
                 (a.size_bytes, a.busbw_bytes_per_s)
@@ -134,7 +134,7 @@ def _busbw_plot(answers: Sequence[CollectiveAnswer], style: Style) -> str:
     ]
     return log_plot(
         series,
-        Axis(title="size", text=lambda v: show(v, Dimension.BYTES, digits=2)),
-        Axis(title="busbw, GB/s", text=lambda v: significant(v / GIGABYTES_PER_S.factor, 2)),
+        PlotAxis(title="size", text=lambda v: show(v, Dimension.BYTES, digits=2)),
+        PlotAxis(title="busbw, GB/s", text=lambda v: significant(v / GIGABYTES_PER_S.factor, 2)),
         width=min(style.width, 100),
     )

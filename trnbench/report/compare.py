@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.answers.compare import CompareAnswer
+from trnbench.answers.compare import CompareAnswer, tally_row
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.quote import Quote, price_day
 from trnbench.report.quote_text import (
@@ -42,7 +42,7 @@ def compare_report(
         summary={
             "footing": answer.footing,
             "baseline": answer.baseline,
-            "layouts": [one.plain for one in answer.looked],
+            "layouts": [tally_row(name, tally) for name, tally in answer.looked.items()],
             "complete": answer.complete,
             "not_looked_at": answer.unseen,
             "conventions": CONVENTIONS,
@@ -156,7 +156,9 @@ def _notes(answer: CompareAnswer) -> list[str]:
     for one in answer.compared:
         weakest.setdefault(one.quote.step.evidence.word, {})[one.quote.instance] = None
     lines += [f"{named([*names])}: weakest evidence: {word}" for word, names in weakest.items()]
-    looked = ", ".join(f"{one.instance} {one.feasible:,} of {one.legal:,}" for one in answer.looked)
+    looked = ", ".join(
+        f"{name} {tally.feasible:,} of {tally.legal:,}" for name, tally in answer.looked.items()
+    )
     told = [f"layouts that fit, of those legal: {looked}"] if looked else []
     if not answer.complete:
         unseen = f"; not looked at: {', '.join(answer.unseen)}" if answer.unseen else ""

@@ -11,7 +11,7 @@ from trnbench.analytic.matrix import roofline
 from trnbench.answers.matrix import MatrixAnswer
 from trnbench.answers.trace import TraceSpan
 from trnbench.emulate.matrix import OUTPUT_ROOM
-from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style
 from trnbench.report.trace import trace
@@ -118,7 +118,7 @@ def _rooflines(answers: Sequence[MatrixAnswer], style: Style) -> str:
         points = tuple((x, float(roofline(x, peak, fed))) for x in ends)
         ridge_text = f"ridge at {significant(ridge, 3)} FLOP/byte"
         series.append(
-            Series(label=f"{chip} {number_format}, {ridge_text}", points=points, joined=True)
+            PlotSeries(label=f"{chip} {number_format}, {ridge_text}", points=points, joined=True)
         )
         for engine in dict.fromkeys(a.engine for a in mine):
             found = tuple(
@@ -126,10 +126,10 @@ def _rooflines(answers: Sequence[MatrixAnswer], style: Style) -> str:
                 for a in mine
                 if a.engine == engine and math.isfinite(a.flop_per_s)
             )
-            series.append(Series(label=f"{chip} {number_format}, {engine}", points=found))
+            series.append(PlotSeries(label=f"{chip} {number_format}, {engine}", points=found))
     return log_plot(
         series,
-        Axis(title="FLOP per byte of memory traffic", text=lambda v: significant(v, 2)),
-        Axis(title="FLOP/s", text=lambda v: show(v, Dimension.FLOP_PER_S, digits=2)),
+        PlotAxis(title="FLOP per byte of memory traffic", text=lambda v: significant(v, 2)),
+        PlotAxis(title="FLOP/s", text=lambda v: show(v, Dimension.FLOP_PER_S, digits=2)),
         width=min(style.width, 100),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from trnbench.answers.numerics import NumericsAnswer
-from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
 from trnbench.units import significant
@@ -62,7 +62,7 @@ def _draw(report: Report, answer: NumericsAnswer, style: Style) -> str:
 
 def _plot(answer: NumericsAnswer, style: Style) -> str:
     series = [
-        Series(
+        PlotSeries(
             label=curves.recipe.name,
             points=tuple((i + 1.0, float(loss)) for i, loss in enumerate(curves.losses.mean(0))),
         )
@@ -70,8 +70,8 @@ def _plot(answer: NumericsAnswer, style: Style) -> str:
     ]
     return log_plot(
         series,
-        Axis(title="step", text=lambda value: significant(value, 2)),
-        Axis(title="loss, mean of the seeds", text=lambda value: f"{value:.4g}"),
+        PlotAxis(title="step", text=lambda value: significant(value, 2)),
+        PlotAxis(title="loss, mean of the seeds", text=lambda value: f"{value:.4g}"),
         width=style.width,
     )
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from trnbench.answers.compare import tally_row, together
 from trnbench.answers.plan import BreakEven, Confirmed, PlanAnswer
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Cell, Row
@@ -68,6 +69,7 @@ def _columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
 def _summary(answer: PlanAnswer) -> dict[str, object]:
     asked = answer.asked
     told = answer.best or answer.nearest
+    searched = together(tuple(answer.looked.values()))
     return {
         "answer": sentence(told) if told else None,
         "feasible": answer.best is not None,
@@ -76,10 +78,10 @@ def _summary(answer: PlanAnswer) -> dict[str, object]:
         "deadline_s": asked.deadline_s,
         "budget_usd": asked.budget_usd,
         "configurations": {
-            "considered": sum(one.considered for one in answer.looked),
-            "legal": sum(one.legal for one in answer.looked),
-            "feasible": sum(one.feasible for one in answer.looked),
-            "by_instance": [one.plain for one in answer.looked],
+            "considered": searched.considered,
+            "legal": searched.legal,
+            "feasible": searched.feasible,
+            "by_instance": [tally_row(name, tally) for name, tally in answer.looked.items()],
         },
         "ways": {
             "looked_at": answer.ways.looked,
@@ -333,10 +335,10 @@ def _quotas(answer: PlanAnswer, style: Style) -> str:
 
 def _looked(answer: PlanAnswer) -> list[str]:
     lines = []
-    for one in answer.looked:
-        rejected = ", ".join(f"{name} {count:,}" for name, count in one.rejected_by_reason.items())
+    for name, one in answer.looked.items():
+        rejected = ", ".join(f"{rule} {count:,}" for rule, count in one.rejected_by_reason.items())
         lines.append(
-            f"{one.instance}: {one.considered:,} layouts, {one.legal:,} legal, {one.feasible:,} "
+            f"{name}: {one.considered:,} layouts, {one.legal:,} legal, {one.feasible:,} "
             f"fit" + (f"; rejected: {rejected}" if rejected else "")
         )
     ways = answer.ways

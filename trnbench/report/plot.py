@@ -12,7 +12,7 @@ LEFT = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class PlotSeries:
     """Points of one kind; `joined` draws a line of dots between them instead of marks."""
 
     label: str
@@ -21,7 +21,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class PlotAxis:
     """A logarithmic axis: its title and how its numbers are written."""
 
     title: str
@@ -29,7 +29,7 @@ class Axis:
 
 
 def log_plot(
-    series: Sequence[Series], x: Axis, y: Axis, *, width: int = 78, height: int = 18
+    series: Sequence[PlotSeries], x: PlotAxis, y: PlotAxis, *, width: int = 78, height: int = 18
 ) -> str:
     """Return a plot with both axes logarithmic; points that are not positive are left out."""
     drawn = [point for one in series for point in one.points if min(point) > 0]
@@ -89,7 +89,7 @@ def _between(points: Sequence[tuple[float, float]], columns: int) -> list[tuple[
     return dots
 
 
-def _rows(canvas: list[list[str]], ys: tuple[float, float], axis: Axis) -> list[str]:
+def _rows(canvas: list[list[str]], ys: tuple[float, float], axis: PlotAxis) -> list[str]:
     last = len(canvas) - 1
     lines = []
     for i, row in enumerate(canvas):
@@ -101,7 +101,7 @@ def _rows(canvas: list[list[str]], ys: tuple[float, float], axis: Axis) -> list[
     return lines
 
 
-def _ticks(xs: tuple[float, float], axis: Axis, columns: int) -> str:
+def _ticks(xs: tuple[float, float], axis: PlotAxis, columns: int) -> str:
     line = [" "] * (LEFT + 1 + columns + 12)
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         text = axis.text(10 ** (xs[0] + share * (xs[1] - xs[0])))

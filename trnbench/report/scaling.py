@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.scaling import ScalingAnswer, ScalingCurve
-from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.quote_text import layout_text, tokens_text
 from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, wrap
@@ -87,21 +87,21 @@ def _draw(report: Report, answer: ScalingAnswer, plot: bool, style: Style) -> st
 
 
 def _plot(curves: Sequence[ScalingCurve], style: Style) -> str:
-    series: list[Series] = []
+    series: list[PlotSeries] = []
     for curve in curves:
         points = [(float(quote.nodes), quote.samples_per_s or 0.0) for quote in curve.running]
-        series.append(Series(label=curve.instance, points=tuple(points)))
+        series.append(PlotSeries(label=curve.instance, points=tuple(points)))
     for curve in curves:
         if len(curve.running) > 1:
             first, last = curve.running[0], curve.running[-1]
             rate = first.samples_per_s or 0.0
             ideal = (float(last.nodes), rate * last.nodes / first.nodes)
             line = ((float(first.nodes), rate), ideal)
-            series.append(Series(label=f"{curve.instance}, ideal", points=line, joined=True))
+            series.append(PlotSeries(label=f"{curve.instance}, ideal", points=line, joined=True))
     return log_plot(
         series,
-        Axis(title="nodes", text=lambda nodes: f"{nodes:,.0f}"),
-        Axis(title="samples/s", text=lambda rate: show(rate, Dimension.COUNT, digits=3)),
+        PlotAxis(title="nodes", text=lambda nodes: f"{nodes:,.0f}"),
+        PlotAxis(title="samples/s", text=lambda rate: show(rate, Dimension.COUNT, digits=3)),
         width=style.width,
     )
 
@@ -110,7 +110,7 @@ def cost_plot(quotes: Sequence[Quote], style: Style) -> str:
     """Return a plot of money over days, a mark for each instance type."""
     names = dict.fromkeys(quote.instance for quote in quotes)
     series = [
-        Series(
+        PlotSeries(
             label=name,
             points=tuple(
                 (quote.elapsed_s.value / DAY_S, quote.cost_usd.value)
@@ -127,7 +127,7 @@ def cost_plot(quotes: Sequence[Quote], style: Style) -> str:
     scale = scale_for(dearest, Dimension.USD)
     return log_plot(
         series,
-        Axis(title="days", text=lambda days: f"{days:.3g}"),
-        Axis(title=scale.unit, text=lambda usd: f"{usd / scale.factor:.3g}"),
+        PlotAxis(title="days", text=lambda days: f"{days:.3g}"),
+        PlotAxis(title=scale.unit, text=lambda usd: f"{usd / scale.factor:.3g}"),
         width=style.width,
     )

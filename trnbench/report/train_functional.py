@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from trnbench.analytic.memory import CATEGORIES
 from trnbench.answers.functional import FunctionalRun
 from trnbench.answers.row import Row
-from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
 from trnbench.units import Dimension, show, significant
@@ -122,9 +122,9 @@ def _headline(run: FunctionalRun) -> list[str]:
 def _curve(run: FunctionalRun, style: Style) -> str:
     points = tuple((float(i + 1), loss) for i, loss in enumerate(run.losses))
     return log_plot(
-        [Series(label="loss", points=points)],
-        Axis(title="step", text=lambda value: significant(value, 2)),
-        Axis(title="loss", text=lambda value: f"{value:.4g}"),
+        [PlotSeries(label="loss", points=points)],
+        PlotAxis(title="step", text=lambda value: significant(value, 2)),
+        PlotAxis(title="loss", text=lambda value: f"{value:.4g}"),
         width=style.width,
     )
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from trnbench.answers.evidence import ScoredSet, comparison_row
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.statistics import Errors, Summary
-from trnbench.report.plot import Axis, Series, log_plot
+from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, TextTable, draw, wrap
 from trnbench.units import Dimension, show
@@ -162,14 +162,16 @@ def _scatter(rows: Sequence[Comparison], style: Style) -> str:
     ends = [value for _, point in points for value in point]
     least, most = min(ends), max(ends)
     series = [
-        Series(label=label, points=tuple(point for row, point in points if row.fitted is fitted))
+        PlotSeries(
+            label=label, points=tuple(point for row, point in points if row.fitted is fitted)
+        )
         for label, fitted in (("unseen", False), ("fitted", True))
         if any(row.fitted is fitted for row in rows)
     ]
-    same = Series(label="no error", points=((least, least), (most, most)), joined=True)
+    same = PlotSeries(label="no error", points=((least, least), (most, most)), joined=True)
     return log_plot(
         [same, *series],
-        Axis(title="measured", text=lambda v: show(v, Dimension.SECONDS, digits=2)),
-        Axis(title="predicted", text=lambda v: show(v, Dimension.SECONDS, digits=2)),
+        PlotAxis(title="measured", text=lambda v: show(v, Dimension.SECONDS, digits=2)),
+        PlotAxis(title="predicted", text=lambda v: show(v, Dimension.SECONDS, digits=2)),
         width=min(style.width, PLOT_WIDTH),
     )

@@ -12,7 +12,7 @@ MARKS = "ox+*#@%&"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class ChartSeries:
     """Points of one kind: (x, y), each with the ends of its interval along y if it has one.
 
     `joined` draws a line through them; `strong` marks the one that the cursor is on. Series of one
@@ -29,7 +29,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class ChartAxis:
     """An axis: its title, how its numbers are written, whether in logarithms, and fixed ends.
 
     `binary`: ticks stand at powers of two.
@@ -48,9 +48,9 @@ class ChartData:
     """A chart; `missing` says in words what is not drawn, and why."""
 
     title: str
-    series: tuple[Series, ...]
-    x: Axis
-    y: Axis
+    series: tuple[ChartSeries, ...]
+    x: ChartAxis
+    y: ChartAxis
     missing: str = ""
 
 
@@ -67,7 +67,7 @@ def in_unit(dimension: Dimension, unit: str | None = None) -> Callable[[float], 
     return lambda value: significant(value / scale.factor, 3)
 
 
-def marks_of(series: Sequence[Series]) -> tuple[str, ...]:
+def marks_of(series: Sequence[ChartSeries]) -> tuple[str, ...]:
     """Return the mark of each series; lines without marks have a stroke."""
     free = iter(MARKS * (len(series) // len(MARKS) + 1))
     return tuple(next(free) if one.marked else "-" for one in series)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from trnbench.answers.collective import CollectiveAnswer
     from trnbench.app.collective_steps import CollectiveSteps
     from trnbench.catalog.search import Catalog
-    from trnbench.tui.work_process import Hooks
+    from trnbench.tui.work_process import WorkHooks
     from trnbench.workload.operation import Op
 
 AUTO = "auto"
@@ -55,7 +55,7 @@ class CollectiveSweep:
 
 
 def collective_sweep(
-    catalog: Catalog, question: CollectiveQuestion, hooks: Hooks
+    catalog: Catalog, question: CollectiveQuestion, hooks: WorkHooks
 ) -> CollectiveSweep:
     """Return the sweep in closed form, for each place and algorithm."""
     from trnbench.app import collective as use_case
@@ -92,7 +92,7 @@ def collective_rounds(
     nodes: int,
     size_bytes: float,
     algorithm: str,
-    hooks: Hooks,
+    hooks: WorkHooks,
 ) -> CollectiveSteps:
     """Return what links carry, round by round."""
     from trnbench.app.collective import Place

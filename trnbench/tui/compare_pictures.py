@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from trnbench.answers.row import Row
-from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit, number
+from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit, number
 from trnbench.tui.compare_questions import Point
 from trnbench.tui.widgets.bars import Bar, BarsData, letters_for
 from trnbench.units import Dimension, show
@@ -26,11 +26,13 @@ def cost_chart(rows: Sequence[Row], points: Sequence[Point], here: Row | None) -
             if point.instance == name and point.cost_usd is not None
         )
         if mine:
-            series.append(Series(label="", points=tuple(mine), joined=True, marked=False, hue=hue))
+            series.append(
+                ChartSeries(label="", points=tuple(mine), joined=True, marked=False, hue=hue)
+            )
         days, cost = _number(row, "days"), _number(row, "cost_usd")
         if days is not None and cost is not None:
             series.append(
-                Series(
+                ChartSeries(
                     label=cluster_label(row),
                     points=((days, cost),),
                     whiskers=(_ends(row, "cost_usd"),),
@@ -42,8 +44,8 @@ def cost_chart(rows: Sequence[Row], points: Sequence[Point], here: Row | None) -
     return ChartData(
         title="cost against time; a line joins the cluster sizes of one instance type",
         series=tuple(series),
-        x=Axis(title="days", text=number, log=True),
-        y=Axis(title="USD", text=in_unit(Dimension.USD), log=True),
+        x=ChartAxis(title="days", text=number, log=True),
+        y=ChartAxis(title="USD", text=in_unit(Dimension.USD), log=True),
         missing=f"no price or no plan: {', '.join(unpriced)}" if unpriced else "",
     )
 
@@ -56,13 +58,15 @@ def speed_chart(rows: Sequence[Row], points: Sequence[Point], here: Row | None) 
         mine = sorted((float(p.nodes), p.tokens_per_s) for p in points if p.instance == name)
         if mine:
             series.append(
-                Series(label=name, points=tuple(mine), joined=True, strong=row is here, hue=hue)
+                ChartSeries(
+                    label=name, points=tuple(mine), joined=True, strong=row is here, hue=hue
+                )
             )
     return ChartData(
         title="throughput against nodes, the fastest layout that fits",
         series=tuple(series),
-        x=Axis(title="nodes", text=number, log=True),
-        y=Axis(title="tokens/s", text=in_unit(Dimension.COUNT), log=True),
+        x=ChartAxis(title="nodes", text=number, log=True),
+        y=ChartAxis(title="tokens/s", text=in_unit(Dimension.COUNT), log=True),
         missing="" if points else "looking at every cluster ...",
     )
 
@@ -74,7 +78,7 @@ def time_interval_chart(rows: Sequence[Row], here: Row | None) -> ChartData:
         days = _number(row, "days")
         if days is not None:
             series.append(
-                Series(
+                ChartSeries(
                     label=cluster_label(row),
                     points=((float(place + 1), days),),
                     whiskers=(_ends(row, "days"),),
@@ -85,8 +89,8 @@ def time_interval_chart(rows: Sequence[Row], here: Row | None) -> ChartData:
     return ChartData(
         title="days to train, with 80 % intervals",
         series=tuple(series),
-        x=Axis(title="row", text=number, low=0.5, high=len(rows) + 0.5),
-        y=Axis(title="days", text=number, low=0.0),
+        x=ChartAxis(title="row", text=number, low=0.5, high=len(rows) + 0.5),
+        y=ChartAxis(title="days", text=number, low=0.0),
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trnbench.app.markets import Explored
     from trnbench.app.searching import Watch
     from trnbench.catalog.search import Catalog
-    from trnbench.tui.work_process import Hooks
+    from trnbench.tui.work_process import WorkHooks
 
 COLUMNS = columns(
     *("instance", "nodes", "days", "cost_usd", "tokens_per_s", "mfu", "usd_per_million_tokens"),
@@ -85,7 +85,7 @@ def compare_request(scenario: Scenario) -> CompareRequest:
     )
 
 
-def _watch(hooks: Hooks) -> Watch:
+def _watch(hooks: WorkHooks) -> Watch:
     """Return how a search tells where it is, and hears that it is not wanted any more."""
     from trnbench.app.searching import Watch
 
@@ -93,7 +93,7 @@ def _watch(hooks: Hooks) -> Watch:
     return Watch(progress=hooks.note, cancel=hooks.ended, workers=workers)
 
 
-def compare_rows(catalog: Catalog, scenario: Scenario, hooks: Hooks) -> CompareFound:
+def compare_rows(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> CompareFound:
     """Return the comparison, and the clusters that were looked at for it."""
     from trnbench.app.compare import compare_run, inputs_of
     from trnbench.app.markets import explore_all
@@ -110,7 +110,7 @@ def compare_rows(catalog: Catalog, scenario: Scenario, hooks: Hooks) -> CompareF
     )
 
 
-def compare_points(catalog: Catalog, scenario: Scenario, hooks: Hooks) -> tuple[Point, ...]:
+def compare_points(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> tuple[Point, ...]:
     """Return clusters of every size of every instance type."""
     from trnbench.app.markets import explore_all
 

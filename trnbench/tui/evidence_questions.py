@@ -11,7 +11,7 @@ from trnbench.report.report import Report, columns
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
     from trnbench.evidence.comparison import Comparison
-    from trnbench.tui.work_process import Hooks
+    from trnbench.tui.work_process import WorkHooks
 
 COLUMNS = columns(
     *("id", "set", "measured_s", "predicted_s", "low_s", "high_s", "error", "fitted", "model"),
@@ -21,7 +21,7 @@ CLAIM_COLUMNS = columns("verdict", "claim", "says", "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
+class SetErrors:
     """Statistics of the rows of one set: how many, and mean, median and largest error."""
 
     name: str
@@ -38,7 +38,7 @@ class EvidenceFound:
 
     report: Report
     comparisons: tuple[Comparison, ...]
-    errors: tuple[Errors, ...]
+    errors: tuple[SetErrors, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class ClaimsFound:
     report: Report
 
 
-def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: Hooks) -> EvidenceFound:
+def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> EvidenceFound:
     """Return the shipped measurements beside what the models say."""
     from trnbench import app
     from trnbench.report.validation import validation_report
@@ -56,7 +56,7 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: Hooks) -> Evid
     sections = app.validate_evidence(catalog, sets=sets, progress=hooks.progress)
     report = validation_report(sections, {"sets": sets})
     errors = [
-        Errors(
+        SetErrors(
             name=f"{section.name}, {name}",
             rows=one.rows,
             mean=one.mape,
@@ -74,7 +74,7 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: Hooks) -> Evid
     )
 
 
-def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: Hooks) -> ClaimsFound:
+def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: WorkHooks) -> ClaimsFound:
     """Return what vendors claim, with verdicts."""
     from trnbench import app
     from trnbench.report.claims import claims_report

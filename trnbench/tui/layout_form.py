@@ -10,7 +10,7 @@ from textual.widgets import Static
 from trnbench import parsing
 from trnbench.catalog.search import Catalog
 from trnbench.tui.cluster import BY_HAND, OF_JOB
-from trnbench.tui.layout_questions import Job
+from trnbench.tui.layout_questions import ClusterJob
 from trnbench.tui.widgets.field import FieldSpec, Form
 from trnbench.workload.knob_text import knob_parser, knob_texts
 from trnbench.workload.layout import KNOBS, Knob
@@ -78,10 +78,10 @@ def _field(knob: Knob) -> FieldSpec:
     )
 
 
-def job_of(form: Form) -> Job:
+def job_of(form: Form) -> ClusterJob:
     """Return the job of the form's last good values."""
     value = {key: form.value(key) for key in form.fields}
-    return Job(
+    return ClusterJob(
         model=str(value["model"]),
         instance=str(value["instance"]),
         nodes=value["nodes"],  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer
     from trnbench.app.train_request import TrainRequest
     from trnbench.catalog.search import Catalog
-    from trnbench.tui.work_process import Hooks
+    from trnbench.tui.work_process import WorkHooks
 
 MOST = 2_000
 """Layouts that are ranked; the counts are of all."""
@@ -31,7 +31,7 @@ COLUMNS = columns(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ClusterJob:
     """A model on so many instances; `layout` has its batch, sequence and precision."""
 
     model: str
@@ -66,7 +66,7 @@ class Detail:
     by_hand: bool
 
 
-def ranked_layouts(catalog: Catalog, job: Job, hooks: Hooks) -> Ranked:
+def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> Ranked:
     """Return every layout of a cluster, the fastest first; what was seen if it is cancelled."""
     from trnbench import app
 
@@ -107,7 +107,7 @@ def ranked_layouts(catalog: Catalog, job: Job, hooks: Hooks) -> Ranked:
 
 
 def layout_detail(
-    catalog: Catalog, job: Job, layout: PartialLayout, by_hand: bool, hooks: Hooks
+    catalog: Catalog, job: ClusterJob, layout: PartialLayout, by_hand: bool, hooks: WorkHooks
 ) -> Detail:
     """Return what one layout takes and holds, or why it is not legal."""
     from trnbench.app.train import run
@@ -143,7 +143,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class DrawnSchedule:
     """A chart of a played schedule, with escape codes, and the row of the step."""
 
     chart: str
@@ -153,12 +153,12 @@ class Drawn:
 
 def schedule_chart(
     catalog: Catalog,
-    job: Job,
+    job: ClusterJob,
     layout: PartialLayout,
     window: Window,
     style: tuple[int, int, bool, bool],
-    hooks: Hooks,
-) -> Drawn:
+    hooks: WorkHooks,
+) -> DrawnSchedule:
     """Return the chart of a window; `style`: columns, rows, colour, lanes of communication."""
     from trnbench.report.gantt import gantt
     from trnbench.report.text_table import Style
@@ -169,14 +169,14 @@ def schedule_chart(
     row = answer.row()
     timeline = answer.timeline
     if timeline is None:
-        return Drawn(chart="", row=row, step_time_s=0.0)
+        return DrawnSchedule(chart="", row=row, step_time_s=0.0)
     columns, rows, colour, lanes = style
     step_s = float(timeline.played.step_s)
     ends = None if window.whole else (window.start * step_s, window.end * step_s)
     drawn = gantt(
         timeline, Style(width=columns, colour=colour), lanes=lanes, rows=rows, window=ends
     )
-    return Drawn(chart=drawn, row=row, step_time_s=step_s)
+    return DrawnSchedule(chart=drawn, row=row, step_time_s=step_s)
 
 
 @lru_cache(maxsize=4)
@@ -188,7 +188,7 @@ def _played(catalog: Catalog, request: TrainRequest) -> TrainAnswer:
     return answer
 
 
-def train_request(job: Job, layout: PartialLayout) -> TrainRequest:
+def train_request(job: ClusterJob, layout: PartialLayout) -> TrainRequest:
     """Return what the use case takes for one layout."""
     from trnbench.app.train_request import TrainCase, TrainRequest
 

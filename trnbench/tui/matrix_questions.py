@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trnbench.app.matrix import MatrixRequest
     from trnbench.catalog.search import Catalog
     from trnbench.mapping.tiling.schedule import Kernel
-    from trnbench.tui.work_process import Hooks
+    from trnbench.tui.work_process import WorkHooks
     from trnbench.workload.suite import Product
 
 GRID = (128, 512, 2048, 8192, 32768)
@@ -79,7 +79,7 @@ class EngineShares:
     reasons: tuple[str, ...]
 
 
-def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: Hooks) -> MatrixFound:
+def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> MatrixFound:
     """Return the answers in closed form."""
     from trnbench.app import matrix as use_case
     from trnbench.report.matrix import matrix_report
@@ -107,7 +107,7 @@ def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: Hooks) -> Mat
 
 
 def matrix_heat(
-    catalog: Catalog, question: MatrixQuestion, k: int, hooks: Hooks
+    catalog: Catalog, question: MatrixQuestion, k: int, hooks: WorkHooks
 ) -> dict[str, dict[tuple[int, int], float | None]]:
     """Return utilisation by (m, n) for each chip and format, at one k."""
     from trnbench.app import matrix as use_case
@@ -124,7 +124,7 @@ def matrix_heat(
 
 
 def matrix_engines(
-    catalog: Catalog, question: MatrixQuestion, product: Product, chip: str, hooks: Hooks
+    catalog: Catalog, question: MatrixQuestion, product: Product, chip: str, hooks: WorkHooks
 ) -> EngineShares:
     """Return how busy the engines are while the emulator plays one product on one chip."""
     from trnbench.app import matrix as use_case

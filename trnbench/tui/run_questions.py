@@ -11,7 +11,7 @@ from trnbench.report.report import Report, columns
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
-    from trnbench.tui.work_process import Hooks
+    from trnbench.tui.work_process import WorkHooks
 
 KINDS = ("matrix", "collective", "training")
 ENGINES = ("analytic", "emulate", "both")
@@ -43,7 +43,7 @@ def suites(catalog: Catalog) -> Report:
     return Report(verb="workload-list", inputs={}, rows=tuple(rows), columns=SUITE_COLUMNS)
 
 
-def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: Hooks) -> SuiteRun:
+def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHooks) -> SuiteRun:
     """Return what came of a suite, piece by piece, so that what is ready outlives a stop."""
     engines = ("analytic", "emulate") if engine == "both" else (engine,)
     match kind:
@@ -55,7 +55,7 @@ def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: Hooks)
             return _training(catalog, name, engines, hooks)
 
 
-def _matrix(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hooks) -> SuiteRun:
+def _matrix(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
     from trnbench.answers.matrix import MatrixAnswer
     from trnbench.app import matrix as use_case
     from trnbench.report.matrix import matrix_report
@@ -72,7 +72,7 @@ def _matrix(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hooks) -
     return _done("matrix", name, report, len(answers) == whole)
 
 
-def _collective(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hooks) -> SuiteRun:
+def _collective(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
     from trnbench.answers.collective import CollectiveAnswer
     from trnbench.app import collective as use_case
     from trnbench.report.collective import collective_report
@@ -91,7 +91,7 @@ def _collective(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hook
     return _done("collective", name, report, done == len(pieces))
 
 
-def _training(catalog: Catalog, name: str, engines: Sequence[str], hooks: Hooks) -> SuiteRun:
+def _training(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
     from trnbench.answers.train import TrainAnswer
     from trnbench.app.train import run
     from trnbench.app.train_request import TrainRequest, inputs_of, suite_cases

@@ -17,7 +17,7 @@ HALF, HIGH = 50, 90
 """From these loads on, in %, a link is drawn as busy, and as the busiest."""
 
 
-class Plane(Protocol):
+class TorusPlane(Protocol):
     """What is drawn: as `trnbench.app.collective_steps` has it."""
 
     @property
@@ -46,7 +46,9 @@ class Plane(Protocol):
         ...
 
 
-def draw_planes(planes: Sequence[Plane], width: int, styles: tuple[Style, Style, Style]) -> Text:
+def draw_planes(
+    planes: Sequence[TorusPlane], width: int, styles: tuple[Style, Style, Style]
+) -> Text:
     """Return the planes beside each other as far as there is room.
 
     `styles` are those of idle, busy and busiest links.
@@ -71,7 +73,7 @@ def draw_planes(planes: Sequence[Plane], width: int, styles: tuple[Style, Style,
     return text
 
 
-def _block(plane: Plane, styles: tuple[Style, Style, Style]) -> list[Text]:
+def _block(plane: TorusPlane, styles: tuple[Style, Style, Style]) -> list[Text]:
     lines = [Text(plane.name, style="bold")]
     for number, line in enumerate(loaded_torus(plane.shape, plane.right, plane.below)):
         text = Text(line)

@@ -24,8 +24,15 @@ from trnbench.tui.widgets.frame import StatusLine, ViewBar
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.tui.work import Crash, Lane, News
-from trnbench.tui.work_process import Answer, Cancelled, Failure, Progress, Question, Refusal
+from trnbench.tui.work import Crash, News, WorkLane
+from trnbench.tui.work_process import (
+    Cancelled,
+    Failure,
+    WorkAnswer,
+    WorkProgress,
+    WorkQuestion,
+    WorkRefusal,
+)
 
 if TYPE_CHECKING:
     from trnbench.tui.application import Application
@@ -90,7 +97,7 @@ class View(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__(name=self.NAME)
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, WorkLane] = {}
         self._asked: dict[str, float] = {}
 
     @property
@@ -189,10 +196,10 @@ class View(Screen[None]):
 
     # Asking
 
-    def ask(self, topic: str, question: Question) -> None:
+    def ask(self, topic: str, question: WorkQuestion) -> None:
         """Ask in place of what was last asked of this topic."""
         if topic not in self._lanes:
-            self._lanes[topic] = Lane(topic, self._tell)
+            self._lanes[topic] = WorkLane(topic, self._tell)
         self._asked[topic] = time.monotonic()
         self._lanes[topic].ask(question)
         self.stale(topic)
@@ -200,10 +207,10 @@ class View(Screen[None]):
 
     def warm(self, topic: str, *modules: str) -> None:
         """Start the process that will answer a topic, while the screen is being painted."""
-        self._lanes[topic] = Lane(topic, self._tell, modules=modules)
+        self._lanes[topic] = WorkLane(topic, self._tell, modules=modules)
         self._lanes[topic].warm()
 
-    def lane(self, topic: str) -> Lane | None:
+    def lane(self, topic: str) -> WorkLane | None:
         """Return the lane of a topic, once something was asked."""
         return self._lanes.get(topic)
 
@@ -218,17 +225,17 @@ class View(Screen[None]):
             return
         panel = self.query_one(ErrorPanel)
         match message.news:
-            case Progress(done, total, what) as progress:
+            case WorkProgress(done, total, what) as progress:
                 self.say(f"{topic}: {done:,}/{total:,} {what} (x cancels)")
                 self.progressed(topic, progress)
-            case Answer(value):
+            case WorkAnswer(value):
                 panel.clear()
                 self.say(f"{topic}: {time.monotonic() - self._asked[topic]:.1f} s")
                 self.answered(topic, value)
             case Cancelled():
                 self.say(f"{topic}: cancelled")
                 self.cancelled(topic)
-            case Refusal(text, hint):
+            case WorkRefusal(text, hint):
                 self.say(f"{topic}: refused")
                 self.refused(topic, text, hint or "")
             case Failure(text, traceback):
@@ -244,7 +251,7 @@ class View(Screen[None]):
                     words[0],
                 )
 
-    def progressed(self, topic: str, progress: Progress) -> None:
+    def progressed(self, topic: str, progress: WorkProgress) -> None:
         """Hear how far a question is."""
 
     def cancelled(self, topic: str) -> None:

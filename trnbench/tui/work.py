@@ -20,7 +20,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import IO, TypeAlias
 
-from trnbench.tui.work_process import Ask, Cancel, Outcome, Progress, Question
+from trnbench.tui.work_process import Ask, Cancel, Outcome, WorkProgress, WorkQuestion
 
 GRACE_S = 0.4
 """A question that is to end has so long to end by itself."""
@@ -40,12 +40,12 @@ class Crash:
     said: str
 
 
-News: TypeAlias = Progress | Outcome | Crash
+News: TypeAlias = WorkProgress | Outcome | Crash
 Tell: TypeAlias = Callable[[str, int, News], None]
 """(lane, number of the question, what is new); called from a thread."""
 
 
-class Lane:
+class WorkLane:
     """One process that answers the newest question; `tell` hears of it from a thread.
 
     `modules` are imported by the process before it listens.
@@ -86,7 +86,7 @@ class Lane:
             if self._connection is None and not self._starting:
                 self._start()
 
-    def ask(self, question: Question) -> int:
+    def ask(self, question: WorkQuestion) -> int:
         """Ask, in place of what is being answered, and return the question's number."""
         with self._lock:
             was_busy = self.busy
@@ -174,7 +174,7 @@ class Lane:
             except (EOFError, OSError):
                 return
             with self._lock:
-                if not isinstance(news, Progress):
+                if not isinstance(news, WorkProgress):
                     self._answered = max(self._answered, generation)
                 fresh = generation == self._generation
             if fresh:

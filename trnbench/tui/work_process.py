@@ -29,7 +29,7 @@ class Ask:
     """A question, and its number."""
 
     generation: int
-    question: Question
+    question: WorkQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class WorkProgress:
     """How far a question is: `done` of `total` steps, and what comes next."""
 
     done: int
@@ -49,14 +49,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WorkAnswer:
     """The answer of a question."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class WorkRefusal:
     """The question was malformed: why, and what would do."""
 
     message: str
@@ -76,18 +76,18 @@ class Cancelled:
     """The question was dropped on request."""
 
 
-Outcome: TypeAlias = Answer | Refusal | Failure | Cancelled
-Told: TypeAlias = tuple[int, Progress | Outcome]
+Outcome: TypeAlias = WorkAnswer | WorkRefusal | Failure | Cancelled
+NumberedNews: TypeAlias = tuple[int, WorkProgress | Outcome]
 
 
 class _Dropped(Exception):
     """A newer question came in, or this one was cancelled."""
 
 
-class Hooks:
+class WorkHooks:
     """What a question says while it is answered; every call may end it."""
 
-    def __init__(self, tell: Callable[[Progress], None], check: Callable[[], None]) -> None:
+    def __init__(self, tell: Callable[[WorkProgress], None], check: Callable[[], None]) -> None:
         self._tell = tell
         self._check = check
         self._next = 0.0
@@ -109,10 +109,10 @@ class Hooks:
         """Tell how far the question is, and go on."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + INTERVAL_S
-            self._tell(Progress(done, total, what))
+            self._tell(WorkProgress(done, total, what))
 
 
-Question: TypeAlias = Callable[[Hooks], object]
+WorkQuestion: TypeAlias = Callable[[WorkHooks], object]
 """A function of the hooks that can be pickled, such as a partial one."""
 
 
@@ -142,16 +142,16 @@ class _Server:
                 self.dropped = message.generation
 
     def answer(self, ask: Ask) -> Outcome:
-        hooks = Hooks(
+        hooks = WorkHooks(
             lambda progress: self.connection.send((ask.generation, progress)),
             lambda: self.check(ask.generation),
         )
         try:
-            return Answer(ask.question(hooks))
+            return WorkAnswer(ask.question(hooks))
         except _Dropped:
             return Cancelled()
         except TrnbenchError as error:
-            return Refusal(error.message, error.hint)
+            return WorkRefusal(error.message, error.hint)
         except Exception as error:
             import traceback
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnbench.report.plot import LEFT, Axis, Series, log_plot
+from trnbench.report.plot import LEFT, PlotAxis, PlotSeries, log_plot
 
-X = Axis(title="x", text=lambda value: f"{value:.3g}")
-Y = Axis(title="y", text=lambda value: f"{value:.3g}")
+X = PlotAxis(title="x", text=lambda value: f"{value:.3g}")
+Y = PlotAxis(title="y", text=lambda value: f"{value:.3g}")
 
 
 def canvas(text, height):
@@ -17,7 +17,7 @@ def canvas(text, height):
 
 def test_a_diagonal_in_logarithms_is_a_diagonal_on_screen():
     points = ((1.0, 1.0), (10.0, 10.0), (100.0, 100.0))
-    text = log_plot([Series(label="d", points=points)], X, Y, width=34, height=11)
+    text = log_plot([PlotSeries(label="d", points=points)], X, Y, width=34, height=11)
     rows = canvas(text, 11)
     # 21 columns, 11 rows: a decade is 10 columns and 5 rows.
     assert [(i, row.index("o")) for i, row in enumerate(rows) if "o" in row] == [
@@ -29,7 +29,7 @@ def test_a_diagonal_in_logarithms_is_a_diagonal_on_screen():
 
 def test_axes_and_legend_are_labelled():
     points = ((1.0, 2.0), (1000.0, 2000.0))
-    text = log_plot([Series(label="shapes", points=points)], X, Y)
+    text = log_plot([PlotSeries(label="shapes", points=points)], X, Y)
     assert text.startswith("y\n")
     assert "o shapes" in text
     for label in ("1", "1e+03", "2e+03"):
@@ -37,8 +37,11 @@ def test_axes_and_legend_are_labelled():
 
 
 def test_marks_stand_over_lines_and_series_differ():
-    line = Series(label="roof", points=((1, 1), (100, 100)), joined=True)
-    first, second = Series(label="a", points=((10, 10),)), Series(label="b", points=((1, 100),))
+    line = PlotSeries(label="roof", points=((1, 1), (100, 100)), joined=True)
+    first, second = (
+        PlotSeries(label="a", points=((10, 10),)),
+        PlotSeries(label="b", points=((1, 100),)),
+    )
     text = log_plot([first, second, line], X, Y)
     assert "o a" in text
     assert "x b" in text
@@ -47,7 +50,7 @@ def test_marks_stand_over_lines_and_series_differ():
 
 
 def test_nothing_positive_is_nothing_to_plot():
-    assert log_plot([Series(label="a", points=((0, 1), (1, 0)))], X, Y) == "nothing to plot"
+    assert log_plot([PlotSeries(label="a", points=((0, 1), (1, 0)))], X, Y) == "nothing to plot"
 
 
 @given(
@@ -55,5 +58,5 @@ def test_nothing_positive_is_nothing_to_plot():
     st.integers(30, 200),
 )
 def test_any_points_stay_inside_the_frame(points, width):
-    text = log_plot([Series(label="p", points=tuple(points))], X, Y, width=width)
+    text = log_plot([PlotSeries(label="p", points=tuple(points))], X, Y, width=width)
     assert all(len(line) <= max(width, 34) for line in text.splitlines())

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from trnbench import parsing
 from trnbench.errors import UnknownNameError
 from trnbench.program.collective import op_named
-from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
+from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit
 from trnbench.tui.collective_questions import (
     AUTO,
     CollectiveQuestion,
@@ -32,7 +32,7 @@ from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import Source
+from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
 from trnbench.workload.operation import OPS
@@ -148,7 +148,7 @@ class CollectiveView(View):
             self._found = value
             keys = tuple(f"{one.on} {one.asked} {one.answer.size_bytes}" for one in value.sizes)
             self.query_one(ResultTable).show(
-                Source(report=value.report, keys=keys, answers=value.sizes, deltas=DELTAS)
+                TableSource(report=value.report, keys=keys, answers=value.sizes, deltas=DELTAS)
             )
             self.state_facts()
             self._draw_chart()
@@ -227,14 +227,14 @@ class CollectiveView(View):
             )
             label = on_ if asked == AUTO else f"{on_} {asked}"
             strong = here is not None and (here.on, here.asked) == (on_, asked)
-            series.append(Series(label=label, points=points, joined=True, strong=strong))
+            series.append(ChartSeries(label=label, points=points, joined=True, strong=strong))
         refused = [f"{size.on} {size.asked}" for size in sizes if not size.answer.feasible]
         self.query_one(Chart).show(
             ChartData(
                 title="bus bandwidth over size",
                 series=tuple(one for one in series if one.points),
-                x=Axis(title="size", text=in_unit(Dimension.BYTES), log=True, binary=True),
-                y=Axis(title="busbw", text=in_unit(Dimension.BYTES_PER_S), log=True),
+                x=ChartAxis(title="size", text=in_unit(Dimension.BYTES), log=True, binary=True),
+                y=ChartAxis(title="busbw", text=in_unit(Dimension.BYTES_PER_S), log=True),
                 missing=f"cannot run: {', '.join(dict.fromkeys(refused))}" if refused else "",
             )
         )

@@ -40,7 +40,7 @@ from trnbench.tui.widgets.field import Field, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import Source
+from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 
 DELTAS = frozenset(
@@ -140,7 +140,7 @@ class CompareView(View):
                 self._found = value
                 self._points = value.points
                 self.query_one(ResultTable).show(
-                    Source(report=value.report, keys=_keys(value.report.rows), deltas=DELTAS)
+                    TableSource(report=value.report, keys=_keys(value.report.rows), deltas=DELTAS)
                 )
                 self.query_one(TablePane).say(str(value.report.summary.get("footing", "")))
                 self.state_facts()
@@ -188,7 +188,7 @@ class CompareView(View):
         except TrnbenchError as error:
             self.refused("specs", error.message, error.hint or "")
             return
-        self.query_one(ResultTable).show(Source(report=report, keys=_keys(report.rows)))
+        self.query_one(ResultTable).show(TableSource(report=report, keys=_keys(report.rows)))
         self.query_one(TablePane).say("specs and prices as listed; planning ...")
 
     def _ask(self) -> None:

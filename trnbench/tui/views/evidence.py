@@ -12,11 +12,11 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from trnbench.answers.row import Row
-from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit
+from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit
 from trnbench.tui.evidence_questions import (
     ClaimsFound,
-    Errors,
     EvidenceFound,
+    SetErrors,
     claim_rows,
     evidence_rows,
 )
@@ -25,7 +25,7 @@ from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import Source
+from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
 
@@ -153,7 +153,9 @@ class EvidenceView(View):
         keys: tuple[str, ...],
         answers: tuple[object, ...] = (),
     ) -> None:
-        self.query_one(ResultTable).show(Source(report=found.report, keys=keys, answers=answers))
+        self.query_one(ResultTable).show(
+            TableSource(report=found.report, keys=keys, answers=answers)
+        )
         without = sum(row.get("error") is None for row in found.report.rows)
         note = "" if self._claims or not without else f"{without} could not be predicted"
         self.query_one(TablePane).say(note)
@@ -166,19 +168,19 @@ class EvidenceView(View):
             for label, fitted in (("unseen", False), ("fitted", True))
         }
         ends = [value for found in points.values() for point in found for value in point]
-        series = [Series(label=label, points=found) for label, found in points.items()]
+        series = [ChartSeries(label=label, points=found) for label, found in points.items()]
         if ends:
             least, most = min(ends), max(ends)
             same = ((least, least), (most, most))
-            series.append(Series(label="no error", points=same, joined=True, marked=False))
+            series.append(ChartSeries(label="no error", points=same, joined=True, marked=False))
         here = cast("Comparison | None", self.query_one(ResultTable).answer)
         if here is not None and (point := _point(here)):
-            series.append(Series(label=here.id, points=(point,), strong=True))
+            series.append(ChartSeries(label=here.id, points=(point,), strong=True))
         return ChartData(
             title="predicted over measured; above the line: predicted too slow",
             series=tuple(series),
-            x=Axis(title="measured, s", text=in_unit(Dimension.SECONDS, "s"), log=True),
-            y=Axis(title="predicted, s", text=in_unit(Dimension.SECONDS, "s"), log=True),
+            x=ChartAxis(title="measured, s", text=in_unit(Dimension.SECONDS, "s"), log=True),
+            y=ChartAxis(title="predicted, s", text=in_unit(Dimension.SECONDS, "s"), log=True),
             missing="claims have no scatter; v goes back to measurements" if self._claims else "",
         )
 
@@ -189,7 +191,7 @@ def _point(row: Comparison) -> tuple[float, float] | None:
     return row.measured_s, row.predicted_s
 
 
-def _statistics(errors: Iterable[Errors]) -> str:
+def _statistics(errors: Iterable[SetErrors]) -> str:
     lines = [
         f"{'predicted / measured - 1':<44}{'rows':>6}"
         + "".join(f"{name:>9}" for name in ("mean", "median", "largest", "bias"))

@@ -33,7 +33,7 @@ from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field, Form
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import Source
+from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
 from trnbench.workload.partial_layout import PartialLayout, shown_degrees
@@ -141,7 +141,7 @@ class LayoutsView(View):
                 keys = tuple(" ".join(layout_of(row).values()) for row in value.report.rows)
                 self._looked.clear()
                 self.query_one(ResultTable).show(
-                    Source(report=value.report, keys=keys, deltas=DELTAS)
+                    TableSource(report=value.report, keys=keys, deltas=DELTAS)
                 )
                 seen = "" if value.complete else " (cancelled: not all were seen)"
                 self.query_one(TablePane).say(

@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from trnbench import parsing
-from trnbench.tui.chart_data import Axis, ChartData, Series, in_unit, number
+from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit, number
 from trnbench.tui.heat import HeatMap, draw_heat
 from trnbench.tui.matrix_questions import (
     GRID,
@@ -34,7 +34,7 @@ from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import Source
+from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension
 from trnbench.workload.product_text import parse_product
@@ -163,7 +163,9 @@ class MatrixView(View):
                     for number, row in enumerate(value.report.rows)
                 )
                 self.query_one(ResultTable).show(
-                    Source(report=value.report, keys=keys, answers=value.answers, deltas=DELTAS)
+                    TableSource(
+                        report=value.report, keys=keys, answers=value.answers, deltas=DELTAS
+                    )
                 )
                 self.query_one(TablePane).say("; ".join(value.report.notes[:1]))
                 self._draw_roofs()
@@ -237,10 +239,10 @@ class MatrixView(View):
         series = []
         for hue, roof in enumerate(self._found.roofs):
             series.append(
-                Series(label="", points=_roof_points(roof), joined=True, marked=False, hue=hue)
+                ChartSeries(label="", points=_roof_points(roof), joined=True, marked=False, hue=hue)
             )
             series.append(
-                Series(
+                ChartSeries(
                     label=f"{roof.chip} {roof.number_format}",
                     points=roof.points,
                     strong=under == (roof.chip, roof.number_format),
@@ -249,13 +251,13 @@ class MatrixView(View):
             )
         if here is not None and here.feasible:
             at = (here.intensity_flop_per_byte, here.flop_per_s)
-            series.append(Series(label=f"{here.shape} on {here.chip}", points=(at,)))
+            series.append(ChartSeries(label=f"{here.shape} on {here.chip}", points=(at,)))
         self.query_one(Chart).show(
             ChartData(
                 title="rate over intensity: points under the roofs of their chips",
                 series=tuple(series),
-                x=Axis(title="FLOP per byte of memory traffic", text=number, log=True),
-                y=Axis(title="", text=in_unit(Dimension.FLOP_PER_S), log=True),
+                x=ChartAxis(title="FLOP per byte of memory traffic", text=number, log=True),
+                y=ChartAxis(title="", text=in_unit(Dimension.FLOP_PER_S), log=True),
             )
         )
 

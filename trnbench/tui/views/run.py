@@ -17,9 +17,9 @@ from trnbench.report.report import Report
 from trnbench.tui.run_questions import ENGINES, SuiteRun, run_suite, suites
 from trnbench.tui.view import View
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.table_model import Source
+from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.tui.work_process import Progress
+from trnbench.tui.work_process import WorkProgress
 
 COMMANDS = {"matrix": "matrix", "collective": "collective", "training": "train"}
 WORK = "suite"
@@ -85,7 +85,7 @@ class RunView(View):
         """List the suites."""
         report = suites(self.trnbench.catalog)
         keys = tuple(str(row["suite"]) for row in report.rows)
-        self._suites.show(Source(report=report, keys=keys))
+        self._suites.show(TableSource(report=report, keys=keys))
         self.query_one("#run-suites-pane", TablePane).say("r runs it")
         self.query_one("#run-results-pane", TablePane).say("nothing has run yet")
 
@@ -112,7 +112,7 @@ class RunView(View):
         self._results = value
         rows = value.report.rows
         keys = tuple(map(str, range(len(rows))))
-        self._table.show(Source(report=value.report, keys=keys))
+        self._table.show(TableSource(report=value.report, keys=keys))
         elapsed = time.monotonic() - self._started
         word = "done" if value.complete else "stopped"
         self._log(f"{self._job}: {word}, {len(rows)} rows in {elapsed:.1f} s")
@@ -131,7 +131,7 @@ class RunView(View):
         """Say in the log that it was stopped."""
         self._log(f"{self._job}: stopped")
 
-    def progressed(self, topic: str, progress: Progress) -> None:
+    def progressed(self, topic: str, progress: WorkProgress) -> None:
         """Draw progress."""
         self.query_one(ProgressBar).update(total=max(progress.total, 1), progress=progress.done)
         if progress.what != self._last:

@@ -18,8 +18,8 @@ from trnbench.tui.cluster import Cluster
 from trnbench.tui.compare_pictures import time_bars
 from trnbench.tui.layout_form import job_of, layout_by_hand, side_forms
 from trnbench.tui.layout_questions import (
-    Drawn,
-    Job,
+    ClusterJob,
+    DrawnSchedule,
     Window,
     schedule_chart,
     train_request,
@@ -63,7 +63,7 @@ class ScheduleView(View):
         self._cluster: Cluster | None = None
         self._window = Window()
         self._lanes_shown = False
-        self._drawn: Drawn | None = None
+        self._drawn: DrawnSchedule | None = None
 
     def body(self) -> Iterable[Widget]:
         """Return forms and chart."""
@@ -123,7 +123,7 @@ class ScheduleView(View):
         return self.query_one("#schedule-hand", Form)
 
     @property
-    def _job(self) -> Job:
+    def _job(self) -> ClusterJob:
         return job_of(self._job_form)
 
     @property
@@ -132,7 +132,7 @@ class ScheduleView(View):
 
     def answered(self, topic: str, value: object) -> None:
         """Show the chart."""
-        assert isinstance(value, Drawn)
+        assert isinstance(value, DrawnSchedule)
         self._drawn = value
         row = value.row
         title = self.query_one("#schedule-title", Static)

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from trnbench.tui.chart_data import Axis, ChartData, Series, marks_of
+from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, marks_of
 from trnbench.tui.theme_styles import theme_style
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Chart(Vertical):
             self._series(plot, data, series, mark, self._style(number, series))
 
     def _series(
-        self, plot: PlotWidget, data: ChartData, series: Series, mark: str, style: str
+        self, plot: PlotWidget, data: ChartData, series: ChartSeries, mark: str, style: str
     ) -> None:
         from textual_plot import HiResMode
 
@@ -174,7 +174,7 @@ class Chart(Vertical):
             entries.append((data.missing, Style(dim=True)))
         return flowed(entries, self.size.width)
 
-    def _style(self, number: int, series: Series) -> str:
+    def _style(self, number: int, series: ChartSeries) -> str:
         hue = number if series.hue is None else series.hue
         style = theme_style(self.app, COLOURS[hue % len(COLOURS)], bold=series.strong)
         return str(style)
@@ -198,14 +198,14 @@ def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[f
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _at(value: float, axis: Axis) -> float:
+def _at(value: float, axis: ChartAxis) -> float:
     """Return where a value lies: plots know no logarithms, so they get them."""
     if not axis.log:
         return value
     return math.log10(value) if value > 0 else math.nan
 
 
-def _ends(values: Sequence[float], axis: Axis) -> tuple[float, float]:
+def _ends(values: Sequence[float], axis: ChartAxis) -> tuple[float, float]:
     known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(known), max(known)
     room = (high - low) * MARGIN or (0.3 if axis.log else abs(high) * MARGIN or 1.0)
@@ -241,7 +241,7 @@ def binary_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]
     return [power * bit for power in powers if power % stride == 0]
 
 
-def _formatter(axis: Axis) -> AxisFormatter:
+def _formatter(axis: ChartAxis) -> AxisFormatter:
     from textual_plot.axis_formatter import NumericAxisFormatter
 
     class Written(NumericAxisFormatter):

@@ -22,7 +22,7 @@ from trnbench.tui.widgets.table_model import (
     EMPTY,
     Arranged,
     Line,
-    Source,
+    TableSource,
     TableState,
     arrange,
     visible,
@@ -126,7 +126,7 @@ class ResultTable(ScrollView, can_focus=True):
     def __init__(self, *, id: str, open_filter: Callable[[], None]) -> None:
         super().__init__(id=id)
         self._open_filter = open_filter
-        self.source: Source = EMPTY
+        self.source: TableSource = EMPTY
         self.state = TableState()
         self.shown: Arranged = arrange(self.source, self.state)
         self.cursor = 0
@@ -160,7 +160,7 @@ class ResultTable(ScrollView, can_focus=True):
         """Headings of the columns that are out of view to the right."""
         return tuple(self.shown.headings[i] for i in self._columns_beyond())
 
-    def show(self, source: Source) -> None:
+    def show(self, source: TableSource) -> None:
         """Show other rows; the cursor stays on its key."""
         self.source = source
         self.stale = False

@@ -51,7 +51,7 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TableSource:
     """A report's rows with a key each; `deltas`: columns that are compared with a baseline.
 
     `answers` are the records that the rows were taken from, where a view needs more than a row.
@@ -103,7 +103,7 @@ class Arranged:
         return f"{shown:,} of {self.total:,} rows"
 
 
-def arrange(source: Source, state: TableState) -> Arranged:
+def arrange(source: TableSource, state: TableState) -> Arranged:
     """Return the lines to show."""
     report = source.report
     table = as_table(report)
@@ -152,7 +152,7 @@ def arrange(source: Source, state: TableState) -> Arranged:
     )
 
 
-def visible(source: Source, arranged: Arranged) -> Report:
+def visible(source: TableSource, arranged: Arranged) -> Report:
     """Return the report of the rows that are shown, in their order."""
     rows = source.rows
     return replace(
@@ -225,4 +225,4 @@ def _holds(cell: Cell, sign: str, text: str) -> bool:
     }[sign]
 
 
-EMPTY = Source(report=Report(verb="", inputs={}, rows=(), columns=()), keys=())
+EMPTY = TableSource(report=Report(verb="", inputs={}, rows=(), columns=()), keys=())
