@@ -10,7 +10,7 @@ from trnbench.answers.evidence import fitted_row
 from trnbench.answers.row import Row
 from trnbench.evidence.calibrate import Calibration, FittedRow, mean_error
 from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style, TextTable, draw, wrap
+from trnbench.report.text_table import Style, TextTable, draw, percent, wrap
 
 CONVENTIONS = {
     "error": "predicted / measured - 1; mean of absolute values",
@@ -137,7 +137,7 @@ def _together(calibration: Calibration, style: Style) -> list[str]:
 def _error_table(calibration: Calibration, style: Style) -> str:
     headings = ("rows of", "rows", "before", "fitted", "w/o row", "w/o config.", "w/o stack")
     rows = [
-        (name, str(found.pop("rows")), *(_percent(value) for value in found.values()))
+        (name, str(found.pop("rows")), *(percent(value) for value in found.values()))
         for name, of in _groups(calibration).items()
         for found in [_errors(of)]
     ]
@@ -150,18 +150,10 @@ def _row_table(calibration: Calibration, style: Style) -> str:
     rows = [
         (
             one.row.id,
-            *(_signed(value) for value in (one.prior, one.fitted, one.without_row)),
-            *(_signed(value) for value in (one.without_configuration, one.without_stack)),
+            *(percent(value, sign="+") for value in (one.prior, one.fitted, one.without_row)),
+            *(percent(value, sign="+") for value in (one.without_configuration, one.without_stack)),
         )
         for one in calibration.rows
     ]
     table = TextTable(headings=headings, rows=tuple(rows), right=(False, *[True] * 5))
     return draw(table, style, indent="  ")
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
-
-
-def _signed(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:+.1f} %"

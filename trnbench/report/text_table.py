@@ -40,6 +40,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def percent(share: float | None, *, sign: str = "") -> str:
+    """Return a share in percent with one decimal, with `sign` "+" also where it is positive."""
+    return "-" if share is None else f"{100 * share:{sign}.1f} %"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
     """Headings, rows of text, and which columns align to the right."""

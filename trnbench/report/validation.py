@@ -11,7 +11,7 @@ from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.statistics import Errors, Summary
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Column, Report, columns, draw_rows
-from trnbench.report.text_table import Style, TextTable, draw, wrap
+from trnbench.report.text_table import Style, TextTable, draw, percent, wrap
 from trnbench.units import Dimension, show
 
 CONVENTIONS = {
@@ -124,7 +124,7 @@ def _statistics(summary: Summary, style: Style) -> list[str]:
     if bounded:
         headings = (*headings, "in interval", "half-width")
         rows = [
-            (*row, _percent(errors.coverage), _percent(errors.half_width))
+            (*row, percent(errors.coverage), percent(errors.half_width))
             for row, (_, errors) in zip(rows, groups, strict=True)
         ]
     table = TextTable(
@@ -136,8 +136,8 @@ def _statistics(summary: Summary, style: Style) -> list[str]:
         text = (
             f"Layouts in order: Kendall's tau {order.tau:+.2f} over {order.pairs} pairs of layouts "
             f"measured more than 5 % apart, in {order.groups} groups; the layout predicted to be "
-            f"fastest was {_percent(order.regret)} slower than the fastest on average, "
-            f"{_percent(order.largest_regret)} at worst"
+            f"fastest was {percent(order.regret)} slower than the fastest on average, "
+            f"{percent(order.largest_regret)} at worst"
         )
         blocks.append(wrap(text, style.width, ""))
     return blocks
@@ -147,14 +147,10 @@ def _cells(errors: Errors) -> tuple[str, ...]:
     shares = (errors.mape, errors.median, errors.largest)
     return (
         f"{errors.rows:,}",
-        *(_percent(share) for share in shares),
-        f"{100 * errors.bias:+.1f} %",
+        *(percent(share) for share in shares),
+        percent(errors.bias, sign="+"),
         f"{100 * errors.near:.0f} %",
     )
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def _scatter(rows: Sequence[Comparison], style: Style) -> str:
