@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from trnbench.errors import InputError
+from trnbench.program.keeping import recompute_that_runs
 from trnbench.spec.training_stack import TrainingStack
-from trnbench.workload.layout import KNOBS
+from trnbench.workload.layout import KNOBS, AttentionKernel, Recompute
 from trnbench.workload.model import Model
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -35,7 +38,10 @@ def refuse_senseless(model: Model, layout: PartialLayout) -> None:
 def with_defaults(
     model: Model, stack: TrainingStack, given: PartialLayout
 ) -> tuple[PartialLayout, tuple[str, ...]]:
-    """Return the layout with all that is not searched for, and the names of what was added."""
+    """Return the layout with all that is not searched for, and the names of what was added.
+
+    Recompute that has nothing to repeat is `none`: an answer shows what is run.
+    """
     own = {
         "global_batch": _batch(given),
         "sequence": _sequence(model),
@@ -46,7 +52,12 @@ def with_defaults(
         name: own.get(name, KNOBS[name].default) for name in given.open if name not in SEARCHED
     }
     added = {name: value for name, value in defaults.items() if value is not None}
-    return given.changed(**added), tuple(added)
+    layout = given.changed(**added)
+    recompute, attention = layout.text("recompute"), layout.text("attention")
+    if recompute is not None:
+        runs = recompute_that_runs(cast("Recompute", recompute), cast("AttentionKernel", attention))
+        layout = layout.changed(recompute=runs)
+    return layout, tuple(added)
 
 
 def _batch(given: PartialLayout) -> int:

@@ -66,10 +66,20 @@ def step_answers(
     if not _settled(blank.layout):
         return tuple(replace(blank, engine=engine) for engine in engines)
     answers = settled_answers(setup, blank, engines, playing)
+    answers = tuple(_with_note(answer, given) for answer in answers)
     if blank.feasible:
         return answers
     # The layout that came nearest is shown with its memory.
     return tuple(replace(answer, step=None, reasons=blank.reasons) for answer in answers)
+
+
+def _with_note(answer: TrainAnswer, asked: PartialLayout) -> TrainAnswer:
+    """Return an answer that says so where another recompute mode was asked for."""
+    mode, runs = asked["recompute"], answer.layout["recompute"]
+    if mode in (None, runs):
+        return answer
+    note = f"recompute {mode} is {runs}: fused attention keeps nothing to repeat"
+    return replace(answer, warnings=(*answer.warnings, note))
 
 
 def blank_answer(setup: TrainSetup, layout: PartialLayout, assumed: tuple[str, ...]) -> TrainAnswer:

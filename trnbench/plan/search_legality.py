@@ -201,7 +201,9 @@ def _inner_legal(
     grid = grid_of(_with_inner(space, layout, outer))
     left = np.ones(grid.shape, dtype=np.bool_)
     rules = [(reason.rule, reason.broken) for reason in reasons(space.question.model, grid)]
-    for rule, broken in (*rules, ("chunks", space.uneven_chunks(grid.pp, grid.vpp))):
+    rules.append(("chunks", space.uneven_chunks(grid.pp, grid.vpp)))
+    rules.append(("same order", space.same_order(layout.schedule, grid.micro_batches)))
+    for rule, broken in rules:
         out = left & broken
         count = _of_each(out)
         if count.any():

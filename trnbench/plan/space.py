@@ -13,8 +13,9 @@ recommender's table columns), `vpp` divisors of the fullest stage's layers, `mic
 divisor of the global batch. The stack bounds schedules, recompute and ZeRO stages; what the user
 fixed is taken as it is.
 
-Layouts that come to the same are looked at once: without a pipeline one schedule, on a single data
-rank the lowest ZeRO stage, and no recompute of recommenders, which have no layers. Sequence
+Layouts that come to the same are looked at once: without a pipeline one schedule, of a single
+micro-batch no GPipe beside 1F1B, on a single data rank the lowest ZeRO stage, with fused attention
+no selective recompute, and no recompute of recommenders, which have no layers. Sequence
 parallelism is on where the stack has it, tp is above 1 and divides the sequence: it saves memory
 and moves as many bytes.
 """
@@ -32,7 +33,8 @@ import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.plan.search_question import Question
-from trnbench.workload.layout import KNOBS, Knob, Layout, Schedule, Value
+from trnbench.program.keeping import recompute_that_runs
+from trnbench.workload.layout import KNOBS, Knob, Layout, Recompute, Schedule, Value
 from trnbench.workload.partial_layout import PartialLayout
 
 Axis = Literal["nodes", "pp", "tp", "cp", "ep", "vpp", "micro_batch"]
@@ -143,6 +145,11 @@ class Space:
             return np.arange(len(vpp))
         return np.flatnonzero((vpp > 1) == (schedule == "interleaved"))
 
+    def same_order(self, schedule: Schedule, micro_batches: FloatArray) -> BoolArray:
+        """Return where a schedule is another one's double: all of it is one micro-batch."""
+        double = schedule == "gpipe" and "1f1b" in self.schedules
+        return np.asarray((micro_batches == 1) & double)
+
     def uneven_chunks(self, pp: FloatArray, vpp: FloatArray) -> BoolArray:
         """Return where chunks of the fullest stage are no whole number of layers."""
         transformer = self.question.model.transformer
@@ -217,6 +224,15 @@ def _fixed(question: Question, name: str) -> tuple[int, ...]:
 
 def _values(question: Question, mode: Knob) -> tuple[Value, ...]:
     """Return the values of a mode that are looked at: the one given, or what the stack supports."""
+    values = _supported(question, mode)
+    if mode.name != "recompute":
+        return values
+    attention = question.completed.attention
+    plain = (recompute_that_runs(cast("Recompute", value), attention) for value in values)
+    return tuple(dict.fromkeys(plain))
+
+
+def _supported(question: Question, mode: Knob) -> tuple[Value, ...]:
     given, supports = question.layout[mode.name], question.stack.supports
     if given is not None:
         return (given,)

@@ -17,7 +17,7 @@ from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
 from trnbench.program.ops import CollectiveOp, Operation
 from trnbench.program.tensor import Tensor, array
-from trnbench.workload.layout import Recompute
+from trnbench.workload.layout import AttentionKernel, Recompute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,6 +65,11 @@ def keep(
         waiting=tuple(waiting),
         ops=tuple(ops),
     )
+
+
+def recompute_that_runs(recompute: Recompute, attention: AttentionKernel) -> Recompute:
+    """Return the plainest recompute mode with the same program."""
+    return "none" if recompute == "selective" and attention == "fused" else recompute
 
 
 def _again(forward: Sequence[Operation], recompute: Recompute) -> list[Operation]:

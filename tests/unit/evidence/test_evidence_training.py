@@ -97,6 +97,15 @@ def case(found: TrainingCase | str) -> TrainingCase:
     return found
 
 
+def test_a_row_may_say_any_knob_under_its_name(reader):
+    asked = {"context_parallel": "all-to-all", "attention": "naive", "capacity_factor": "1.5"}
+    for found in (case(gpu(reader, **asked)), case(trainium(reader, **asked))):
+        assert found.layout.context_parallel == "all-to-all"
+        assert found.layout.attention == "naive"
+        assert found.layout.capacity_factor == 1.5
+    assert "none of ring, all-to-all" in str(gpu(reader, context_parallel="star"))
+
+
 def test_a_gpu_row_becomes_a_layout(reader):
     found = case(gpu(reader))
     one = found.layout

@@ -22,6 +22,7 @@ from trnbench.plan.search import Hooks, search
 from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult, Tally
 from trnbench.plan.search_runs import Seen
+from trnbench.program.schedule import slot_order
 from trnbench.program.step import training_step
 from trnbench.spec.collective_efficiency import stack_of
 from trnbench.spec.library import load_platform
@@ -31,7 +32,7 @@ from trnbench.spec.training_stack import (
     load_training_stack,
     training_stack_of,
 )
-from trnbench.workload.layout import Layout
+from trnbench.workload.layout import DEGREES, Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -95,6 +96,10 @@ def layouts(asked: Question, nodes: int) -> Iterator[Layout]:
         "schedule": supports.schedules,
     }
     choices |= {name: [value] for name, value in fixed.items()}
+    if asked.completed.attention == "fused":
+        # Nothing is left to repeat: the same program as without recompute.
+        plain = ["none" if mode == "selective" else mode for mode in choices["recompute"]]
+        choices["recompute"] = list(dict.fromkeys(plain))
     for values in product(*choices.values()):
         chosen = dict(zip(choices, values, strict=True))
         fixed_ranks = chosen["tp"] * chosen["pp"] * chosen["cp"]
@@ -103,6 +108,11 @@ def layouts(asked: Question, nodes: int) -> Iterator[Layout]:
         dp = ranks // fixed_ranks
         double = (
             ("schedule" not in fixed and chosen["pp"] == 1 and chosen["schedule"] != "1f1b")
+            or (
+                chosen["schedule"] == "gpipe"
+                and "1f1b" in choices["schedule"]
+                and batch == dp * chosen["micro_batch"]
+            )
             or (dp * chosen["cp"] == 1 and chosen["zero"] > min(choices["zero"]))
             or ("vpp" not in fixed and -(-transformer.layers // chosen["pp"]) % chosen["vpp"])
         )
@@ -321,6 +331,47 @@ def test_the_needed_flop_are_the_same_in_every_layout(model, batch, sequence):
         assert one.mfu == pytest.approx(float(used.mfu))
 
 
+@pytest.mark.parametrize("attention", ["fused", "naive"])
+@pytest.mark.parametrize(
+    ("model", "instance", "sequence", "batch", "fixed"),
+    [
+        ("tiny-gpt", "trn1.32xlarge", 256, 32, {}),
+        ("mixtral-8x7b", "p5en.48xlarge", 2048, 16, {"zero": 3, "cp": 1}),
+        ("bert-large", "trn1.2xlarge", 512, 16, {}),
+        ("dit-xl-2", "p5.48xlarge", 256, 8, {"tp": 1}),
+        ("dlrm-dcnv2", "p5.48xlarge", 1, 64, {}),
+    ],
+)
+def test_no_program_is_ranked_twice(model, instance, sequence, batch, fixed, attention):
+    asked = question(
+        model, instance, batch=batch, sequence=sequence, fixed={**fixed, "attention": attention}
+    )
+    _, found = everything(asked)
+    programs: dict[object, list[Layout]] = {}
+    for _, layout in found:
+        programs.setdefault(_same_step(asked, layout), []).append(layout)
+    assert [doubles for doubles in programs.values() if len(doubles) > 1] == []
+    assert found
+
+
+def _same_step(asked: Question, layout: Layout) -> object:
+    """Return what two layouts have in common if they are the same program, run in one order."""
+    program = training_step(asked.model, layout)
+    held = memory(program, asked.platform, fragmentation_ratio=0.0)
+    order = slot_order(
+        layout.schedule,
+        pp=int(layout.pp),
+        vpp=int(layout.vpp),
+        micro_batches=int(program.micro_batches),
+    )
+    return (
+        tuple(sorted(held.by_category().items())),
+        tuple((kind, block.flop().item()) for kind, block in program.blocks.items()),
+        tuple(getattr(layout, name) for name in DEGREES),
+        (order.kind.tobytes(), order.micro_batch.tobytes(), order.chunk.tobytes()),
+    )
+
+
 def test_a_recommender_spreads_its_tables_and_nothing_else():
     asked = question("dlrm-dcnv2", "p5.48xlarge", batch=4096, sequence=1)
     result, found = everything(asked)
@@ -425,8 +476,8 @@ def test_where_nothing_is_legal_the_reasons_are_in_words(fixed, batch, word):
 
 def test_ranks_of_a_single_node_may_stay_idle_if_that_is_asked_for():
     asked = question("tiny-gpt", "trn1.32xlarge", fixed={"tp": 8, "dp": 1})
-    # Only pp = 4 fills the node: 3 ways of recompute x 4 sizes of micro-batch, one layer a stage.
-    assert search(asked).legal == 3 * 4
+    # Only pp = 4 fills the node, one layer a stage: recompute or not, 4 sizes of micro-batch.
+    assert search(asked).legal == 2 * 4
     result, found = everything(replace(asked, whole_nodes=False))
     assert {(one.tp, one.pp, one.dp) for _, one in found} == {(8, 1, 1), (8, 2, 1), (8, 4, 1)}
     assert adds_up(result.tally)
