@@ -11,7 +11,7 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from trnbench.errors import InputError, UnitError, UnknownNameError
 from trnbench.units import BINARY_PREFIXES, Dimension, parse
@@ -164,6 +164,37 @@ def place(what: str, name: Callable[[str], str] = str) -> Callable[[str], tuple[
         return name(instance), number
 
     return parsed
+
+
+def read(one: Callable[[str], T], given: T | str) -> T:
+    """Return what a text says; a value is taken as it is."""
+    return one(given) if isinstance(given, str) else given
+
+
+def maybe(one: Callable[[str], T], given: T | str | None) -> T | None:
+    """Return what a text says; a value is taken as it is, and so is None."""
+    return None if given is None else read(one, given)
+
+
+def names(what: str, given: str | Sequence[T]) -> tuple[str | T, ...]:
+    """Return the names of a list, or those that a text lists."""
+    return several(what, str)(given) if isinstance(given, str) else tuple(given)
+
+
+def texts(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return texts of an option that may be repeated."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def clusters(given: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return (instance, nodes) of INSTANCE or INSTANCE:NODES, one or several."""
+    return tuple(place("--on")(one) for one in names("--on", given))
+
+
+def literal(what: str, given: T, kind: object) -> T:
+    """Return one of a Literal's values; another is refused."""
+    one_of(what, get_args(kind))(str(given))
+    return given
 
 
 def _parse(what: str, text: str, dimension: Dimension, *, bare: bool = False) -> float:

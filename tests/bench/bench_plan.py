@@ -10,11 +10,11 @@ from collections.abc import Callable
 from tests.bench.figure import best_of, show
 from trnbench.answers.compare import CompareAnswer
 from trnbench.answers.plan import PlanAnswer
-from trnbench.app.compare import CompareRequest, compare_run
-from trnbench.app.plan import plan_run
 from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_request import Part, RunRequest
 from trnbench.app.searching import Watch
+from trnbench.app.verbs.compare import CompareRequest, compare_run
+from trnbench.app.verbs.plan import plan_run
 from trnbench.catalog.search import open_catalog
 from trnbench.cli.interrupts import processors
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tests.bench.figure import best_of, show
-from trnbench.app.search import search_layouts
+from trnbench.app.verbs.search_layouts import search_layouts
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.search_result import SearchResult
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trnbench.app.collective import CollectiveRequest, Place, sizes_between
+from trnbench.app.collective_request import CollectiveRequest, sizes_between
 from trnbench.app.command_lines import (
     collective_line,
     command_line,
@@ -25,25 +25,25 @@ from trnbench.app.command_lines import (
     time_text,
     train_line,
 )
-from trnbench.app.compare import CompareRequest
-from trnbench.app.matrix import MatrixRequest
 from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_request import Part, RunRequest
 from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.app.verbs.compare import CompareRequest
+from trnbench.app.verbs.matrix import MatrixRequest
 from trnbench.cli.main import main
 from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.parsing import count, duration, place, share, size
 from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.suite import Product
+from trnbench.workload.suite import Place, Product
 
 DAY = datetime.date(2026, 11, 21)
 AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)
 USE_CASES = {
-    "matrix": "trnbench.app.matrix.run",
-    "collective": "trnbench.app.collective.run",
-    "train": "trnbench.app.train.run",
-    "compare": "trnbench.app.compare.compare_run",
-    "plan": "trnbench.app.plan.plan_run",
+    "matrix": "trnbench.app.verbs.matrix.run",
+    "collective": "trnbench.app.verbs.collective.run",
+    "train": "trnbench.app.verbs.train.run",
+    "compare": "trnbench.app.verbs.compare.compare_run",
+    "plan": "trnbench.app.verbs.plan.plan_run",
 }
 
 
@@ -253,23 +253,23 @@ def test_a_sweep_is_asked_again(asked_by, smallest, larger, factor, algorithm):
 
 
 @pytest.mark.parametrize(
-    ("verb", "module", "use_case", "options"),
+    ("verb", "options"),
     [
-        ("claims", "claims", "examine_claims", {"price_date": "2026-11-21"}),
-        ("validate", "validation", "validate_evidence", {"set": ("gpu", "kernels")}),
+        ("claims", {"price_date": "2026-11-21"}),
+        ("validate", {"set": ("gpu", "kernels")}),
     ],
 )
-def test_evidence_is_asked_again(monkeypatch, verb, module, use_case, options):
+def test_evidence_is_asked_again(monkeypatch, verb, options):
     heard = SimpleNamespace()
 
-    def hear(catalog, **asked):
+    def hear(*_, **asked):
         heard.asked = asked
         raise Asked
 
-    monkeypatch.setattr(f"trnbench.app.{module}.{use_case}", hear)
+    monkeypatch.setattr(f"trnbench.app.verbs.{verb}.{verb}", hear)
     monkeypatch.setattr("trnbench.cli.main.guarded", lambda action, debug: action())
     with pytest.raises(Asked):
         main(shlex.split(command_line(verb, **options))[1:])
-    assert heard.asked["price_date" if verb == "claims" else "sets"] == (
+    assert heard.asked["price_date" if verb == "claims" else "set"] == (
         DAY if verb == "claims" else ["gpu", "kernels"]
     )

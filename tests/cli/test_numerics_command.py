@@ -59,7 +59,7 @@ def test_people_see_table_curve_and_sums(run):
     ("options", "words"),
     [
         (("--precision", "bf17"), "bf17"),
-        (("--learning-rate", "0"), "learning_rate must be positive"),
+        (("--learning-rate", "0"), "--learning-rate must be above 0"),
         (("bert-large", "--sequence", 16), "fills gaps"),
     ],
 )

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from tests.golden.test_readme import README, check
-from trnbench.app.validation import validate_evidence
-from trnbench.catalog.search import open_catalog
+from trnbench.app import validate
 from trnbench.report.text_table import TextTable, markdown
 
 TABLE = re.compile(r"(?<=<!-- training -->\n).*?(?=<!-- /training -->)", re.DOTALL)
@@ -24,7 +23,7 @@ HEADINGS = (
 
 @pytest.mark.slow
 def test_the_table_of_training_errors_is_current():
-    sections = validate_evidence(open_catalog(), sets=tuple(GROUPS))
+    sections = validate(set=tuple(GROUPS))
     rows = [
         _row(section.name, group, section.summary)
         for section in sections

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
+from trnbench.app.collective_steps import Plane
 from trnbench.tui.heat import HeatMap, draw_heat, level_of
 from trnbench.tui.layout_questions import Window
 from trnbench.tui.torus import draw_planes
@@ -89,17 +90,18 @@ def test_a_heat_map_says_its_numbers_and_what_cannot_run():
     assert lines[3].split() == ["512", "95#", "no"]
 
 
-class Torus:
-    name = "torus 0"
-    shape = (2, 2)
-    right = (1.0, 0.25, 0.5, 0.0)
-    below = (0.0, 0.75, 1.0, 0.5)
-    onward = (0.1, 0.2, 0.3, 0.4)
+TORUS = Plane(
+    name="torus 0",
+    shape=(2, 2),
+    right=(1.0, 0.25, 0.5, 0.0),
+    below=(0.0, 0.75, 1.0, 0.5),
+    onward=(0.1, 0.2, 0.3, 0.4),
+)
 
 
 def test_planes_stand_beside_each_other_where_there_is_room():
-    wide = draw_planes([Torus(), Torus()], 200, PLAIN[:3]).plain
-    narrow = draw_planes([Torus(), Torus()], 30, PLAIN[:3]).plain
+    wide = draw_planes([TORUS, TORUS], 200, PLAIN[:3]).plain
+    narrow = draw_planes([TORUS, TORUS], 30, PLAIN[:3]).plain
     assert wide.splitlines()[0].count("torus 0") == 2
     assert narrow.splitlines()[0].count("torus 0") == 1
     assert "0 -100- 1 - 25-" in wide

@@ -8,8 +8,7 @@ from statistics import fmean, median
 import pytest
 import tomli
 
-from trnbench.app.calibration import calibrate_measurements
-from trnbench.app.validation import validate_evidence
+from trnbench.app import calibrate, validate
 from trnbench.catalog.search import built_in_folder, open_catalog
 from trnbench.evidence.calibrate import mean_error
 from trnbench.evidence.predict import Predictor
@@ -35,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("calibration")]
 @pytest.fixture(scope="module")
 def found():
     paths = [PUBLISHED / f"{name}_training.csv" for name in ("gpu", "trainium")]
-    return calibrate_measurements(open_catalog([SPECS / "priors"]), paths, date=DATE)
+    return calibrate(paths, date=DATE, catalog=open_catalog([SPECS / "priors"]))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ def fitted(found):
 
 @pytest.fixture(scope="module")
 def sections():
-    return {section.name: section for section in validate_evidence(open_catalog(), sets=SETS)}
+    return {section.name: section for section in validate(set=SETS)}
 
 
 def leaves(table, path=""):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app import examine_claims, open_catalog
+from trnbench.app import claims, open_catalog
 from trnbench.evidence.claims import VERDICTS
 from trnbench.spec.claim import load_claims
 
@@ -68,7 +68,7 @@ pytestmark = pytest.mark.xdist_group("claims")
 
 @pytest.fixture(scope="module")
 def found():
-    return {claim.id: claim for claim in examine_claims(CATALOG)}
+    return {claim.id: claim for claim in claims(catalog=CATALOG)}
 
 
 def test_every_claim_is_tried(found):

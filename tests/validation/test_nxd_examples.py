@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from trnbench.app.train import run
 from trnbench.app.train_request import TrainRequest, suite_cases
+from trnbench.app.verbs.train import run
 from trnbench.catalog.search import open_catalog
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app.train import run
 from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.app.verbs.train import run
 from trnbench.catalog.search import built_in_folder, open_catalog
 from trnbench.evidence.predict import Predictor, compare_training
 from trnbench.evidence.rows import EvidenceFile, read_evidence

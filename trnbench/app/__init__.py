@@ -1,10 +1,11 @@
-"""The use cases, typed in and out: the Python API of trnbench, and all that its fronts call.
+"""The Python API of trnbench: ten verbs, typed in and out, and what they and the fronts share.
 
-    from trnbench import app
-    catalog = app.open_catalog()
-    platform = app.platform_named(catalog, "trn2.48xlarge")
+    from trnbench.app import compare
+    answer = compare("llama2-7b", tokens="300B", on="trn1.32xlarge,p5.48xlarge", nodes=4)
 
-Each is imported when it is first asked for: start-up time is a feature.
+Arguments are named like the options of the command line and have its defaults; quantities are
+numbers in base units, or texts with units. Each is imported when it is first asked for: start-up
+time is a feature.
 """
 
 from __future__ import annotations
@@ -13,88 +14,61 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trnbench.app.calibration import calibrate_measurements
-    from trnbench.app.claims import examine_claims
-    from trnbench.app.compare import CompareRequest, compare_run
-    from trnbench.app.files import (
-        READERS,
-        diff,
-        import_model,
-        info,
-        parameters,
-        platform_named,
-        prices_named,
-        sheet,
-        validate,
-    )
-    from trnbench.app.numerics import NumericsRequest, compare_recipes
-    from trnbench.app.plan import plan_run
-    from trnbench.app.plan_request import PlanRequest
-    from trnbench.app.run_request import Part, RunRequest
-    from trnbench.app.scaling import scale_run
-    from trnbench.app.search import search_layouts
-    from trnbench.app.train_functional import FunctionalRequest, run_functional
-    from trnbench.app.validation import validate_evidence
-    from trnbench.catalog.listing import listed
-    from trnbench.catalog.search import SPEC_SECTIONS, WORKLOAD_SECTIONS, Catalog, open_catalog
+    from trnbench.app.files import READERS as READERS
+    from trnbench.app.files import check_files as check_files
+    from trnbench.app.files import diff as diff
+    from trnbench.app.files import import_model as import_model
+    from trnbench.app.files import info as info
+    from trnbench.app.files import parameters as parameters
+    from trnbench.app.files import platform_named as platform_named
+    from trnbench.app.files import prices_named as prices_named
+    from trnbench.app.files import sheet as sheet
+    from trnbench.app.scaling import scale_run as scale_run
+    from trnbench.app.train_functional import train_functional as train_functional
+    from trnbench.app.verbs.calibrate import calibrate as calibrate
+    from trnbench.app.verbs.claims import claims as claims
+    from trnbench.app.verbs.collective import collective as collective
+    from trnbench.app.verbs.compare import compare as compare
+    from trnbench.app.verbs.matrix import matrix as matrix
+    from trnbench.app.verbs.numerics import numerics as numerics
+    from trnbench.app.verbs.plan import plan as plan
+    from trnbench.app.verbs.search_layouts import search_layouts as search_layouts
+    from trnbench.app.verbs.train import train as train
+    from trnbench.app.verbs.validate import validate as validate
+    from trnbench.catalog.listing import listed as listed
+    from trnbench.catalog.search import SPEC_SECTIONS as SPEC_SECTIONS
+    from trnbench.catalog.search import WORKLOAD_SECTIONS as WORKLOAD_SECTIONS
+    from trnbench.catalog.search import Catalog as Catalog
+    from trnbench.catalog.search import open_catalog as open_catalog
 
-_MODULES = {
-    "trnbench.app.calibration": ("calibrate_measurements",),
-    "trnbench.app.claims": ("examine_claims",),
-    "trnbench.app.files": (
-        *("READERS", "diff", "import_model", "info", "parameters", "platform_named"),
-        *("prices_named", "sheet", "validate"),
-    ),
-    "trnbench.app.compare": ("CompareRequest", "compare_run"),
-    "trnbench.app.numerics": ("NumericsRequest", "compare_recipes"),
-    "trnbench.app.plan": ("plan_run",),
-    "trnbench.app.plan_request": ("PlanRequest",),
-    "trnbench.app.run_request": ("Part", "RunRequest"),
-    "trnbench.app.scaling": ("scale_run",),
-    "trnbench.app.search": ("search_layouts",),
-    "trnbench.app.train_functional": ("FunctionalRequest", "run_functional"),
-    "trnbench.app.validation": ("validate_evidence",),
-    "trnbench.catalog.listing": ("listed",),
-    "trnbench.catalog.search": (
-        *("SPEC_SECTIONS", "WORKLOAD_SECTIONS", "Catalog", "open_catalog"),
-    ),
+VERBS = (
+    *("matrix", "collective", "train", "compare", "plan"),
+    *("validate", "calibrate", "search_layouts", "numerics", "claims"),
+)
+_HOMES = {name: f"trnbench.app.verbs.{name}" for name in VERBS} | {
+    name: module
+    for module, names in {
+        "trnbench.app.files": (
+            *("READERS", "check_files", "diff", "import_model", "info", "parameters"),
+            *("platform_named", "prices_named", "sheet"),
+        ),
+        "trnbench.app.scaling": ("scale_run",),
+        "trnbench.app.train_functional": ("train_functional",),
+        "trnbench.catalog.listing": ("listed",),
+        "trnbench.catalog.search": (
+            *("SPEC_SECTIONS", "WORKLOAD_SECTIONS", "Catalog", "open_catalog"),
+        ),
+    }.items()
+    for name in names
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-
-__all__ = [
-    "READERS",
-    "SPEC_SECTIONS",
-    "WORKLOAD_SECTIONS",
-    "Catalog",
-    "CompareRequest",
-    "FunctionalRequest",
-    "NumericsRequest",
-    "Part",
-    "PlanRequest",
-    "RunRequest",
-    "calibrate_measurements",
-    "compare_recipes",
-    "compare_run",
-    "diff",
-    "examine_claims",
-    "import_model",
-    "info",
-    "listed",
-    "open_catalog",
-    "parameters",
-    "plan_run",
-    "platform_named",
-    "prices_named",
-    "run_functional",
-    "scale_run",
-    "search_layouts",
-    "sheet",
-    "validate",
-    "validate_evidence",
-]
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trnbench.app.train import step_answers
+from trnbench.app.verbs.train import step_answers
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.claims import Case, Finding, listed, of_interval, together
 from trnbench.plan.checkpoint import checkpoint_bytes

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.app.collective import Place
 from trnbench.app.replica_groups import replica_groups
 from trnbench.arrays import FloatArray
 from trnbench.catalog.search import Catalog
@@ -22,6 +21,7 @@ from trnbench.spec.collective_efficiency import stack_of
 from trnbench.spec.fabric import Torus
 from trnbench.spec.library import load_platform
 from trnbench.workload.operation import Op
+from trnbench.workload.suite import Place
 
 BUSIEST = 12
 """Links that are listed of each step."""

@@ -11,10 +11,10 @@ from trnbench.app.run_request import MAX_NODES, Part, RunRequest
 from trnbench.units import BINARY_PREFIXES, COUNT_SUFFIXES, DAY_S, Dimension, parse
 
 if TYPE_CHECKING:
-    from trnbench.app.compare import CompareRequest
-    from trnbench.app.matrix import MatrixRequest
     from trnbench.app.plan_request import PlanRequest
     from trnbench.app.train_request import TrainRequest
+    from trnbench.app.verbs.compare import CompareRequest
+    from trnbench.app.verbs.matrix import MatrixRequest
 
 Value = str | int | float | bool | None
 

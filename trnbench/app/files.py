@@ -103,7 +103,7 @@ def diff(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[str, ...], tuple
     return tuple(entry.name for entry in entries), compare(columns)
 
 
-def validate(
+def check_files(
     catalog: Catalog, paths: Sequence[Path], sections: Sequence[str]
 ) -> tuple[FileCheck, ...]:
     """Return every fault of every named file; folders stand for the TOML files below them.

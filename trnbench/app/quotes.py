@@ -10,7 +10,7 @@ from trnbench.answers.interval import Interval
 from trnbench.answers.quote import Quote, Wall
 from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.app.markets import Explored, Portion
-from trnbench.app.train import blank_answer, settled_answers
+from trnbench.app.verbs.train import blank_answer, settled_answers
 from trnbench.plan.billing import Bill
 from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
 from trnbench.plan.market import Market

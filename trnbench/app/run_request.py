@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
-from trnbench.catalog.search import Catalog
+from trnbench import parsing
+from trnbench.app.knobs import layout_of
+from trnbench.app.use_case import takes_options_of
+from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import InputError
+from trnbench.parsing import maybe, names, read
 from trnbench.plan.failures import Stated
-from trnbench.plan.price_terms import Commitment, PriceTerms, load_price_terms
-from trnbench.units import DAY_S
+from trnbench.plan.price_terms import (
+    Commitment,
+    PriceTerms,
+    load_price_terms,
+    parse_assumption,
+    parse_own_price,
+)
+from trnbench.units import DAY_S, Dimension, parse
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
 
@@ -100,6 +112,109 @@ class RunRequest:
     def stated(self) -> Stated:
         """What the user knows better than the data."""
         return Stated(failures_per_node_day=self.failures_per_node_day)
+
+
+@takes_options_of(layout_of)
+def run_request(
+    model: str,
+    *,
+    tokens: float | str | None = None,
+    samples: float | str | None = None,
+    phase: str | Sequence[str] = (),
+    on: str | Sequence[str] = (),
+    nodes: int | str | Sequence[int | str] = (),
+    max_nodes: int | str | None = None,
+    headroom: float | str | None = None,
+    stack: str | None = None,
+    lnc: int | str | None = None,
+    purchase: str | Sequence[str] = (),
+    region: str | None = None,
+    price_date: datetime.date | str | None = None,
+    discount: float | str | None = None,
+    price: str | Sequence[str] = (),
+    assume_price: str | Sequence[str] = (),
+    term_years: int | str | None = None,
+    commitment: Commitment = "whole",
+    keep_checkpoints: str | None = None,
+    failures_per_node_day: float | str | None = None,
+    checkpoint_interval: float | str | None = None,
+    catalog: Catalog | None = None,
+    **knobs: Any,  # noqa: ANN401
+) -> RunRequest:
+    """Return the run that options of the command line ask for; today's prices unless dated."""
+    instances = names("--on", on) if on else ()
+    if not instances:
+        raise InputError("on which instances? e.g. --on trn2.48xlarge,p5.48xlarge")
+    if any(":" in name for name in instances):
+        raise InputError("--on takes instance types only; give numbers of nodes with --nodes")
+    counts = names("--nodes", (nodes,) if isinstance(nodes, int) else nodes) if nodes else ()
+    if counts and max_nodes is not None:
+        raise InputError("--nodes says it all; leave out --max-nodes")
+    run = RunRequest(
+        model=model,
+        parts=_parts(tokens, samples, parsing.texts(phase)),
+        instances=instances,
+        price_date=maybe(parsing.date("--price-date"), price_date) or _today(),
+        layout=layout_of(**knobs),
+        nodes=tuple(read(parsing.whole("--nodes"), count) for count in counts),
+        max_nodes=maybe(parsing.whole("--max-nodes"), max_nodes) or MAX_NODES,
+        headroom=maybe(parsing.share("--headroom"), headroom) or 0.0,
+        stack=stack,
+        logical_size=maybe(parsing.whole("--lnc"), lnc),
+        purchase=names("--purchase", purchase) if purchase else (),
+        region=region,
+        discount=maybe(parsing.share("--discount"), discount) or 0.0,
+        prices=parsing.texts(price),
+        assumed_prices=parsing.texts(assume_price),
+        term_years=maybe(parsing.whole("--term-years"), term_years),
+        commitment=parsing.literal("commitment", commitment, Commitment),
+        keep_checkpoints=keep_checkpoints,
+        failures_per_node_day=maybe(_rate, failures_per_node_day),
+        checkpoint_interval_s=maybe(parsing.duration("--checkpoint-interval"), checkpoint_interval),
+    )
+    _refuse_unused_prices(catalog or open_catalog(), run)
+    return run
+
+
+def _rate(text: str) -> float:
+    return parse(text, Dimension.COUNT)
+
+
+def _today() -> datetime.date:
+    return datetime.datetime.now(tz=datetime.UTC).date()
+
+
+def _refuse_unused_prices(catalog: Catalog, run: RunRequest) -> None:
+    compared = {catalog.find("instances", name).name for name in run.instances}
+    given = [("--price", parse_own_price(text)[0]) for text in run.prices]
+    given += [("--assume-price", parse_assumption(text)[0]) for text in run.assumed_prices]
+    for option, name in given:
+        if catalog.find("instances", name).name not in compared:
+            raise InputError(f"{option} names {name}, which is not among --on")
+
+
+def _parts(
+    tokens: float | str | None, samples: float | str | None, phases: Sequence[str]
+) -> tuple[Part, ...]:
+    if sum((tokens is not None, samples is not None, bool(phases))) != 1:
+        raise InputError(
+            "say how long the run is: --tokens 2T, --samples 50K, or --phase 1.9T@8192 parts, "
+            "one of these"
+        )
+    if tokens is not None:
+        return (Part(tokens=read(parsing.count("--tokens"), tokens)),)
+    if samples is not None:
+        return (Part(samples=read(parsing.count("--samples"), samples)),)
+    return tuple(_phase(text) for text in phases)
+
+
+def _phase(text: str) -> Part:
+    tokens, found, length = text.partition("@")
+    if not found:
+        raise InputError(f"--phase: {text!r} is not TOKENS@SEQUENCE, e.g. 1.9T@8192")
+    return Part(
+        tokens=parsing.count("--phase")(tokens), sequence=parsing.sequence("--phase")(length)
+    )
 
 
 def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:

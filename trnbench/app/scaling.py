@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.scaling import Scaling, ScalingAnswer, ScalingCurve
-from trnbench.app.compare import CompareRequest, row_of_market
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote
 from trnbench.app.searching import Watch
+from trnbench.app.verbs.compare import CompareRequest, row_of_market
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.objective import Candidate

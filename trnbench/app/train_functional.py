@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
-from types import FrameType
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 
+from trnbench import parsing
 from trnbench.analytic.memory import memory
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
+from trnbench.app.knobs import layout_of
 from trnbench.app.layout_defaults import SEARCHED
-from trnbench.app.train import step_answers
+from trnbench.app.use_case import (
+    Cancel,
+    Progress,
+    answered_by,
+    never,
+    quiet,
+    takes_options_of,
+)
+from trnbench.app.verbs.train import step_answers
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.functional.accounting import program_flop, traffic_lines
 from trnbench.emulate.functional.checkpoint import resume, save
@@ -27,6 +33,7 @@ from trnbench.emulate.functional.data import text_of
 from trnbench.emulate.functional.optimizer import AdamW
 from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
+from trnbench.parsing import clusters, maybe, read
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.predict.setup import TrainSetup, train_setup
@@ -34,8 +41,6 @@ from trnbench.program.step import StepProgram, training_step
 from trnbench.workload.layout import KNOBS, Value
 from trnbench.workload.model import Model
 from trnbench.workload.partial_layout import PartialLayout
-
-Progress: TypeAlias = Callable[[int, int, str], None]
 
 TOKENS_PER_STEP = 1024
 LONGEST_SEQUENCE = 128
@@ -78,11 +83,13 @@ class FunctionalRequest:
 def run_functional(
     catalog: Catalog,
     request: FunctionalRequest,
-    progress: Progress = lambda done, total, what: None,
+    *,
+    progress: Progress = quiet,
+    cancel: Cancel = never,
 ) -> FunctionalRun:
     """Return the losses of a run; `progress` hears of each step before it starts.
 
-    An interruption takes effect after the step under way: what is done is kept and returned.
+    Once `cancel` is true the step under way is the last: what is done is kept and returned.
     """
     setup = train_setup(
         catalog,
@@ -115,7 +122,7 @@ def run_functional(
     trainer = Trainer(
         program, TrainingRun(text=text, optimizer=request.optimizer, seed=request.seed)
     )
-    losses, resumed, interrupted = _train(trainer, request, layout, progress)
+    losses, resumed, interrupted = _train(trainer, request, layout, progress, cancel)
     usd_per_hour, region = _rate(catalog, setup)
     links = trainer.book.links_bytes()
     measured = len(losses) - resumed
@@ -133,6 +140,41 @@ def run_functional(
         busiest_link=(int(most[0]), int(most[1]), float(links.max())) if links.any() else None,
         notes=notes,
         interrupted=interrupted,
+    )
+
+
+@answered_by(run_functional)
+@takes_options_of(layout_of)
+def train_functional(
+    model: str,
+    *,
+    on: str,
+    steps: int | str = 100,
+    seed: int | str = 0,
+    resume: Path | str | None = None,
+    stack: str | None = None,
+    lnc: int | str | None = None,
+    progress: Progress = quiet,
+    cancel: Cancel = never,
+    catalog: Catalog | None = None,
+    **knobs: Any,  # noqa: ANN401
+) -> FunctionalRequest:
+    """Return the losses of a small model, trained with real numbers on emulated ranks.
+
+    Knobs that are not given are 1. With `resume`, a folder, it keeps checkpoints there and goes on
+    from the newest. Once `cancel` is true the step under way is the last.
+    """
+    ((instance, nodes),) = clusters((on,))
+    return FunctionalRequest(
+        model=model,
+        instance=instance,
+        nodes=nodes,
+        layout=layout_of(**knobs),
+        steps=read(parsing.whole("--steps"), steps),
+        seed=read(parsing.whole("--seed", least=0), seed),
+        folder=None if resume is None else Path(resume),
+        stack=stack,
+        logical_size=maybe(parsing.whole("--lnc"), lnc),
     )
 
 
@@ -188,7 +230,11 @@ def _program(model: Model, layout: PartialLayout) -> tuple[StepProgram, tuple[st
 
 
 def _train(
-    trainer: Trainer, request: FunctionalRequest, layout: PartialLayout, progress: Progress
+    trainer: Trainer,
+    request: FunctionalRequest,
+    layout: PartialLayout,
+    progress: Progress,
+    cancel: Cancel,
 ) -> tuple[tuple[float, ...], int, bool]:
     """Return the losses, how many a checkpoint brought, and whether the run was interrupted."""
     same = _same(request, layout, trainer.program.model)
@@ -200,15 +246,14 @@ def _train(
             # A folder that cannot be written to is found out now, not after the first steps.
             save(request.folder, trainer, losses, same)
     resumed = len(losses)
-    with _patient() as asked:
-        while len(losses) < request.steps and not asked():
-            latest = f"loss {losses[-1]:.4f}" if losses else request.model
-            progress(len(losses), request.steps, latest)
-            losses.append(trainer.step())
-            ends = len(losses) == request.steps or asked()
-            if request.folder is not None and (ends or len(losses) % request.save_every == 0):
-                save(request.folder, trainer, losses, same)
-        interrupted = asked()
+    while len(losses) < request.steps and not cancel():
+        latest = f"loss {losses[-1]:.4f}" if losses else request.model
+        progress(len(losses), request.steps, latest)
+        losses.append(trainer.step())
+        ends = len(losses) == request.steps or cancel()
+        if request.folder is not None and (ends or len(losses) % request.save_every == 0):
+            save(request.folder, trainer, losses, same)
+    interrupted = cancel()
     return tuple(losses), resumed, interrupted
 
 
@@ -222,29 +267,6 @@ def _same(request: FunctionalRequest, layout: PartialLayout, model: Model) -> Ma
     digest = sha256(shapes.encode()).hexdigest()[:_DIGITS]
     given = {"model": f"{model.name} ({digest})", "seed": request.seed, "task": request.task}
     return {**given, **layout.plain, **optimizer}
-
-
-@contextmanager
-def _patient() -> Iterator[Callable[[], bool]]:
-    """Take note of an interruption instead of stopping at once; a second one stops.
-
-    Gives a function that says whether there was one. Only the main thread hears of signals.
-    """
-    heard: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    signal.signal(signal.SIGINT, hear)
-    try:
-        yield lambda: bool(heard)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 # After the last step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,19 +14,15 @@ from trnbench.cli.layout_options import takes_layout
 from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT, write_whole
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
-from trnbench.errors import DataFileError, InputError
-from trnbench.parsing import place, several
+from trnbench.cli.progress import ProgressLine
+from trnbench.errors import InputError
+from trnbench.parsing import date as parsed_date
 from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.app.calibration import Calibrated
-    from trnbench.app.train_request import TrainCase
+    from trnbench.app.verbs.calibrate import Calibrated
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
-
-
-_FOR_A_LOG = "a log of steps needs --model, --on, --global-batch and --sequence"
 
 
 @printing
@@ -55,8 +51,12 @@ def calibrate(
         typer.Option(metavar="FOLDER", help="Write the files of all chips and stacks, heirs too."),
     ] = None,
     date: Annotated[
-        datetime.datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="Date that the files bear; default: today."),
+        datetime.date | None,
+        typer.Option(
+            parser=parsed_date("--date"),
+            metavar="YYYY-MM-DD",
+            help="Date that the files bear; default: today.",
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -78,59 +78,27 @@ def calibrate(
     Of a CSV file that marks rows with `use` = fit, only those are fitted. -o FILE.toml writes the
     stack's calibration; in FOLDER/calibration/ it is used with --spec-dir FOLDER.
     """
-    from trnbench.app.calibration import calibrate_measurements
-    from trnbench.app.layout_defaults import DEFAULT_PRECISION
-    from trnbench.app.train_request import TrainCase
+    from trnbench.app.verbs import calibrate as use_case
     from trnbench.report.calibration import calibration_report
 
     _check_destination(out, stack, into)
-    log: TrainCase | None = None
-    if model is not None or on is not None:
-        silent = [name for name in ("global_batch", "sequence") if layout[name] is None]
-        if model is None or on is None or silent:
-            raise InputError(_FOR_A_LOG)
-        where = several("--on", place("--on"))(on)
-        if len(where) != 1:
-            raise InputError("--on: a log is of one cluster")
-        known = {"precision": DEFAULT_PRECISION, **layout.given}
-        log = TrainCase(
-            model=model,
-            instance=where[0][0],
-            nodes=where[0][1],
-            layout=PartialLayout(**known),
-        )
-        if stack is None:
-            raise InputError("a log does not name its software: give --stack")
-    with Progress(quiet=out.quiet) as progress:
-        try:
-            found = calibrate_measurements(
-                catalog,
-                measurements,
-                date=(date or datetime.datetime.now(tz=datetime.UTC)).date(),
-                stack=stack,
-                log=log,
-                hold_chips=stack is not None,
-                progress=progress,
-            )
-        except DataFileError as error:
-            if log is None and error.file in map(str, measurements):
-                raise InputError(error.message, hint=_FOR_A_LOG) from None
-            raise
-    inputs: dict[str, object] = {
-        "measurements": [str(path) for path in measurements],
-        "stack": stack,
-        "log": None if log is None else _plain(log),
-    }
+    knobs: dict[str, Any] = dict(layout.given)
+    request = use_case.calibrate.request(
+        measurements,
+        stack=stack,
+        date=date,
+        model=model,
+        on=on,
+        catalog=catalog,
+        **knobs,
+    )
+    with ProgressLine(quiet=out.quiet) as progress:
+        found = use_case.run(catalog, request, progress=progress)
     replace(out, destination=STDOUT).write(
-        calibration_report(found.calibration, found.unused, inputs)
+        calibration_report(found.calibration, found.unused, use_case.inputs_of(request))
     )
     _write(out, found, into)
     return ExitCode.DONE
-
-
-def _plain(log: TrainCase) -> dict[str, object]:
-    where = {"model": log.model, "instance": log.instance, "nodes": log.nodes}
-    return {**where, **log.layout.plain}
 
 
 def _check_destination(out: Output, stack: str | None, into: Path | None) -> None:

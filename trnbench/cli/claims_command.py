@@ -9,7 +9,7 @@ import typer
 
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
+from trnbench.cli.progress import ProgressLine
 from trnbench.parsing import date
 
 if TYPE_CHECKING:
@@ -45,15 +45,15 @@ def claims(
     told. What turns on prices is tried again whenever one changed; announced price cuts and
     discounts are tried on their own days.
     """
-    from trnbench.app.claims import examine_claims
+    from trnbench import app
     from trnbench.report.claims import claims_report
 
-    with Progress(quiet=out.quiet) as progress:
-        found = examine_claims(
-            catalog,
-            names=names or (),
+    with ProgressLine(quiet=out.quiet) as progress:
+        found = app.claims(
+            names or (),
             price_date=price_date,
             region=region,
+            catalog=catalog,
             progress=progress,
         )
     inputs = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,20 +10,15 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import Engine
 from trnbench.cli.names import completes
-from trnbench.cli.output import Format, write_whole
+from trnbench.cli.output import OutputFormat, write_whole
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
-from trnbench.errors import InputError, UnitError
-from trnbench.parsing import count, place, several, size, whole
-from trnbench.units import Dimension, parse
+from trnbench.cli.progress import ProgressLine
+from trnbench.errors import InputError
+from trnbench.parsing import count, size, whole
 
 if TYPE_CHECKING:
-    from trnbench.app.collective import CollectiveRequest, Neighbour
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
-    from trnbench.mapping.fabric import LinkFault
-
-_FAULT = re.compile(r"(\d{1,9})-(\d{1,9}|net)(?:=(.+))?")
 
 
 @printing
@@ -138,96 +131,40 @@ def collective(
     Sizes count as nccl-tests does; KiB is 1024 bytes, KB is 1000. algbw is size over time; busbw
     is algbw x 2(r-1)/r for all-reduce, x (r-1)/r for all-gather, reduce-scatter and all-to-all.
     """
-    from trnbench.app import collective as use_case
+    from trnbench.app.collective_request import inputs_of
+    from trnbench.app.verbs import collective as use_case
     from trnbench.report.collective import collective_report, collective_trace
 
-    if plot and out.format is not Format.TABLE:
+    if plot and out.format is not OutputFormat.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
-    if seed is not None and not check:
-        raise InputError("--seed acts on the data of --check")
-    if seed is not None and seed < 0:
-        raise InputError("--seed must not be negative")
-    if beside and engine is Engine.ANALYTIC:
-        raise InputError("--beside plays collectives at once; it needs --engine emulate or both")
-    sizes = (min_size, max_size, factor)
-    request = replace(
-        _what(catalog, op, on, suite, sizes),
-        engines=engine.engines,
+    request = use_case.collective.request(
+        op,
+        on=on if on is not None else (),
+        suite=suite,
+        min_size=min_size,
+        max_size=max_size,
+        factor=factor,
+        dtype=dtype,
         ranks=ranks,
         groups=groups,
-        algorithm=None if algorithm == "auto" else algorithm,
+        lnc=lnc,
+        algorithm=algorithm,
         stack=stack,
-        logical_size=lnc,
-        number_format=dtype,
-        faults=tuple(_fault(text) for text in fail_link or ()),
+        engine=engine.value,
+        fail_link=fail_link or (),
+        beside=beside or (),
         links=links,
         check=check,
-        seed=seed or 0,
+        seed=seed,
         trace=trace is not None,
-        beside=tuple(_neighbour(text) for text in beside or ()),
+        catalog=catalog,
     )
-    with Progress(quiet=out.quiet) as progress:
+    with ProgressLine(quiet=out.quiet) as progress:
         answers = use_case.run(catalog, request, progress=progress)
     if trace is not None:
         write_whole(trace, collective_trace(answers))
         out.narrate(f"trace: {trace} (open it at ui.perfetto.dev)")
-    inputs = use_case.inputs_of(request)
+    inputs = inputs_of(request)
     out.write(collective_report(answers, inputs, links=links, plot=plot))
     good = all(a.feasible and not (a.check or "").startswith("FAILED") for a in answers)
     return ExitCode.DONE if good else ExitCode.ANSWER_IS_NO
-
-
-def _what(
-    catalog: Catalog,
-    op: str | None,
-    on: str | None,
-    suite: str | None,
-    sizes: tuple[float | None, float | None, float | None],
-) -> CollectiveRequest:
-    from trnbench.app import collective as use_case
-    from trnbench.program.collective import op_named
-
-    if (op is None) == (suite is None):
-        raise InputError("give an operation (such as all-reduce) or --suite NAME, one of the two")
-    if suite is not None:
-        if on is not None or any(size is not None for size in sizes):
-            raise InputError("a suite brings its own places and sizes; leave out --on and sizes")
-        return use_case.suite_requests(catalog, suite)
-    if on is None:
-        raise InputError("on which instance? e.g. --on trn2.48xlarge or trn2.48xlarge:4")
-    smallest, largest, factor = sizes
-    return use_case.CollectiveRequest(
-        ops=(op_named(op or ""),),
-        places=tuple(
-            use_case.Place(instance=name, nodes=nodes)
-            for name, nodes in several("--on", place("--on"))(on)
-        ),
-        sizes_bytes=use_case.sizes_between(
-            2.0**10 if smallest is None else smallest,
-            2.0**30 if largest is None else largest,
-            4.0 if factor is None else factor,
-        ),
-    )
-
-
-def _neighbour(text: str) -> Neighbour:
-    from trnbench.app.collective import Neighbour
-    from trnbench.program.collective import op_named
-
-    op, _, rest = text.partition(":")
-    size_text, _, groups = rest.partition(":")
-    return Neighbour(op=op_named(op), size_bytes=size("--beside")(size_text), groups=groups or None)
-
-
-def _fault(text: str) -> LinkFault:
-    from trnbench.mapping.fabric import LinkFault
-
-    match = _FAULT.fullmatch(text.strip())
-    if match is None:
-        raise InputError(f"--fail-link: cannot read {text!r}; write A-B, A-net, or A-B=0.5")
-    try:
-        factor = parse(match[3], Dimension.RATIO) if match[3] else 0.0
-    except UnitError as error:
-        raise InputError(f"--fail-link: {error.message}") from None
-    target = None if match[2] == "net" else int(match[2])
-    return LinkFault(source=int(match[1]), target=target, factor=factor)

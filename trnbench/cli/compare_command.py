@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.interrupts import Interrupts, processors
 from trnbench.cli.names import completes
-from trnbench.cli.output import Format
+from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
+from trnbench.cli.progress import ProgressLine
 from trnbench.cli.run_options import takes_run
-from trnbench.cli.values import literal
 from trnbench.errors import InputError
-from trnbench.parsing import duration
+from trnbench.parsing import duration, literal
 
 if TYPE_CHECKING:
-    from trnbench.app.compare import CompareRequest
-    from trnbench.app.run_request import RunRequest
+    from trnbench.app.verbs.compare import CompareRequest
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 def compare(
     out: Output,
     catalog: Catalog,
-    run: RunRequest,
+    run: Mapping[str, Any],
     deadline: Annotated[
         float | None,
         typer.Option(
@@ -68,34 +67,21 @@ def compare(
     Degrees and modes that are not given are searched. Intervals hold 80 % of cases. Each cluster is
     bought in the cheapest way that nobody takes back; spot only if --purchase says so.
     """
-    from dataclasses import replace
-
-    from trnbench.app.compare import CompareRequest, compare_run, inputs_of
     from trnbench.app.searching import Watch
+    from trnbench.app.verbs import compare as use_case
     from trnbench.report.compare import compare_report
 
-    baseline_nodes = None
-    if equal_cost and run.nodes and deadline is None:
-        if len(run.nodes) > 1:
-            raise InputError("--equal-cost wants one number of --nodes: the baseline's")
-        (baseline_nodes,) = run.nodes
-        powers = replace(run, nodes=()).node_counts
-        run = replace(run, nodes=tuple(sorted({*powers, baseline_nodes})))
-    request = CompareRequest(
-        run=run,
-        deadline_s=deadline,
-        equal_cost=equal_cost,
-        baseline=baseline,
-        baseline_nodes=baseline_nodes,
+    request = use_case.compare.request(
+        **run, deadline=deadline, equal_cost=equal_cost, baseline=baseline, catalog=catalog
     )
-    if plot and out.format is not Format.TABLE:
+    if plot and out.format is not OutputFormat.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
     if scaling is not None:
         return _scaling(out, catalog, request, scaling, plot=plot)
-    with Interrupts() as interrupts, Progress(quiet=out.quiet) as progress:
+    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
         watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
-        answer = compare_run(catalog, request, watch=watch)
-    out.write(compare_report(answer, inputs_of(request), plot=plot))
+        answer = use_case.compare_run(catalog, request, watch=watch)
+    out.write(compare_report(answer, use_case.inputs_of(request), plot=plot))
     if not answer.complete:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if answer.positive else ExitCode.ANSWER_IS_NO
@@ -105,15 +91,15 @@ def _scaling(
     out: Output, catalog: Catalog, request: CompareRequest, scaling: str, *, plot: bool
 ) -> int:
     from trnbench.answers.scaling import Scaling
-    from trnbench.app.compare import inputs_of
     from trnbench.app.scaling import scale_run
     from trnbench.app.searching import Watch
+    from trnbench.app.verbs.compare import inputs_of
     from trnbench.report.scaling import scaling_report
 
-    how = cast("Scaling", literal("scaling", scaling, Scaling))
-    with Interrupts() as interrupts, Progress(quiet=out.quiet) as progress:
+    how = literal("scaling", scaling, Scaling)
+    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
         watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
-        answer = scale_run(catalog, request, how, watch=watch)
+        answer = scale_run(catalog, request, cast("Scaling", how), watch=watch)
     inputs = inputs_of(request) | {"scaling": scaling}
     out.write(scaling_report(answer, inputs, plot=plot))
     if not answer.complete:

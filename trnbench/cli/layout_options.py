@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import Parameter
 from typing import Annotated, Any
 
@@ -13,7 +13,6 @@ import typer
 from trnbench.cli.printing import hints_of
 from trnbench.workload.knob_text import knob_parser
 from trnbench.workload.layout import KNOBS, Knob
-from trnbench.workload.partial_layout import PartialLayout
 
 Command = Callable[..., int | None]
 
@@ -46,15 +45,6 @@ def _option(knob: Knob, about: str) -> Any:  # noqa: ANN401
     return typer.Option(parser=knob_parser(knob, what), metavar=knob.metavar or "N", help=text)
 
 
-def partial_layout(options: Mapping[str, Any]) -> PartialLayout:
-    """Return what options of a layout settle; a precision that none has is an input error."""
-    from trnbench.program.precision import recipe_named
-
-    layout = PartialLayout(**options)
-    precision = layout.text("precision")
-    return layout if precision is None else layout.changed(precision=recipe_named(precision).name)
-
-
 def takes_layout(about: str = "") -> Callable[[Command], Command]:
     """Return a decorator: a command takes the options of a layout in place of `layout`.
 
@@ -74,7 +64,9 @@ def takes_layout(about: str = "") -> Callable[[Command], Command]:
 
         @functools.wraps(command)
         def with_layout(out: object, catalog: object, **options: Any) -> int | None:  # noqa: ANN401
-            layout = partial_layout({name: options.pop(name) for name in KNOBS})
+            from trnbench.app.knobs import layout_of
+
+            layout = layout_of(**{name: options.pop(name) for name in KNOBS})
             return command(out, catalog, layout=layout, **options)
 
         with_layout.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

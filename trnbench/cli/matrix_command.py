@@ -13,18 +13,15 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import Engine
 from trnbench.cli.names import completes
-from trnbench.cli.output import Format, write_whole
+from trnbench.cli.output import OutputFormat, write_whole
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
+from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
-from trnbench.parsing import several, whole
 
 if TYPE_CHECKING:
     from trnbench.analytic.matrix_systolic import Dataflow
-    from trnbench.app.matrix import MatrixRequest
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
-    from trnbench.mapping.tiling.split import Cores
 
 _ARRAY = re.compile(r"(\d{1,6})x(\d{1,6}):(ws|is|os)")
 _FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}
@@ -118,7 +115,7 @@ def matrix(
     Times are of one core unless --cores says otherwise. Utilisation is of the tensor units' peak
     in the format, not of the vendor's headline.
     """
-    from trnbench.app import matrix as use_case
+    from trnbench.app.verbs import matrix as use_case
     from trnbench.report.matrix import matrix_report, matrix_trace
 
     if array is not None:
@@ -129,24 +126,27 @@ def matrix(
         if any(value is not None for value in chosen) or check or plot or not defaults:
             raise InputError("--array stands alone: give it products and an output, no more")
         return _bare_array(out, shapes or [], array)
-    if plot and out.format is not Format.TABLE:
+    if plot and out.format is not OutputFormat.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
     if not check and (rounding is not None or seed is not None):
         raise InputError("--rounding and --seed act on numbers; they need --check")
-    base = _what(catalog, shapes or [], suite, on, dtype)
-    request = replace(
-        base,
-        engines=engine.engines,
+    request = use_case.matrix.request(
+        shapes or (),
+        suite=suite,
+        on=on if on is not None else (),
+        dtype=dtype if dtype is not None else (),
+        engine=engine.value,
         kernel=kernel.value,
-        cores=_cores(cores),
+        cores=cores,
         precision=precision.value,
-        pattern=sparsity,
+        sparsity=sparsity,
+        check=check,
         rounding=(rounding or RoundingMode.RNE).value,
         seed=seed or 0,
-        check=check,
         trace=trace is not None,
+        catalog=catalog,
     )
-    with Progress(quiet=out.quiet) as progress:
+    with ProgressLine(quiet=out.quiet) as progress:
         answers = use_case.run(catalog, request, progress=progress)
     if trace is not None and any(answer.events for answer in answers):
         write_whole(trace, matrix_trace(answers))
@@ -158,7 +158,7 @@ def matrix(
 
 def _bare_array(out: Output, shapes: list[str], array: str) -> int:
     from trnbench.analytic.matrix_systolic import SCALE_SIM
-    from trnbench.app import matrix as use_case
+    from trnbench.app.verbs import matrix as use_case
     from trnbench.report.systolic import systolic_report
     from trnbench.workload.product_text import parse_product
 
@@ -173,25 +173,3 @@ def _bare_array(out: Output, shapes: list[str], array: str) -> int:
     products = [parse_product(text) for text in shapes]
     out.write(systolic_report(products, use_case.on_array(products, conventions), conventions))
     return ExitCode.DONE
-
-
-def _what(
-    catalog: Catalog, shapes: list[str], suite: str | None, on: str | None, dtype: str | None
-) -> MatrixRequest:
-    from trnbench.app import matrix as use_case
-    from trnbench.workload.product_text import parse_product
-
-    if bool(shapes) == (suite is not None):
-        raise InputError("give products (such as 4096x8192x8192) or --suite NAME, one of the two")
-    chips = several("--on", str)(on) if on is not None else ()
-    formats = several("--dtype", str)(dtype) if dtype is not None else ()
-    if suite is not None:
-        return use_case.suite_request(catalog, suite, chips=chips, formats=formats)
-    if not chips:
-        raise InputError("on which chip? e.g. --on trainium1,trainium2")
-    products = tuple(parse_product(text) for text in shapes)
-    return use_case.MatrixRequest(products=products, chips=chips, formats=formats or ("bf16",))
-
-
-def _cores(text: str) -> Cores:
-    return "all" if text == "all" else whole("--cores")(text)

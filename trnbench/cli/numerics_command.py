@@ -9,7 +9,7 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.names import completes
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
+from trnbench.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -29,13 +29,16 @@ def numerics(
     precision: Annotated[
         str, typer.Option(metavar="RECIPE,...", help="Recipes beside fp32.")
     ] = "bf16-master,bf16-sr,bf16",
-    steps: Annotated[int, typer.Option(min=1, help="Steps of each run.")] = 100,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each recipe.")] = 3,
-    global_batch: Annotated[int, typer.Option(min=1, help="Samples of a step.")] = 4,
-    sequence: Annotated[int, typer.Option(min=1, help="Tokens of a sample.")] = 32,
+    steps: Annotated[str, typer.Option(metavar="N", help="Steps of each run.")] = "100",
+    seeds: Annotated[str, typer.Option(metavar="N", help="Runs of each recipe.")] = "3",
+    global_batch: Annotated[str, typer.Option(metavar="N", help="Samples of a step.")] = "4",
+    sequence: Annotated[str, typer.Option(metavar="N", help="Tokens of a sample.")] = "32",
     learning_rate: Annotated[
-        float | None,
-        typer.Option(help="Default: 3e-5, small as late in a run, where rounding matters most."),
+        str | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Default: 3e-5, small as late in a run, where rounding matters most.",
+        ),
     ] = None,
 ) -> int:
     """Train one small model in several precisions: what do I lose, and what gives it back?
@@ -43,20 +46,20 @@ def numerics(
     Every recipe sees the same weights and texts, seed by seed; matrix products, sums and rounding
     are those of the emulated tensor engine.
     """
-    from trnbench.app.numerics import NumericsRequest, compare_recipes, inputs_of
+    from trnbench.app.verbs.numerics import inputs_of, run
+    from trnbench.app.verbs.numerics import numerics as use_case
     from trnbench.report.numerics import numerics_report
 
-    request = NumericsRequest(
-        model=model,
-        recipes=tuple(name for name in precision.split(",") if name.strip()),
+    request = use_case.request(
+        model,
+        precision=precision,
         steps=steps,
         seeds=seeds,
         global_batch=global_batch,
         sequence=sequence,
+        learning_rate=learning_rate,
     )
-    if learning_rate is not None:
-        request = request.with_rate(learning_rate)
-    with Progress(quiet=out.quiet) as progress:
-        answer = compare_recipes(catalog, request, progress)
+    with ProgressLine(quiet=out.quiet) as progress:
+        answer = run(catalog, request, progress=progress)
     out.write(numerics_report(answer, inputs_of(request)))
     return ExitCode.DONE

@@ -22,7 +22,7 @@ STDOUT = "-"
 NARROWEST = 80
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """The output formats; the values are the keys of report.formats.RENDERERS."""
 
     TABLE = "table"
@@ -36,7 +36,7 @@ class Format(StrEnum):
 class Output:
     """The chosen format and destination of one run."""
 
-    format: Format
+    format: OutputFormat
     destination: str = STDOUT
     quiet: bool = False
 
@@ -62,12 +62,12 @@ class Output:
 
 
 def chosen_output(
-    output_format: Format | None, json: bool, destination: str, quiet: bool
+    output_format: OutputFormat | None, json: bool, destination: str, quiet: bool
 ) -> Output:
     """Return the output that the shared options describe; contradictions are refused."""
-    if json and output_format is not None and output_format is not Format.JSON:
+    if json and output_format is not None and output_format is not OutputFormat.JSON:
         raise InputError(f"--json contradicts --format {output_format.value}; give one of them")
-    chosen = Format.JSON if json else output_format or Format.TABLE
+    chosen = OutputFormat.JSON if json else output_format or OutputFormat.TABLE
     if destination != STDOUT:
         _check_writable(Path(destination))
     return Output(format=chosen, destination=destination, quiet=quiet)

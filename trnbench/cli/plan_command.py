@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.interrupts import Interrupts, processors
 from trnbench.cli.names import completes
-from trnbench.cli.output import Format
+from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
+from trnbench.cli.progress import ProgressLine
 from trnbench.cli.run_options import takes_run
-from trnbench.cli.values import literal
 from trnbench.errors import InputError
 from trnbench.parsing import duration, money
 
 if TYPE_CHECKING:
-    from trnbench.app.run_request import RunRequest
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.plan.objective import Objective
 
 
 @printing
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def plan(
     out: Output,
     catalog: Catalog,
-    run: RunRequest,
+    run: Mapping[str, Any],
     deadline: Annotated[
         float | None,
         typer.Option(
@@ -65,25 +65,25 @@ def plan(
     Every legal layout on every number of nodes of every instance type, bought in every way that
     nobody takes back (spot only if --purchase says so). Intervals hold 80 % of cases.
     """
-    from trnbench.app.plan import plan_run
-    from trnbench.app.plan_request import PlanRequest, inputs_of
+    from trnbench.app.plan_request import inputs_of
     from trnbench.app.searching import Watch
-    from trnbench.plan.objective import Objective
+    from trnbench.app.verbs import plan as use_case
     from trnbench.report.plan import plan_report
 
-    if plot and out.format is not Format.TABLE:
+    if plot and out.format is not OutputFormat.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
-    request = PlanRequest(
-        run=run,
-        deadline_s=deadline,
-        budget_usd=budget,
-        objective=cast("Objective | None", literal("objective", objective, Objective)),
+    request = use_case.plan.request(
+        **run,
+        deadline=deadline,
+        budget=budget,
+        objective=cast("Objective | None", objective),
         confirm=confirm,
         baseline=baseline,
+        catalog=catalog,
     )
-    with Interrupts() as interrupts, Progress(quiet=out.quiet) as progress:
+    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
         watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
-        answer = plan_run(catalog, request, watch=watch)
+        answer = use_case.plan_run(catalog, request, watch=watch)
     out.write(plan_report(answer, inputs_of(request), plot=plot))
     if not answer.complete or interrupts.asked():
         return ExitCode.INTERRUPTED

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from trnbench.cli.output import STDOUT, Format, chosen_output
+from trnbench.cli.output import STDOUT, OutputFormat, chosen_output
 
 Command = Callable[..., int | None]
 
@@ -33,7 +33,7 @@ def printing(command: Command) -> Command:
     @functools.wraps(command)
     def run(
         *,
-        output_format: Format | None,
+        output_format: OutputFormat | None,
         json: bool,
         output: str,
         quiet: bool,
@@ -67,7 +67,7 @@ def _option(name: str, kind: Any, default: object, option: Any) -> Parameter:  #
 SHARED = [
     _option(
         "output_format",
-        Format | None,
+        OutputFormat | None,
         None,
         typer.Option("--format", help="How to print the rows; default: table."),
     ),

@@ -10,7 +10,7 @@ DELAY_S = 1.0
 INTERVAL_S = 0.1
 
 
-class Progress:
+class ProgressLine:
     """Shows how far a job is: only on a terminal, not under CI, not when quiet."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -25,7 +25,7 @@ class Progress:
             self._shown = True
             say_in_place(f"{done}/{total}  {what}")
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,20 +7,14 @@ import functools
 import inspect
 from collections.abc import Callable
 from inspect import Parameter
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from trnbench.cli.layout_options import layout_options, partial_layout
+from trnbench.cli.layout_options import layout_options
 from trnbench.cli.names import completes
 from trnbench.cli.printing import hints_of
-from trnbench.cli.values import literal
-from trnbench.errors import InputError
-from trnbench.parsing import count, date, duration, sequence, several, share, whole
-
-if TYPE_CHECKING:
-    from trnbench.app.run_request import Part, RunRequest
-    from trnbench.catalog.search import Catalog
+from trnbench.parsing import count, date, duration, share, whole
 
 Command = Callable[..., int | None]
 
@@ -185,7 +179,7 @@ SHARED = (MODEL, *RUN, *layout_options(), *CLUSTER, *MONEY)
 
 
 def takes_run(command: Command) -> Command:
-    """Return a command that takes the options of a run in place of `run: RunRequest`.
+    """Return a command that takes the options of a run in place of `run`, those that are given.
 
     `command` takes `out`, `catalog` and `run` first, then what is its own.
     """
@@ -202,103 +196,9 @@ def takes_run(command: Command) -> Command:
     @functools.wraps(command)
     def with_run(out: object, catalog: object, **options: Any) -> int | None:  # noqa: ANN401
         mine = {name: options.pop(name) for name in names}
-        request = _request(**options)
-        _refuse_unused_prices(cast("Catalog", catalog), request)
-        return command(out, catalog, request, **mine)
+        given = {name: value for name, value in options.items() if value is not None}
+        return command(out, catalog, given, **mine)
 
     with_run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_run
-
-
-def _request(
-    *,
-    model: str,
-    tokens: float | None,
-    samples: float | None,
-    phase: list[str] | None,
-    on: str | None,
-    nodes: str | None,
-    max_nodes: int | None,
-    headroom: float | None,
-    stack: str | None,
-    lnc: int | None,
-    purchase: str | None,
-    region: str | None,
-    price_date: datetime.date | None,
-    discount: float | None,
-    price: list[str] | None,
-    assume_price: list[str] | None,
-    term_years: int | None,
-    commitment: str,
-    keep_checkpoints: str | None,
-    failures_per_node_day: float | None,
-    checkpoint_interval: float | None,
-    **layout: Any,  # noqa: ANN401
-) -> RunRequest:
-    from trnbench.app.run_request import MAX_NODES, RunRequest
-    from trnbench.plan.price_terms import Commitment
-
-    if on is None:
-        raise InputError("on which instances? e.g. --on trn2.48xlarge,p5.48xlarge")
-    if ":" in on:
-        raise InputError("--on takes instance types only; give numbers of nodes with --nodes")
-    if nodes is not None and max_nodes is not None:
-        raise InputError("--nodes says it all; leave out --max-nodes")
-    return RunRequest(
-        model=model,
-        parts=_parts(tokens, samples, phase or []),
-        instances=several("--on", str)(on),
-        price_date=price_date or datetime.datetime.now(tz=datetime.UTC).date(),
-        layout=partial_layout(layout),
-        nodes=several("--nodes", whole("--nodes"))(nodes) if nodes else (),
-        max_nodes=max_nodes or MAX_NODES,
-        headroom=headroom or 0.0,
-        stack=stack,
-        logical_size=lnc,
-        purchase=several("--purchase", str)(purchase) if purchase else (),
-        region=region,
-        discount=discount or 0.0,
-        prices=tuple(price or ()),
-        assumed_prices=tuple(assume_price or ()),
-        term_years=term_years,
-        commitment=cast("Commitment", literal("commitment", commitment, Commitment)),
-        keep_checkpoints=keep_checkpoints,
-        failures_per_node_day=failures_per_node_day,
-        checkpoint_interval_s=checkpoint_interval,
-    )
-
-
-def _refuse_unused_prices(catalog: Catalog, run: RunRequest) -> None:
-    from trnbench.plan.price_terms import parse_assumption, parse_own_price
-
-    compared = {catalog.find("instances", name).name for name in run.instances}
-    given = [("--price", parse_own_price(text)[0]) for text in run.prices]
-    given += [("--assume-price", parse_assumption(text)[0]) for text in run.assumed_prices]
-    for option, name in given:
-        if catalog.find("instances", name).name not in compared:
-            raise InputError(f"{option} names {name}, which is not among --on")
-
-
-def _parts(tokens: float | None, samples: float | None, phases: list[str]) -> tuple[Part, ...]:
-    from trnbench.app.run_request import Part
-
-    if sum((tokens is not None, samples is not None, bool(phases))) != 1:
-        raise InputError(
-            "say how long the run is: --tokens 2T, --samples 50K, or --phase 1.9T@8192 parts, "
-            "one of these"
-        )
-    if tokens is not None:
-        return (Part(tokens=tokens),)
-    if samples is not None:
-        return (Part(samples=samples),)
-    return tuple(_phase(text) for text in phases)
-
-
-def _phase(text: str) -> Part:
-    from trnbench.app.run_request import Part
-
-    tokens, found, length = text.partition("@")
-    if not found:
-        raise InputError(f"--phase: {text!r} is not TOKENS@SEQUENCE, e.g. 1.9T@8192")
-    return Part(tokens=count("--phase")(tokens), sequence=sequence("--phase")(length))

@@ -75,6 +75,6 @@ def validate_specs(
     from trnbench import app
     from trnbench.report.catalog_reports import check_report
 
-    checks = app.validate(catalog, paths, app.SPEC_SECTIONS)
+    checks = app.check_files(catalog, paths, app.SPEC_SECTIONS)
     out.write(check_report("spec-validate", checks))
     return ExitCode.MALFORMED if any(check.faults for check in checks) else ExitCode.DONE

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,23 +11,19 @@ from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import TrainEngine
 from trnbench.cli.layout_options import takes_layout
 from trnbench.cli.names import completes
-from trnbench.cli.output import Format, write_whole
+from trnbench.cli.output import OutputFormat, write_whole
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
+from trnbench.cli.progress import ProgressLine
 from trnbench.cli.train_numbers import refuse_with_numbers, train_with_numbers
 from trnbench.errors import InputError
-from trnbench.parsing import place, quantity, several, whole
-from trnbench.units import Dimension
+from trnbench.parsing import whole
 
 if TYPE_CHECKING:
-    from trnbench.app.train_request import TrainCase
+    from trnbench.app.use_case import Engine
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
-    from trnbench.emulate.schedule.disturbance import Straggler
     from trnbench.emulate.schedule.timeline import Timeline
     from trnbench.workload.partial_layout import PartialLayout
-
-_STRAGGLER = re.compile(r"(\d{1,6})=(.+)")
 
 
 @printing
@@ -115,39 +110,40 @@ def train(
     With --engine functional a small text model is trained on emulated ranks, on generated text;
     degrees that are not given are 1.
     """
-    from trnbench.app.train import run
-    from trnbench.app.train_request import TrainRequest, inputs_of
+    from trnbench.app.train_request import inputs_of
+    from trnbench.app.verbs import train as use_case
     from trnbench.report.train import train_report
 
-    if plot and out.format is not Format.TABLE:
+    if plot and out.format is not OutputFormat.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
-    if engine is TrainEngine.ANALYTIC and (seed is not None or straggler):
-        option = "--straggler" if straggler else "--seed"
-        raise InputError(f"{option} acts on the played schedule; it needs --engine emulate or both")
-    if seed is not None and seed < 0:
-        raise InputError("--seed must not be negative")
     functional = engine is TrainEngine.FUNCTIONAL
     if not functional and (steps is not None or resume is not None):
         option = "--steps" if steps is not None else "--resume"
         raise InputError(f"{option} belongs to a run with real numbers: --engine functional")
-    cases = _cases(catalog, model, on, suite, layout, lnc)
+    asked: dict[str, Any] = {
+        "on": on if on is not None else (),
+        "suite": suite,
+        "stack": stack,
+        "lnc": lnc,
+        "catalog": catalog,
+        **layout.given,
+    }
     if functional:
-        refuse_with_numbers(cases, straggler=straggler, trace=trace, plot=plot)
+        (case, *others) = use_case.train.request(model, **asked).cases
+        refuse_with_numbers(case, others, straggler=straggler, trace=trace, plot=plot)
         return train_with_numbers(
-            out, catalog, cases[0], steps=steps, seed=seed, folder=resume, stack=stack, lnc=lnc
+            out, catalog, case, steps=steps, seed=seed, folder=resume, stack=stack, lnc=lnc
         )
-    request = TrainRequest(
-        cases=cases,
-        suite=suite,
-        engines=engine.engines,
-        stack=stack,
-        logical_size=lnc,
+    request = use_case.train.request(
+        model,
+        **asked,
+        engine=cast("Engine", engine.value),
         seed=seed,
-        stragglers=tuple(_straggler(text) for text in straggler or ()),
-        timeline=plot or trace is not None,
+        straggler=straggler or (),
+        trace=plot or trace is not None,
     )
-    with Progress(quiet=out.quiet) as progress:
-        answers = run(catalog, request, progress=progress)
+    with ProgressLine(quiet=out.quiet) as progress:
+        answers = use_case.run(catalog, request, progress=progress)
     if trace is not None:
         _write_trace(out, trace, answers[0].timeline)
     out.write(train_report(answers, inputs_of(request), plot=plot))
@@ -166,37 +162,3 @@ def _write_trace(out: Output, path: Path, played: Timeline | None) -> None:
     out.narrate(f"trace: {path} (open it at ui.perfetto.dev)")
     if trace.holds is not None:
         out.narrate(f"the trace holds {trace.holds}")
-
-
-def _cases(
-    catalog: Catalog,
-    model: str | None,
-    on: str | None,
-    suite: str | None,
-    layout: PartialLayout,
-    lnc: int | None,
-) -> tuple[TrainCase, ...]:
-    from trnbench.app.train_request import TrainCase, suite_cases
-
-    if (model is None) == (suite is None):
-        raise InputError("give a model (such as llama3.1-8b) or --suite NAME, one of the two")
-    if suite is not None:
-        if on is not None or lnc is not None or layout.given:
-            raise InputError("a suite brings its own places and layouts; leave out --on and these")
-        return suite_cases(catalog, suite)
-    if on is None:
-        raise InputError("on which instance? e.g. --on trn1.32xlarge:32")
-    return tuple(
-        TrainCase(model=model or "", instance=name, nodes=nodes, layout=layout)
-        for name, nodes in several("--on", place("--on"))(on)
-    )
-
-
-def _straggler(text: str) -> Straggler:
-    from trnbench.emulate.schedule.disturbance import Straggler
-
-    match = _STRAGGLER.fullmatch(text.strip())
-    if match is None:
-        raise InputError(f"--straggler: cannot read {text!r}; write STAGE=FACTOR, such as 0=1.2")
-    factor = quantity("--straggler", Dimension.RATIO)(match[2])
-    return Straggler(stage=int(match[1]), factor=factor)

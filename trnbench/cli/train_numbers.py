@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.progress import Progress
+from trnbench.cli.interrupts import Interrupts
+from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,14 +20,15 @@ STEPS = 100
 
 
 def refuse_with_numbers(
-    cases: Sequence[TrainCase],
+    case: TrainCase,
+    others: Sequence[TrainCase],
     *,
     straggler: Sequence[str] | None,
     trace: Path | None,
     plot: bool,
 ) -> None:
     """Refuse what a run with real numbers has no use for."""
-    if len(cases) != 1 or cases[0].label:
+    if others or case.label:
         raise InputError("--engine functional trains one model on one place")
     if straggler or trace is not None:
         option = "--straggler" if straggler else "--trace"
@@ -61,8 +63,8 @@ def train_with_numbers(
         stack=stack,
         logical_size=lnc,
     )
-    with Progress(quiet=out.quiet) as progress:
-        trained = run_functional(catalog, request, progress)
+    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
+        trained = run_functional(catalog, request, progress=progress, cancel=interrupts.asked)
     out.write(functional_report(trained, inputs_of(request)))
     if trained.interrupted:
         return ExitCode.INTERRUPTED

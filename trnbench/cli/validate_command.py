@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.output import Format
+from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import Progress
+from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
 from trnbench.parsing import quantity
 from trnbench.units import Dimension
@@ -53,13 +53,15 @@ def validate(
     Rows that cannot be predicted are listed with the reason. Fitted and unseen rows, and rows of
     fitted and of other software, are counted apart, beside a naive baseline.
     """
-    from trnbench.app.validation import validate_evidence
+    from trnbench import app
     from trnbench.report.validation import validation_report
 
-    if plot and out.format is not Format.TABLE:
+    if plot and out.format is not OutputFormat.TABLE:
         raise InputError("--plot draws for people; it needs --format table")
-    with Progress(quiet=out.quiet) as progress:
-        found = validate_evidence(catalog, files=evidence or (), sets=sets or (), progress=progress)
+    with ProgressLine(quiet=out.quiet) as progress:
+        found = app.validate(
+            evidence=evidence or (), set=sets or (), catalog=catalog, progress=progress
+        )
     inputs: dict[str, object] = {
         "evidence": [str(path) for path in evidence or ()],
         "sets": [section.name for section in found],

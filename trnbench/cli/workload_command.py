@@ -9,7 +9,7 @@ import typer
 
 from trnbench.cli.diagnostics import ExitCode, help_alone
 from trnbench.cli.names import completes
-from trnbench.cli.output import STDOUT, Format, chosen_output
+from trnbench.cli.output import STDOUT, OutputFormat, chosen_output
 from trnbench.cli.printing import printing
 from trnbench.errors import InputError
 
@@ -62,7 +62,7 @@ def validate_workloads(
     from trnbench import app
     from trnbench.report.catalog_reports import check_report
 
-    checks = app.validate(catalog, paths, app.WORKLOAD_SECTIONS)
+    checks = app.check_files(catalog, paths, app.WORKLOAD_SECTIONS)
     out.write(check_report("workload-validate", checks))
     return ExitCode.MALFORMED if any(check.faults for check in checks) else ExitCode.DONE
 
@@ -87,5 +87,5 @@ def import_workload(
         raise InputError(
             f"--name {chosen} contradicts --output {output}: a model file has its model's name"
         )
-    out = chosen_output(Format.TABLE, False, output, False)
+    out = chosen_output(OutputFormat.TABLE, False, output, False)
     out.write_bytes(app.import_model(config, chosen).encode())

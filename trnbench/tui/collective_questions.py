@@ -58,12 +58,16 @@ def collective_sweep(
     catalog: Catalog, question: CollectiveQuestion, hooks: WorkHooks
 ) -> CollectiveSweep:
     """Return the sweep in closed form, for each place and algorithm."""
-    from trnbench.app import collective as use_case
+    from trnbench.app.collective_request import inputs_of
+    from trnbench.app.command_lines import place_text
+    from trnbench.app.verbs import collective as use_case
 
-    base = use_case.CollectiveRequest(
-        ops=(question.op,),
-        places=tuple(use_case.Place(instance=name, nodes=nodes) for name, nodes in question.places),
-        sizes_bytes=use_case.sizes_between(question.min_size, question.max_size, question.factor),
+    base = use_case.collective.request(
+        question.op,
+        on=[place_text(*place) for place in question.places],
+        min_size=question.min_size,
+        max_size=question.max_size,
+        factor=question.factor,
     )
     sizes: list[SweptSize] = []
     for number, algorithm in enumerate(question.algorithms):
@@ -77,7 +81,7 @@ def collective_sweep(
     return CollectiveSweep(
         report=Report(
             verb="collective",
-            inputs=use_case.inputs_of(base),
+            inputs=inputs_of(base),
             rows=tuple({"on": one.on, "asked": one.asked, **one.answer.row()} for one in sizes),
             columns=COLUMNS,
         ),
@@ -95,8 +99,8 @@ def collective_rounds(
     hooks: WorkHooks,
 ) -> CollectiveSteps:
     """Return what links carry, round by round."""
-    from trnbench.app.collective import Place
     from trnbench.app.collective_steps import collective_steps
+    from trnbench.workload.suite import Place
 
     hooks.progress(0, 1, "placing messages on links")
     return collective_steps(

@@ -15,9 +15,9 @@ from trnbench.units import DAY_S
 from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.app.compare import CompareRequest
     from trnbench.app.markets import Explored
     from trnbench.app.searching import Watch
+    from trnbench.app.verbs.compare import CompareRequest
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
 
@@ -60,8 +60,8 @@ class CompareFound:
 
 def compare_request(scenario: Scenario) -> CompareRequest:
     """Return what the use case takes."""
-    from trnbench.app.compare import CompareRequest
     from trnbench.app.run_request import Part, RunRequest
+    from trnbench.app.verbs.compare import CompareRequest
 
     return CompareRequest(
         run=RunRequest(
@@ -95,8 +95,8 @@ def _watch(hooks: WorkHooks) -> Watch:
 
 def compare_rows(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> CompareFound:
     """Return the comparison, and the clusters that were looked at for it."""
-    from trnbench.app.compare import compare_run, inputs_of
     from trnbench.app.markets import explore_all
+    from trnbench.app.verbs.compare import compare_run, inputs_of
     from trnbench.report.compare import compare_report
 
     request = compare_request(scenario)

@@ -53,7 +53,7 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> 
     from trnbench import app
     from trnbench.report.validation import validation_report
 
-    sections = app.validate_evidence(catalog, sets=sets, progress=hooks.progress)
+    sections = app.validate(set=sets, catalog=catalog, progress=hooks.progress)
     report = validation_report(sections, {"sets": sets})
     errors = [
         SetErrors(
@@ -79,6 +79,6 @@ def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: WorkHooks) ->
     from trnbench import app
     from trnbench.report.claims import claims_report
 
-    claims = app.examine_claims(catalog, price_date=price_date, progress=hooks.progress)
+    claims = app.claims(price_date=price_date, catalog=catalog, progress=hooks.progress)
     report = claims_report(claims, {"price_date": price_date.isoformat()})
     return ClaimsFound(report=replace(report, columns=CLAIM_COLUMNS, people=None))

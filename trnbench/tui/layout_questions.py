@@ -110,7 +110,7 @@ def layout_detail(
     catalog: Catalog, job: ClusterJob, layout: PartialLayout, by_hand: bool, hooks: WorkHooks
 ) -> Detail:
     """Return what one layout takes and holds, or why it is not legal."""
-    from trnbench.app.train import run
+    from trnbench.app.verbs.train import run
 
     (answer,) = run(catalog, train_request(job, layout), progress=hooks.progress)
     return Detail(row=answer.row(), by_hand=by_hand)
@@ -182,7 +182,7 @@ def schedule_chart(
 @lru_cache(maxsize=4)
 def _played(catalog: Catalog, request: TrainRequest) -> TrainAnswer:
     """Return a played step; scrolling through it plays it once."""
-    from trnbench.app.train import run
+    from trnbench.app.verbs.train import run
 
     (answer,) = run(catalog, replace(request, engines=("emulate",), timeline=True))
     return answer

@@ -10,7 +10,7 @@ from trnbench.report.report import Report
 
 if TYPE_CHECKING:
     from trnbench.answers.matrix import MatrixAnswer
-    from trnbench.app.matrix import MatrixRequest
+    from trnbench.app.verbs.matrix import MatrixRequest
     from trnbench.catalog.search import Catalog
     from trnbench.mapping.tiling.schedule import Kernel
     from trnbench.tui.work_process import WorkHooks
@@ -34,18 +34,17 @@ class MatrixQuestion:
 
     def request(self, catalog: Catalog) -> MatrixRequest:
         """Return what the use case takes."""
-        from trnbench.app import matrix as use_case
+        from trnbench.app.verbs import matrix as use_case
 
-        base = (
-            use_case.MatrixRequest(products=self.products, chips=self.chips, formats=self.formats)
-            if self.suite is None
-            else use_case.suite_request(catalog, self.suite, chips=self.chips, formats=self.formats)
-        )
-        return replace(
-            base,
-            pattern=self.pattern,
+        return use_case.matrix.request(
+            () if self.suite else self.products,
+            suite=self.suite,
+            on=self.chips,
+            dtype=self.formats,
+            sparsity=self.pattern,
             kernel=self.kernel,
-            cores="all" if self.cores == "all" else int(self.cores),
+            cores=self.cores,
+            catalog=catalog,
         )
 
 
@@ -81,7 +80,7 @@ class EngineShares:
 
 def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> MatrixFound:
     """Return the answers in closed form."""
-    from trnbench.app import matrix as use_case
+    from trnbench.app.verbs import matrix as use_case
     from trnbench.report.matrix import matrix_report
 
     request = question.request(catalog)
@@ -110,7 +109,7 @@ def matrix_heat(
     catalog: Catalog, question: MatrixQuestion, k: int, hooks: WorkHooks
 ) -> dict[str, dict[tuple[int, int], float | None]]:
     """Return utilisation by (m, n) for each chip and format, at one k."""
-    from trnbench.app import matrix as use_case
+    from trnbench.app.verbs import matrix as use_case
     from trnbench.workload.suite import Product
 
     products = tuple(Product(m=m, k=k, n=n) for m in GRID for n in GRID)
@@ -127,7 +126,7 @@ def matrix_engines(
     catalog: Catalog, question: MatrixQuestion, product: Product, chip: str, hooks: WorkHooks
 ) -> EngineShares:
     """Return how busy the engines are while the emulator plays one product on one chip."""
-    from trnbench.app import matrix as use_case
+    from trnbench.app.verbs import matrix as use_case
 
     request = replace(
         question.request(catalog), products=(product,), chips=(chip,), engines=("emulate",)

@@ -57,10 +57,10 @@ def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHo
 
 def _matrix(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
     from trnbench.answers.matrix import MatrixAnswer
-    from trnbench.app import matrix as use_case
+    from trnbench.app.verbs import matrix as use_case
     from trnbench.report.matrix import matrix_report
 
-    request = replace(use_case.suite_request(catalog, name), engines=tuple(engines))
+    request = replace(use_case.matrix.request(suite=name, catalog=catalog), engines=tuple(engines))
     answers: list[MatrixAnswer] = []
     for number, product in enumerate(request.products):
         hooks.note(number, len(request.products), product.label or f"product {number + 1}")
@@ -74,10 +74,13 @@ def _matrix(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHook
 
 def _collective(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
     from trnbench.answers.collective import CollectiveAnswer
-    from trnbench.app import collective as use_case
+    from trnbench.app.collective_request import inputs_of
+    from trnbench.app.verbs import collective as use_case
     from trnbench.report.collective import collective_report
 
-    request = replace(use_case.suite_requests(catalog, name), engines=tuple(engines))
+    request = replace(
+        use_case.collective.request(suite=name, catalog=catalog), engines=tuple(engines)
+    )
     pieces = [(where, op) for where in request.places for op in request.ops]
     answers: list[CollectiveAnswer] = []
     done = 0
@@ -87,14 +90,14 @@ def _collective(catalog: Catalog, name: str, engines: Sequence[str], hooks: Work
             break
         answers += use_case.run(catalog, replace(request, places=(where,), ops=(op,)))
         done += 1
-    report = collective_report(answers, use_case.inputs_of(request)) if answers else _nothing(name)
+    report = collective_report(answers, inputs_of(request)) if answers else _nothing(name)
     return _done("collective", name, report, done == len(pieces))
 
 
 def _training(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
     from trnbench.answers.train import TrainAnswer
-    from trnbench.app.train import run
     from trnbench.app.train_request import TrainRequest, inputs_of, suite_cases
+    from trnbench.app.verbs.train import run
     from trnbench.report.train import train_report
 
     cases = suite_cases(catalog, name)

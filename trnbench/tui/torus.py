@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from rich.style import Style
 from rich.text import Text
 
 from trnbench.report.drawing import loaded_torus
+
+if TYPE_CHECKING:
+    from trnbench.app.collective_steps import Plane
 
 _ROW_LOAD = re.compile(r"-\s*(\d+)-")
 _LOAD = re.compile(r"\d+")
@@ -17,38 +20,7 @@ HALF, HIGH = 50, 90
 """From these loads on, in %, a link is drawn as busy, and as the busiest."""
 
 
-class TorusPlane(Protocol):
-    """What is drawn: as `trnbench.app.collective_steps` has it."""
-
-    @property
-    def name(self) -> str:
-        """Which plane it is."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of chips."""
-        ...
-
-    @property
-    def right(self) -> tuple[float, ...]:
-        """Loads of the links to the right of each chip."""
-        ...
-
-    @property
-    def below(self) -> tuple[float, ...]:
-        """Loads of the links below each chip."""
-        ...
-
-    @property
-    def onward(self) -> tuple[float, ...]:
-        """Loads of the links between planes, of each chip."""
-        ...
-
-
-def draw_planes(
-    planes: Sequence[TorusPlane], width: int, styles: tuple[Style, Style, Style]
-) -> Text:
+def draw_planes(planes: Sequence[Plane], width: int, styles: tuple[Style, Style, Style]) -> Text:
     """Return the planes beside each other as far as there is room.
 
     `styles` are those of idle, busy and busiest links.
@@ -73,7 +45,7 @@ def draw_planes(
     return text
 
 
-def _block(plane: TorusPlane, styles: tuple[Style, Style, Style]) -> list[Text]:
+def _block(plane: Plane, styles: tuple[Style, Style, Style]) -> list[Text]:
     lines = [Text(plane.name, style="bold")]
     for number, line in enumerate(loaded_torus(plane.shape, plane.right, plane.below)):
         text = Text(line)

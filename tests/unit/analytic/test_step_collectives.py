@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from trnbench.analytic.collective_sweep import sweep
 from trnbench.analytic.step_collectives import CollectivePrices
-from trnbench.app.collective import CollectiveRequest, Place, run
+from trnbench.app.collective_request import CollectiveRequest
+from trnbench.app.verbs.collective import run
 from trnbench.catalog.search import open_catalog
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.select import select
@@ -18,6 +19,7 @@ from trnbench.spec.library import load_platform
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.operation import Op
+from trnbench.workload.suite import Place
 
 CATALOG = open_catalog()
 SIZES = (1e3, 1e6, 3e7, 1e9)

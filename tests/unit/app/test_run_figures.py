@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from trnbench.app.compare import CompareRequest, compare_run
-from trnbench.app.plan import plan_run
 from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_request import Part, RunRequest
 from trnbench.app.searching import Watch
-from trnbench.app.train import run
 from trnbench.app.train_request import TrainCase, TrainRequest
+from trnbench.app.verbs.compare import CompareRequest, compare_run
+from trnbench.app.verbs.plan import plan_run
+from trnbench.app.verbs.train import run
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.billing import NoBill, bill
 from trnbench.plan.checkpoint import checkpoint_bytes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import replace
 
 import pytest
@@ -114,16 +112,16 @@ def test_fewer_steps_than_a_folder_has_are_shown_and_nothing_is_measured(
 
 
 def test_an_interruption_keeps_what_is_done(catalog, request_, whole, tmp_path):
-    def interrupt(done: int, total: int, what: str) -> None:
-        if done == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.getsignal(signal.SIGINT)
+    heard: list[int] = []
     kept = replace(request_, folder=tmp_path, save_every=100)
-    stopped = run_functional(catalog, kept, interrupt)
+    stopped = run_functional(
+        catalog,
+        kept,
+        progress=lambda done, total, what: heard.append(done),
+        cancel=lambda: 2 in heard,
+    )
     assert stopped.interrupted
     assert stopped.losses == whole.losses[:3]
-    assert signal.getsignal(signal.SIGINT) is before
     assert [path.name for path in checkpoints(tmp_path)] == [
         "step-00000000.npz",
         "step-00000003.npz",
@@ -140,7 +138,7 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_the_first_step(
         run_functional(
             catalog,
             replace(request_, folder=tmp_path / "file"),
-            lambda done, total, what: heard.append(done),
+            progress=lambda done, total, what: heard.append(done),
         )
     assert not heard
 

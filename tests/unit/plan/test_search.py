@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trnbench.analytic.memory import memory
 from trnbench.analytic.step_time import step_prices
 from trnbench.analytic.step_utilization import utilization
-from trnbench.app.search import search_layouts
+from trnbench.app.verbs.search_layouts import search_layouts
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
 from trnbench.mapping.rank_groups import platform_answer

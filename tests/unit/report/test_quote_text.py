@@ -10,8 +10,8 @@ import pytest
 
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.interval import Interval, ratio
-from trnbench.app.compare import CompareRequest, compare_run
 from trnbench.app.run_request import Part, RunRequest
+from trnbench.app.verbs.compare import CompareRequest, compare_run
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.billing import Bill
 from trnbench.report.quote_text import (

@@ -97,7 +97,7 @@ class CompareView(View):
 
     def compose(self) -> ComposeResult:
         """Start what plans beside painting."""
-        self.warm("compare", "trnbench.app.compare", "trnbench.report.compare")
+        self.warm("compare", "trnbench.app.verbs.compare", "trnbench.report.compare")
         yield from super().compose()
 
     def begin(self) -> None:

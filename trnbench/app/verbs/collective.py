@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
+from trnbench import parsing
 from trnbench.analytic.collective_sweep import Sweep, sweep
 from trnbench.answers.collective import CollectiveAnswer, LinkLoad, TorusLoad
 from trnbench.answers.trace import TraceSpan
+from trnbench.app.collective_request import (
+    CollectiveRequest,
+    read_fault,
+    read_neighbour,
+    read_sizes,
+    sizes_between,
+)
 from trnbench.app.replica_groups import replica_groups
+from trnbench.app.use_case import Engine, Progress, answered_by, engines_of, quiet
 from trnbench.arrays import IntArray
 from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import Catalog
+from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.emulate.collective import PlayedCollective, play
 from trnbench.emulate.collective_data import DataCheck, check_data
 from trnbench.emulate.collective_streams import ChunkStream, play_selected, play_together
 from trnbench.errors import InputError
-from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.legality import PlacementVerdict, cluster_verdict, verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.placed import Placed
@@ -35,15 +42,15 @@ from trnbench.mapping.message_plan.select import (
 )
 from trnbench.mapping.placement import Placement, place
 from trnbench.numerics.formats import format_named
-from trnbench.program.collective import Collective, bus_factor
+from trnbench.parsing import clusters, read
+from trnbench.program.collective import Collective, bus_factor, op_named
 from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
 from trnbench.spec.fabric import Torus
 from trnbench.spec.library import load_platform
 from trnbench.workload.library import load_collective_suite
 from trnbench.workload.operation import Op
+from trnbench.workload.suite import Place
 
-MAX_SIZES = 10_000
-LARGEST_BYTES = 2.0**60
 MAX_TRACED = 500_000
 """Messages a trace may hold: beyond that no viewer opens it."""
 MOST_CHECKED = 64_000_000
@@ -51,92 +58,11 @@ CHECK_ELEMENTS = 65_537
 """Elements of a data check where sizes are larger: a prime, so that parts are uneven."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """So many instances of a type."""
-
-    instance: str
-    nodes: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
-    """Another collective that runs at the same time; `groups` as in a request."""
-
-    op: Op
-    size_bytes: float
-    groups: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveRequest:
-    """What to run: every operation on every place at every size by every engine.
-
-    `groups`: "16" for consecutive groups of 16 ranks, "16@32" for groups whose ranks are 32 apart,
-    or lists such as "0-7;8-15"; all ranks in one group unless given.
-    """
-
-    ops: tuple[Op, ...]
-    places: tuple[Place, ...]
-    sizes_bytes: tuple[float, ...]
-    engines: tuple[str, ...] = ("analytic",)
-    ranks: int | None = None
-    groups: str | None = None
-    algorithm: str | None = None
-    stack: str | None = None
-    logical_size: int | None = None
-    number_format: str = "fp32"
-    faults: tuple[LinkFault, ...] = ()
-    links: bool = False
-    check: bool = False
-    seed: int = 0
-    trace: bool = False
-    beside: tuple[Neighbour, ...] = ()
-
-
-def sizes_between(smallest: float, largest: float, factor: float) -> tuple[float, ...]:
-    """Return sizes from the smallest to the largest, each `factor` times the one before, bytes."""
-    if not smallest > 0:
-        raise InputError("the smallest size must be positive")
-    if largest < smallest:
-        raise InputError("the largest size is below the smallest")
-    if largest > LARGEST_BYTES:
-        raise InputError("the largest size is above 1 EiB")
-    if not 1 < factor < math.inf:
-        raise InputError("the factor between sizes must be above 1, and finite")
-    if round(smallest) < 1:
-        raise InputError("sizes are whole bytes; the smallest must be at least 1 byte")
-    count = math.floor(math.log(largest / smallest, factor) + 1e-9) + 1
-    if count > MAX_SIZES:
-        raise InputError(f"{count:,} sizes are too many; at most {MAX_SIZES:,}: raise the factor")
-    return tuple(float(round(smallest * factor**i)) for i in range(count))
-
-
-def suite_requests(catalog: Catalog, name: str) -> CollectiveRequest:
-    """Return what a suite asks for."""
-    suite = load_collective_suite(catalog, name)
-    return CollectiveRequest(
-        ops=suite.operations,
-        places=tuple(Place(instance=p.instance, nodes=p.nodes) for p in suite.places),
-        sizes_bytes=sizes_between(suite.min_size_bytes, suite.max_size_bytes, suite.factor),
-    )
-
-
-def inputs_of(request: CollectiveRequest) -> dict[str, object]:
-    """Return the request as plain data, for outputs that repeat what was asked."""
-    plain = {f.name: getattr(request, f.name) for f in fields(request)}
-    return plain | {
-        "places": [f"{place.instance}:{place.nodes}" for place in request.places],
-        "faults": [f"{f.source}-{f.target}={f.factor}" for f in request.faults],
-        "beside": [f"{n.op}:{n.size_bytes:.0f}:{n.groups or ''}" for n in request.beside],
-    }
-
-
 def run(
     catalog: Catalog,
     request: CollectiveRequest,
     *,
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    progress: Progress = quiet,
 ) -> tuple[CollectiveAnswer, ...]:
     """Return the answers, grouped by place and operation; `progress` hears of each one done."""
     if request.trace and (len(request.ops), len(request.places), len(request.sizes_bytes)) != (
@@ -153,6 +79,90 @@ def run(
             progress(i * len(request.ops) + j, total, f"{op} on {where.instance}:{where.nodes}")
             answers += _answers(catalog, request, where, op)
     return tuple(answers)
+
+
+@answered_by(run)
+def collective(
+    op: str | None = None,
+    *,
+    on: str | Sequence[str] = (),
+    suite: str | None = None,
+    min_size: float | str | None = None,
+    max_size: float | str | None = None,
+    factor: float | str | None = None,
+    dtype: str = "fp32",
+    ranks: int | str | None = None,
+    groups: str | None = None,
+    lnc: int | str | None = None,
+    algorithm: str = "auto",
+    stack: str | None = None,
+    engine: Engine = "analytic",
+    fail_link: str | Sequence[str] = (),
+    beside: str | Sequence[str] = (),
+    links: bool = False,
+    check: bool = False,
+    seed: int | None = None,
+    trace: bool = False,
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
+) -> CollectiveRequest:
+    """Return what an operation takes on clusters, one answer for each size and engine.
+
+    Sizes are bytes, or texts such as "1KiB"; from 1 KiB to 1 GiB, each 4 times the one before,
+    unless given. A `suite` brings operations, places and sizes. `fail_link` and `beside` are texts
+    as on the command line.
+
+    >>> from trnbench.app import collective
+    >>> (answer,) = collective("all-reduce", on="trn2.48xlarge:4", min_size="1GiB")
+    >>> f"{answer.busbw_bytes_per_s / 1e9:.0f} GB/s over {answer.ranks} ranks"
+    '176 GB/s over 256 ranks'
+    """
+    if (op is None) == (suite is None):
+        raise InputError("give an operation (such as all-reduce) or --suite NAME, one of the two")
+    if seed is not None and not check:
+        raise InputError("--seed acts on the data of --check")
+    if seed is not None and seed < 0:
+        raise InputError("--seed must not be negative")
+    if beside and engine == "analytic":
+        raise InputError("--beside plays collectives at once; it needs --engine emulate or both")
+    sizes = (min_size, max_size, factor)
+    if suite is not None:
+        if on or any(size is not None for size in sizes):
+            raise InputError("a suite brings its own places and sizes; leave out --on and sizes")
+        ops, places, sizes_bytes = _of_suite(catalog or open_catalog(), suite)
+    else:
+        if not on:
+            raise InputError("on which instance? e.g. --on trn2.48xlarge or trn2.48xlarge:4")
+        ops, places = (op_named(op or ""),), clusters(on)
+        sizes_bytes = read_sizes(*sizes)
+    return CollectiveRequest(
+        ops=ops,
+        places=tuple(Place(instance=name, nodes=nodes) for name, nodes in places),
+        sizes_bytes=sizes_bytes,
+        engines=engines_of(engine),
+        ranks=None if ranks is None else read(parsing.whole("--ranks"), ranks),
+        groups=groups,
+        algorithm=None if algorithm == "auto" else algorithm,
+        stack=stack,
+        logical_size=None if lnc is None else read(parsing.whole("--lnc"), lnc),
+        number_format=dtype,
+        faults=tuple(read_fault(text) for text in parsing.texts(fail_link)),
+        links=links,
+        check=check,
+        seed=seed or 0,
+        trace=trace,
+        beside=tuple(read_neighbour(text) for text in parsing.texts(beside)),
+    )
+
+
+def _of_suite(
+    catalog: Catalog, name: str
+) -> tuple[tuple[Op, ...], tuple[tuple[str, int], ...], tuple[float, ...]]:
+    """Return operations, clusters, and sizes in bytes of a suite."""
+    suite = load_collective_suite(catalog, name)
+    places = tuple((place.instance, place.nodes) for place in suite.places)
+    sizes = sizes_between(suite.min_size_bytes, suite.max_size_bytes, suite.factor)
+    return suite.operations, places, sizes
 
 
 def _answers(

@@ -8,27 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from trnbench import parsing
 from trnbench.answers.plan import PlanAnswer, Ways
 from trnbench.answers.quote import Quote
 from trnbench.app.command_lines import plan_line
-from trnbench.app.compare import looked
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.plan_break_even import break_even
 from trnbench.app.plan_confirm import confirmed
 from trnbench.app.plan_request import PlanRequest
 from trnbench.app.quotes import quote, quote_of_none
-from trnbench.app.run_request import price_terms
+from trnbench.app.run_request import price_terms, run_request
 from trnbench.app.searching import Watch
+from trnbench.app.use_case import (
+    Cancel,
+    Progress,
+    answered_by,
+    never,
+    quiet,
+    takes_options_of,
+)
+from trnbench.app.verbs.compare import looked
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.parsing import literal, maybe, read
 from trnbench.plan.failures import Estimate, operations_of
 from trnbench.plan.market import Market, every_candidate
 from trnbench.plan.objective import (
     Candidate,
     Limits,
+    Objective,
     Order,
     nearest,
     pareto,
@@ -56,6 +68,55 @@ def plan_run(catalog: Catalog, request: PlanRequest, *, watch: Watch | None = No
     return _Planning(
         catalog=catalog, request=request, explored=explored, names=names, baseline=baseline
     ).answer(watch)
+
+
+def _answer(
+    catalog: Catalog,
+    request: PlanRequest,
+    *,
+    progress: Progress = quiet,
+    cancel: Cancel = never,
+    workers: int = 1,
+) -> PlanAnswer:
+    watch = Watch(progress=progress, cancel=cancel, workers=workers)
+    return plan_run(catalog, request, watch=watch)
+
+
+@answered_by(_answer)
+@takes_options_of(run_request)
+def plan(
+    model: str,
+    *,
+    deadline: float | str | None = None,
+    budget: float | str | None = None,
+    objective: Objective | None = None,
+    confirm: int | str = 0,
+    baseline: str | None = None,
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
+    cancel: Cancel = never,
+    workers: int = 1,
+    **options: Any,  # noqa: ANN401
+) -> PlanRequest:
+    """Return the best way to run a training: machines, how many, in which layout, bought how.
+
+    Limits are a `deadline` and a `budget` in USD; `objective` is cost, time or pareto. `options`
+    are those of `trnbench.app.run_request.run_request`. Once `cancel` is true, what was found is
+    answered; `workers` is how many processes may search at once.
+
+    >>> from trnbench.app import plan
+    >>> answer = plan("llama2-7b", tokens="10B", on="trn1.32xlarge", max_nodes=2, tp=8, pp=1)
+    >>> answer.best.instance, answer.best.nodes
+    ('trn1.32xlarge', 1)
+    """
+    return PlanRequest(
+        run=run_request(model, catalog=catalog, **options),
+        deadline_s=maybe(parsing.duration("--deadline"), deadline),
+        budget_usd=maybe(parsing.money("--budget"), budget),
+        objective=None if objective is None else literal("objective", objective, Objective),
+        confirm=read(parsing.whole("--confirm", least=0), confirm),
+        baseline=baseline,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any
 
+from trnbench import parsing
 from trnbench.answers.train import Searched, TrainAnswer
+from trnbench.app.knobs import layout_of
 from trnbench.app.layout_defaults import SEARCHED, refuse_senseless, with_defaults
-from trnbench.app.train_request import TrainRequest
-from trnbench.catalog.search import Catalog
+from trnbench.app.train_request import TrainCase, TrainRequest, suite_cases
+from trnbench.app.use_case import (
+    Engine,
+    Progress,
+    answered_by,
+    engines_of,
+    quiet,
+    takes_options_of,
+)
+from trnbench.catalog.search import Catalog, open_catalog
+from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.errors import InputError
+from trnbench.parsing import clusters, maybe
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.predict.step import Playing, predict
+from trnbench.units import Dimension
 from trnbench.workload.partial_layout import PartialLayout
 
-Progress: TypeAlias = Callable[[int, int, str], None]
+_STRAGGLER = re.compile(r"(\d{1,6})=(.+)")
 
 
 def run(
     catalog: Catalog,
     request: TrainRequest,
     *,
-    progress: Progress = lambda done, total, what: None,
+    progress: Progress = quiet,
 ) -> tuple[TrainAnswer, ...]:
     """Return the answers, case by case.
 
@@ -49,13 +63,80 @@ def run(
     return tuple(answers)
 
 
+@answered_by(run)
+@takes_options_of(layout_of)
+def train(
+    model: str | None = None,
+    *,
+    on: str | Sequence[str] = (),
+    suite: str | None = None,
+    stack: str | None = None,
+    lnc: int | str | None = None,
+    engine: Engine = "analytic",
+    seed: int | None = None,
+    straggler: str | Sequence[str] = (),
+    trace: bool = False,
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
+    **knobs: Any,
+) -> TrainRequest:
+    """Return what one training step takes and holds, one answer for each place and engine.
+
+    Knobs that are not given are chosen: the fastest layout that fits. A `suite` brings models,
+    places and layouts. `trace` keeps what was played. `trnbench.app.train_functional` trains
+    with real numbers.
+
+    >>> from trnbench.app import train
+    >>> (answer,) = train("llama2-7b", on="trn1.32xlarge:4", tp=8, pp=1, zero=1)
+    >>> answer.feasible
+    True
+    """
+    if (model is None) == (suite is None):
+        raise InputError("give a model (such as llama3.1-8b) or --suite NAME, one of the two")
+    if engine == "analytic" and (seed is not None or straggler):
+        option = "--straggler" if straggler else "--seed"
+        raise InputError(f"{option} acts on the played schedule; it needs --engine emulate or both")
+    if seed is not None and seed < 0:
+        raise InputError("--seed must not be negative")
+    layout = layout_of(**knobs)
+    if suite is not None:
+        if on or lnc is not None or layout.given:
+            raise InputError("a suite brings its own places and layouts; leave out --on and these")
+        cases = suite_cases(catalog or open_catalog(), suite)
+    elif not on:
+        raise InputError("on which instance? e.g. --on trn1.32xlarge:32")
+    else:
+        cases = tuple(
+            TrainCase(model=model or "", instance=instance, nodes=nodes, layout=layout)
+            for instance, nodes in clusters(on)
+        )
+    return TrainRequest(
+        cases=cases,
+        suite=suite,
+        engines=engines_of(engine),
+        stack=stack,
+        logical_size=maybe(parsing.whole("--lnc"), lnc),
+        seed=seed,
+        stragglers=tuple(_straggler(text) for text in parsing.texts(straggler)),
+        timeline=trace,
+    )
+
+
+def _straggler(text: str) -> Straggler:
+    match = _STRAGGLER.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"--straggler: cannot read {text!r}; write STAGE=FACTOR, such as 0=1.2")
+    factor = parsing.quantity("--straggler", Dimension.RATIO)(match[2])
+    return Straggler(stage=int(match[1]), factor=factor)
+
+
 def step_answers(
     setup: TrainSetup,
     given: PartialLayout,
     engines: Sequence[str] = ("analytic",),
     *,
     playing: Playing | None = None,
-    progress: Progress = lambda done, total, what: None,
+    progress: Progress = quiet,
 ) -> tuple[TrainAnswer, ...]:
     """Return what a step takes by every engine, in the fastest layout where some is left open."""
     refuse_senseless(setup.model, given)

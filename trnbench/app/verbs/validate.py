@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trnbench.answers.evidence import ScoredSet
-from trnbench.catalog.search import Catalog, built_in_folder
+from trnbench.app.use_case import Progress, quiet
+from trnbench.catalog.search import Catalog, built_in_folder, open_catalog
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.collectives import compare_collectives
 from trnbench.evidence.comparison import Comparison
@@ -14,6 +15,7 @@ from trnbench.evidence.kernels import compare_kernels
 from trnbench.evidence.predict import compare_training
 from trnbench.evidence.rows import EvidenceFile, EvidenceSet, read_evidence
 from trnbench.evidence.statistics import summarise
+from trnbench.parsing import names
 
 SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
     "trainium": ("trainium_training",),
@@ -32,23 +34,32 @@ _COMPARE: Mapping[EvidenceSet, Callable[[Catalog, EvidenceFile], tuple[Compariso
 }
 
 
-def validate_evidence(
-    catalog: Catalog,
+def validate(
     *,
-    files: Sequence[Path] = (),
-    sets: Sequence[str] = (),
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    evidence: str | Path | Sequence[str | Path] = (),
+    set: str | Sequence[str] = (),
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
 ) -> tuple[ScoredSet, ...]:
-    """Return what the files, or the shipped measurements where none is given, say of the models.
+    """Return measured beside predicted, row by row, with statistics of the errors of each set.
 
-    With `sets`, of those only.
+    `evidence`: CSV files of measurements; the shipped ones where none is given. `set`: only these
+    sets, of trainium, gpu, collectives and kernels.
+
+    >>> from trnbench.app import validate
+    >>> (kernels,) = validate(set="kernels")
+    >>> kernels.name, len(kernels.rows)
+    ('kernels', 84)
     """
+    catalog = catalog or open_catalog()
+    sets = names("--set", set) if set else ()
+    files = [evidence] if isinstance(evidence, str | Path) else evidence
     for name in sets:
         if name not in SETS:
             raise UnknownNameError("set of measurements", name, SETS)
     wanted = [name for name in SETS if not sets or name in sets]
-    read = [read_evidence(path) for path in files] if files else _shipped(wanted)
-    chosen = [file for file in read if any(file.set in SETS[name] for name in wanted)]
+    given = [read_evidence(Path(path)) for path in files] if files else _shipped(wanted)
+    chosen = [file for file in given if any(file.set in SETS[name] for name in wanted)]
     if not chosen:
         raise InputError(f"none of the files belongs to the set {' or '.join(sets)}")
     compared: dict[str, list[Comparison]] = {}

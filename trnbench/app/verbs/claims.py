@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from trnbench.app.claim_costs import PriceBook, cost_finding, price_finding
 from trnbench.app.claim_runs import Machines, speed_finding
-from trnbench.catalog.search import Catalog
+from trnbench.app.use_case import Progress, quiet
+from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import UnknownNameError
 from trnbench.evidence.claim_figures import figure_finding, ratio_finding
 from trnbench.evidence.claims import Claimed, Finding, Words
+from trnbench.parsing import date, names, read
 from trnbench.plan.price_terms import check_region
 from trnbench.spec.claim import (
     ClaimedRun,
@@ -27,41 +29,49 @@ from trnbench.spec.claim import (
 from trnbench.spec.instance import Platform
 
 
-def examine_claims(
-    catalog: Catalog,
+def claims(
+    claim: str | Sequence[str] = (),
     *,
-    names: Sequence[str] = (),
-    price_date: datetime.date | None = None,
+    price_date: datetime.date | str | None = None,
     region: str | None = None,
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
 ) -> tuple[Claimed, ...]:
     """Return every claim, or those named, with what the specs or the model say of it.
 
     Without a `price_date` what depends on prices is tried on every day on which one changed;
     without a `region` at the cheapest of those where buyers look. `progress` hears of each claim.
+
+    >>> from trnbench.app import claims
+    >>> (found,) = claims("trn1-bf16")
+    >>> found.finding.verdict
+    'holds'
     """
+    catalog = catalog or open_catalog()
+    chosen = names("claim", claim) if claim else ()
+    day = None if price_date is None else read(date("--price-date"), price_date)
     if region is not None:
         check_region(catalog, region)
     lists = [load_claims(entry.path) for entry in catalog.entries("claims")]
-    all_of_them = [(claims, statement) for claims in lists for statement in claims.statement]
+    all_of_them = [(listed, statement) for listed in lists for statement in listed.statement]
     ids = [statement.id for _, statement in all_of_them]
-    for name in names:
+    for name in chosen:
         if name not in ids:
             raise UnknownNameError("claim", name, ids)
-    wanted = [pair for pair in all_of_them if not names or pair[1].id in names]
-    book = PriceBook(machines=Machines(catalog=catalog), region=region, price_date=price_date)
+    wanted = [pair for pair in all_of_them if not chosen or pair[1].id in chosen]
+    book = PriceBook(machines=Machines(catalog=catalog), region=region, price_date=day)
     found = []
-    for number, (claims, statement) in enumerate(wanted):
+    for number, (listed, statement) in enumerate(wanted):
         progress(number, len(wanted), statement.id)
-        found.append(_claimed(claims, statement, book))
+        found.append(_claimed(listed, statement, book))
     return tuple(found)
 
 
-def _claimed(claims: ClaimList, statement: Statement, book: PriceBook) -> Claimed:
-    sources = claims.provenance.sources
+def _claimed(listed: ClaimList, statement: Statement, book: PriceBook) -> Claimed:
+    sources = listed.provenance.sources
     return Claimed(
         id=statement.id,
-        group=claims.title,
+        group=listed.title,
         said=tuple(
             Words(text=saying.text, by=saying.by, source=sources[saying.by])
             for saying in statement.said
@@ -69,11 +79,11 @@ def _claimed(claims: ClaimList, statement: Statement, book: PriceBook) -> Claime
         aspect=statement.aspect,
         note=statement.note,
         check=statement.kind,
-        finding=_finding(claims, statement, book),
+        finding=_finding(listed, statement, book),
     )
 
 
-def _finding(claims: ClaimList, statement: Statement, book: PriceBook) -> Finding:
+def _finding(listed: ClaimList, statement: Statement, book: PriceBook) -> Finding:
     machines = book.machines
 
     def platforms(names: Sequence[str]) -> list[Platform]:
@@ -81,20 +91,20 @@ def _finding(claims: ClaimList, statement: Statement, book: PriceBook) -> Findin
 
     match statement.check:
         case FigureCheck() as check:
-            return figure_finding(check, platforms(check.instances), claims.rounding)
+            return figure_finding(check, platforms(check.instances), listed.rounding)
         case RatioCheck() as check:
             of, to = platforms(check.of), platforms(check.to)
-            return ratio_finding(check, of, to, claims.rounding)
+            return ratio_finding(check, of, to, listed.rounding)
         case PriceCheck() as check:
-            return price_finding(check, claims.rounding, book)
+            return price_finding(check, listed.rounding, book)
         case SpeedCheck() as check:
-            return speed_finding(check, _runs(claims, check.runs), machines)
+            return speed_finding(check, _runs(listed, check.runs), machines)
         case CostCheck() as check:
-            said = [claims.provenance.sources[saying.by].date for saying in statement.said]
-            return cost_finding(check, _runs(claims, check.runs), min(said), book)
+            said = [listed.provenance.sources[saying.by].date for saying in statement.said]
+            return cost_finding(check, _runs(listed, check.runs), min(said), book)
         case NoCheck() as check:
             return Finding(verdict="cannot be told", says="", reason=check.why)
 
 
-def _runs(claims: ClaimList, names: Sequence[str]) -> tuple[ClaimedRun, ...]:
-    return tuple(run for run in claims.run if run.name in names)
+def _runs(listed: ClaimList, names: Sequence[str]) -> tuple[ClaimedRun, ...]:
+    return tuple(run for run in listed.run if run.name in names)

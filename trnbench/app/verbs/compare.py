@@ -11,17 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from trnbench import parsing
 from trnbench.answers.compare import CompareAnswer, ComparedQuote, together
 from trnbench.answers.interval import Interval, ratio
 from trnbench.answers.quote import Quote
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote, quote_of_none
-from trnbench.app.run_request import DEADLINE_S, RunRequest
+from trnbench.app.run_request import DEADLINE_S, RunRequest, run_request
 from trnbench.app.run_request import inputs_of as run_inputs
 from trnbench.app.searching import Watch
+from trnbench.app.use_case import (
+    Cancel,
+    Progress,
+    answered_by,
+    never,
+    quiet,
+    takes_options_of,
+)
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.parsing import maybe
 from trnbench.plan.break_even import break_even_speed
 from trnbench.plan.market import candidates
 from trnbench.plan.objective import (
@@ -124,6 +135,61 @@ def compare_run(
         looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.purchase),
         unseen=tuple(name for name in named if name not in by_name),
+    )
+
+
+def _answer(
+    catalog: Catalog,
+    request: CompareRequest,
+    *,
+    progress: Progress = quiet,
+    cancel: Cancel = never,
+    workers: int = 1,
+) -> CompareAnswer:
+    watch = Watch(progress=progress, cancel=cancel, workers=workers)
+    return compare_run(catalog, request, watch=watch)
+
+
+@answered_by(_answer)
+@takes_options_of(run_request)
+def compare(
+    model: str,
+    *,
+    deadline: float | str | None = None,
+    equal_cost: bool = False,
+    baseline: str | None = None,
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
+    cancel: Cancel = never,
+    workers: int = 1,
+    **options: Any,  # noqa: ANN401
+) -> CompareRequest:
+    """Return what a training run takes and costs on several instance types, a row for each.
+
+    Each is in its best layout: knobs that are not given are searched. `options` are those of
+    `trnbench.app.run_request.run_request`. Once `cancel` is true, what was found is answered;
+    `workers` is how many processes may search at once.
+
+    >>> from trnbench.app import compare
+    >>> answer = compare("llama2-7b", tokens="300B", on="trn1.32xlarge", nodes=4, tp=8, pp=1)
+    >>> [(one.quote.instance, one.quote.nodes) for one in answer.compared]
+    [('trn1.32xlarge', 4)]
+    """
+    run = run_request(model, catalog=catalog, **options)
+    deadline_s = maybe(parsing.duration("--deadline"), deadline)
+    baseline_nodes = None
+    if equal_cost and run.nodes and deadline_s is None:
+        if len(run.nodes) > 1:
+            raise InputError("--equal-cost wants one number of --nodes: the baseline's")
+        (baseline_nodes,) = run.nodes
+        powers = replace(run, nodes=()).node_counts
+        run = replace(run, nodes=tuple(sorted({*powers, baseline_nodes})))
+    return CompareRequest(
+        run=run,
+        deadline_s=deadline_s,
+        equal_cost=equal_cost,
+        baseline=baseline,
+        baseline_nodes=baseline_nodes,
     )
 
 

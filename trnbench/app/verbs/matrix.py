@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from trnbench import parsing
 from trnbench.analytic.matrix import MATRIX_PARTS, MatrixTime, matrix_time
 from trnbench.analytic.matrix_systolic import ArrayConventions, ArrayTime, array_time
 from trnbench.answers.matrix import MatrixAnswer
+from trnbench.app.use_case import Engine, Progress, answered_by, engines_of, quiet
 from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import Catalog
+from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.emulate.matrix import MatrixRun, run_matrix
 from trnbench.errors import InputError
 from trnbench.mapping.tiling.legality import Precision
@@ -22,10 +24,12 @@ from trnbench.numerics.memory import check_memory
 from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.numerics.rounding import RoundingRule
+from trnbench.parsing import literal, read
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 from trnbench.spec.chip import Chip
 from trnbench.spec.library import load_chip
 from trnbench.workload.library import load_matrix_suite
+from trnbench.workload.product_text import parse_product
 from trnbench.workload.suite import Product
 
 MAX_TRACED = 2_000_000
@@ -58,16 +62,6 @@ def on_array(products: Sequence[Product], conventions: ArrayConventions) -> tupl
     )
 
 
-def suite_request(
-    catalog: Catalog, name: str, *, chips: tuple[str, ...] = (), formats: tuple[str, ...] = ()
-) -> MatrixRequest:
-    """Return what a suite asks for, on other chips and in other formats if any are given."""
-    suite = load_matrix_suite(catalog, name)
-    return MatrixRequest(
-        products=suite.products, chips=chips or suite.chips, formats=formats or suite.formats
-    )
-
-
 def inputs_of(request: MatrixRequest) -> dict[str, object]:
     """Return the request as plain data, for outputs that repeat what was asked."""
     products = [f"{p.m}x{p.k}x{p.n}x{p.batch}" for p in request.products]
@@ -81,7 +75,7 @@ def run(
     catalog: Catalog,
     request: MatrixRequest,
     *,
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    progress: Progress = quiet,
 ) -> tuple[MatrixAnswer, ...]:
     """Return the answers, grouped by product; `progress` hears of each one that is done."""
     chips = [load_chip(catalog, name) for name in request.chips]
@@ -105,6 +99,63 @@ def run(
                         answer = _emulated(request, product, chip, number_format)
                     answers.append(_with_numbers(answer, numbers))
     return tuple(answers)
+
+
+@answered_by(run)
+def matrix(
+    shapes: str | Sequence[str | Product] = (),
+    *,
+    suite: str | None = None,
+    on: str | Sequence[str] = (),
+    dtype: str | Sequence[str] = (),
+    engine: Engine = "analytic",
+    kernel: Kernel = DEFAULT_KERNEL,
+    cores: Cores | str = 1,
+    precision: Precision = "native",
+    sparsity: str | None = None,
+    check: bool = False,
+    rounding: RoundingRule = "rne",
+    seed: int = 0,
+    trace: bool = False,
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
+) -> MatrixRequest:
+    """Return what matrix products take on chips, one answer for each format and engine.
+
+    `shapes` such as "4096x8192x8192", or a `suite`, which brings chips and formats. `check`
+    computes the products in their formats, against float64; `trace` keeps what was played.
+
+    >>> from trnbench.app import matrix
+    >>> (answer,) = matrix("4096x8192x8192", on="trainium2")
+    >>> f"{answer.time_s * 1e3:.1f} ms, {answer.utilization:.0%} of peak"
+    '7.0 ms, 100% of peak'
+    """
+    given = parsing.names("a product", shapes) if shapes else ()
+    products = tuple(read(parse_product, shape) for shape in given)
+    chips = parsing.names("--on", on) if on else ()
+    formats = parsing.names("--dtype", dtype) if dtype else ()
+    if bool(products) == (suite is not None):
+        raise InputError("give products (such as 4096x8192x8192) or --suite NAME, one of the two")
+    if suite is not None:
+        listed = load_matrix_suite(catalog or open_catalog(), suite)
+        products, chips = listed.products, chips or listed.chips
+        formats = formats or listed.formats
+    if not chips:
+        raise InputError("on which chip? e.g. --on trainium1,trainium2")
+    return MatrixRequest(
+        products=products,
+        chips=chips,
+        formats=formats or ("bf16",),
+        engines=engines_of(engine),
+        kernel=literal("kernel", kernel, Kernel),
+        cores="all" if cores == "all" else read(parsing.whole("--cores"), cores),
+        precision=literal("precision", precision, Precision),
+        pattern=sparsity,
+        rounding=literal("rounding", rounding, RoundingRule),
+        seed=seed,
+        check=check,
+        trace=trace,
+    )
 
 
 def _closed_forms(

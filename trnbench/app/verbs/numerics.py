@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trnbench import parsing
 from trnbench.answers.numerics import NumericsAnswer, RecipeCurves
+from trnbench.app.use_case import Progress, answered_by, quiet
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.functional.coverage import check_memory, problems
 from trnbench.emulate.functional.data import text_of
@@ -16,6 +18,7 @@ from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
 from trnbench.numerics.accumulation import accumulate_demo
 from trnbench.numerics.product_demo import product_demos
+from trnbench.parsing import read
 from trnbench.program.precision import recipe_named
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
@@ -49,10 +52,6 @@ class NumericsRequest:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, found {getattr(self, name)}")
 
-    def with_rate(self, learning_rate: float) -> NumericsRequest:
-        """Return the same comparison at another learning rate."""
-        return replace(self, optimizer=replace(self.optimizer, learning_rate=learning_rate))
-
     @property
     def names(self) -> tuple[str, ...]:
         """The recipes by their own names, fp32 first."""
@@ -60,10 +59,8 @@ class NumericsRequest:
         return tuple(dict.fromkeys((REFERENCE, *given)))
 
 
-def compare_recipes(
-    catalog: Catalog,
-    request: NumericsRequest,
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+def run(
+    catalog: Catalog, request: NumericsRequest, *, progress: Progress = quiet
 ) -> NumericsAnswer:
     """Return the losses of every recipe and seed, and what formats do to a sum and a product."""
     model = load_model(catalog, request.model)
@@ -108,6 +105,40 @@ def compare_recipes(
             accumulate_demo(format="bf16", start=256.0, step=0.5, count=1024),
         ),
         products=product_demos(),
+    )
+
+
+@answered_by(run)
+def numerics(
+    model: str = "tiny-gpt",
+    *,
+    precision: str | Sequence[str] = RECIPES,
+    steps: int | str = 100,
+    seeds: int | str = 3,
+    global_batch: int | str = 4,
+    sequence: int | str = 32,
+    learning_rate: float | str | None = None,
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
+) -> NumericsRequest:
+    """Return one small model trained in several precision recipes, seed by seed, side by side.
+
+    fp32 is always among them: the others are compared with it.
+
+    >>> from trnbench.app import numerics
+    >>> answer = numerics(precision="bf16-sr", steps=2, seeds=1, global_batch=1, sequence=8)
+    >>> [curve.recipe.name for curve in answer.curves]
+    ['fp32', 'bf16-sr']
+    """
+    rate = read(parsing.count("--learning-rate"), learning_rate or LEARNING_RATE)
+    return NumericsRequest(
+        model=model,
+        recipes=parsing.names("--precision", precision),
+        steps=read(parsing.whole("--steps"), steps),
+        seeds=read(parsing.whole("--seeds"), seeds),
+        global_batch=read(parsing.whole("--global-batch"), global_batch),
+        sequence=read(parsing.sequence("--sequence"), sequence),
+        optimizer=AdamW(learning_rate=rate),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from trnbench.app.knobs import layout_of
+from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.plan.search import Hooks, search
 from trnbench.plan.search_question import Question
@@ -17,7 +19,6 @@ from trnbench.spec.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.workload.layout import Value
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
-from trnbench.workload.partial_layout import PartialLayout
 
 __all__ = ["SearchResult", "Seen", "search_layouts"]
 
@@ -38,10 +39,10 @@ def search_layouts(
     memory_headroom: float = 0.0,
     whole_nodes: bool = True,
     top: int = 20,
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-    cancel: Callable[[], bool] = lambda: False,
+    progress: Progress = quiet,
+    cancel: Cancel = never,
     watch: Callable[[Seen], None] = lambda seen: None,
-    **knobs: Value,
+    **knobs: Value | str | None,
 ) -> SearchResult:
     """Return the `top` layouts of least step time on each number of `nodes`, and what was counted.
 
@@ -50,6 +51,12 @@ def search_layouts(
     looked at, several numbers of nodes at once as one grid. `progress` hears of (layouts done,
     legal layouts, what they are), `watch` of every layout priced; once `cancel` is true the search
     ends with what it has.
+
+    >>> from trnbench.app import search_layouts
+    >>> cluster = {"model": "llama2-7b", "instance": "trn1.32xlarge", "nodes": (1, 2), "tp": 8}
+    >>> found = search_layouts(**cluster, global_batch=256, sequence=4096, precision="bf16-master")
+    >>> found.legal > found.feasible > 0
+    True
     """
     catalog = catalog or open_catalog()
     platform = load_platform(catalog, instance) if isinstance(instance, str) else instance
@@ -61,7 +68,7 @@ def search_layouts(
         efficiency=efficiency,
         collectives=_collectives(catalog, platform, efficiency.stack, collectives),
         nodes=(nodes,) if isinstance(nodes, int) else tuple(nodes),
-        layout=PartialLayout(
+        layout=layout_of(
             global_batch=global_batch, sequence=sequence, precision=precision, **knobs
         ),
         headroom=memory_headroom,

@@ -1,0 +1,107 @@
+"""The Python API: ten verbs that are functions, typed, documented by examples, free of signals."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from trnbench import app, cli
+from trnbench.app import verbs
+from trnbench.errors import InputError
+
+VERBS = tuple(app.VERBS)
+
+
+def test_every_module_of_verbs_holds_the_verb_of_its_name():
+    assert {module.name for module in pkgutil.iter_modules(verbs.__path__)} == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_is_a_function_before_and_after_any_import(verb):
+    code = (
+        f"from trnbench.app import {verb} as before\n"
+        "import importlib, pkgutil, trnbench\n"
+        "for module in pkgutil.walk_packages(trnbench.app.__path__, 'trnbench.app.'):\n"
+        "    importlib.import_module(module.name)\n"
+        f"from trnbench.app import {verb} as after\n"
+        "import inspect\n"
+        "assert after is before and inspect.isfunction(after), after"
+    )
+    subprocess.run(
+        [sys.executable, "-c", f"import trnbench.app\n{code}"], check=True, capture_output=True
+    )
+
+
+def test_the_package_imports_nothing_heavy():
+    code = "import sys; from trnbench import app; assert 'numpy' not in sys.modules; dir(app)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", sorted(app.__all__))
+def test_every_exported_name_is_there(name):
+    assert getattr(app, name) is not None
+    assert name in dir(app)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_example_of_a_verb_runs_without_touching_signals(verb):
+    before = signal.getsignal(signal.SIGINT)
+    found = doctest.DocTestFinder(recurse=False).find(getattr(app, verb), verb, globs={})
+    examples = [one for one in found if one.examples]
+    assert examples, f"{verb} has no example"
+    runner = doctest.DocTestRunner()
+    for one in examples:
+        said: list[str] = []
+        runner.run(one, out=said.append)
+        assert not said, "".join(said)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "search_layouts"])
+def test_options_of_the_command_are_arguments_of_the_verb(verb):
+    """Those that say where and how to print, or where to write, are the front's own."""
+    command = importlib.import_module(f"trnbench.cli.{verb}_command")
+    own = {"plot", "format", "output_format", "json", "output", "quiet", "spec_dir"}
+    other = {
+        "matrix": {"array"},
+        "compare": {"scaling"},
+        "train": {"steps", "resume"},
+        "validate": {"fail_above"},
+        "calibrate": {"into"},
+    }
+    offered = set(inspect.signature(getattr(command, verb)).parameters) - own
+    renamed = {"names": "claim", "sets": "set"}
+    wanted = {renamed.get(name, name) for name in offered - other.get(verb, set())}
+    assert wanted <= set(inspect.signature(getattr(app, verb)).parameters)
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "said"),
+    [
+        ("matrix", {"shapes": "8x8x8", "on": "trainium9"}, "did you mean"),
+        ("matrix", {"shapes": "8x8x8", "on": "trainium2", "kernel": "blcked"}, "did you mean"),
+        ("collective", {"op": "all-redcue", "on": "p5.48xlarge"}, "did you mean 'all-reduce'"),
+        ("collective", {"op": "all-reduce", "on": "p5.48xlarge", "min_size": "1Gb"}, "--min-size"),
+        ("validate", {"set": "gpus"}, "did you mean 'gpu'"),
+        ("claims", {"claim": "nothing-of-the-kind"}, "unknown claim"),
+        ("numerics", {"steps": 0}, "steps"),
+    ],
+)
+def test_faults_are_input_errors(verb, arguments, said):
+    with pytest.raises(InputError, match=said):
+        getattr(app, verb)(**arguments)
+
+
+def test_the_command_line_owns_the_signals():
+    assert cli.__name__ == "trnbench.cli"
+    for module in pkgutil.walk_packages(app.__path__, "trnbench.app."):
+        if module.name != "trnbench.app.searching":  # processes of its own, that ignore Ctrl-C
+            source = inspect.getsource(importlib.import_module(module.name))
+            assert "import signal" not in source, module.name
