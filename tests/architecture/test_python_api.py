@@ -17,6 +17,10 @@ from trnbench.app import verbs
 from trnbench.errors import InputError
 
 VERBS = tuple(app.VERBS)
+CLUSTER = {
+    **{"model": "llama2-7b", "instance": "trn1.32xlarge", "nodes": 1, "global_batch": 8},
+    **{"sequence": 4096, "precision": "bf16-master"},
+}
 
 
 def test_every_module_of_verbs_holds_the_verb_of_its_name():
@@ -92,6 +96,12 @@ def test_options_of_the_command_are_arguments_of_the_verb(verb):
         ("validate", {"set": "gpus"}, "did you mean 'gpu'"),
         ("claims", {"claim": "nothing-of-the-kind"}, "unknown claim"),
         ("numerics", {"steps": 0}, "steps"),
+        ("compare", {"model": "llama2-7b", "tokns": "1T"}, "did you mean 'tokens'"),
+        ("plan", {"model": "llama2-7b", "tokens": "1T", "on": "trn1"}, "unknown"),
+        ("train", {"model": "llama2-7b", "on": "trn1.32xlarge", "recompute": "ful"}, "'full'"),
+        ("train", {"model": "llama2-7b", "on": "trn1.32xlarge", "tp": 0}, "--tp must be from 1"),
+        ("search_layouts", {**CLUSTER, "recmpute": "full"}, "did you mean 'recompute'"),
+        ("search_layouts", {**CLUSTER, "precision": "bf17"}, "unknown precision 'bf17'"),
     ],
 )
 def test_faults_are_input_errors(verb, arguments, said):

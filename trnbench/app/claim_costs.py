@@ -17,7 +17,7 @@ from trnbench.app.claim_runs import (
     unknown,
 )
 from trnbench.evidence.claims import Case, Finding, Move, Verdict, listed, of_interval, together
-from trnbench.plan.cost import Job, Phase, training_cost
+from trnbench.plan.cost import Phase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import Offers, load_offers
 from trnbench.spec.claim import ClaimedRun, CostCheck, PriceCheck, threshold
@@ -47,7 +47,7 @@ class PriceBook:
     def offers(
         self, instance: str, option: PurchaseOption, on: datetime.date, region: str | None
     ) -> Offers:
-        """Return what an instance can be bought for as one option, on a day."""
+        """Return the offers of an instance under one purchase option, on a day."""
         record = self.machines.platform(instance).instance
         terms = PriceTerms(on=on, region=region, options=(option,))
         return load_offers(self.machines.catalog, record, terms)
@@ -73,7 +73,7 @@ class PriceBook:
             high_tokens_per_s=pace.high_tokens_per_s,
         )
         size = self.machines.checkpoint_bytes(run, instance)
-        job = Job(phases=(phase,), nodes=run.nodes, checkpoint_bytes=size)
+        job = TrainingJob(phases=(phase,), nodes=run.nodes, checkpoint_bytes=size)
         cost = training_cost(job, offers, load_reliability(self.machines.catalog, chip))
         if cost.bought() is None:
             return None
@@ -136,7 +136,7 @@ def _offers(
     region: str | None,
     book: PriceBook,
 ) -> Offers:
-    """Return what an instance can be bought for: beside the usual regions, wherever it has one."""
+    """Return the offers of an instance: in any region where the usual ones have none."""
     found = book.offers(instance, option, day, region)
     if found.tariffs or region not in check.also_in or book.region is not None:
         return found

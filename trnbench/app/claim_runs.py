@@ -51,14 +51,14 @@ class Machines:
         return load_platform(self.catalog, instance)
 
     def pace(self, run: ClaimedRun, instance: str, precision: str | None = None) -> Pace:
-        """Return how fast a run is on its number of nodes, in its own precision unless told."""
+        """Return tokens/s of a run on its number of nodes, in its own precision unless given."""
         key = (run, instance, precision or run.precision)
         if key not in self.paces:
             self.paces[key] = self._timed(*key)
         return self.paces[key]
 
     def checkpoint_bytes(self, run: ClaimedRun, instance: str) -> float:
-        """Return how large a checkpoint of the run is."""
+        """Return the bytes of a checkpoint of the run."""
         key = (run, instance)
         if key not in self.checkpoints:
             self.checkpoints[key] = checkpoint_bytes(

@@ -71,7 +71,7 @@ class Explored:
         return min(misses)[1] if misses else max(counts, default=min(self.refused, default=1))
 
     def layouts(self, nodes: int, *, rank: int = 0) -> tuple[PartialLayout, ...] | None:
-        """Return how the parts are laid out on a cluster, or None where one cannot be.
+        """Return the layouts of the parts on a cluster, or None where one cannot be laid out.
 
         `rank` counts up from the fastest layout of the part that takes longest.
         """
@@ -98,7 +98,7 @@ class Explored:
 def explore_all(
     catalog: Catalog, request: RunRequest, *, top: int = 1, watch: Watch | None = None
 ) -> tuple[Explored, ...]:
-    """Return what each instance type has for a run: prices, and every cluster's `top` layouts.
+    """Return the prices of each instance type for a run, and every cluster's `top` layouts.
 
     Instance types that a cancelled search never saw are left out.
     """

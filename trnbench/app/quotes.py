@@ -12,7 +12,7 @@ from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.app.markets import Explored, Portion
 from trnbench.app.verbs.train import blank_answer, settled_answers
 from trnbench.plan.billing import Bill
-from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
+from trnbench.plan.cost import Phase, TrainingCost, TrainingJob, training_cost
 from trnbench.plan.market import Market
 from trnbench.plan.objective import Candidate
 from trnbench.workload.partial_layout import PartialLayout
@@ -48,7 +48,7 @@ def quote(
 
 
 def quote_of_none(explored: Explored, nodes: int, *, headroom: float) -> Quote:
-    """Return why the run is not possible on a cluster, with the layout that comes nearest."""
+    """Return the refusal of a run on a cluster: reasons, and the layout that comes nearest."""
     steps = []
     reasons: list[str] = []
     for place, portion in enumerate(explored.portions):
@@ -111,7 +111,7 @@ def _cost(
     steps: tuple[TrainAnswer, ...],
     candidate: Candidate,
 ) -> TrainingCost:
-    """Return what a run of these steps costs under the candidate's option, with ranges."""
+    """Return the USD and days of a run of these steps under the candidate's option, with ranges."""
     phases = []
     for portion, answer in zip(portions, steps, strict=True):
         step = answer.step
@@ -129,7 +129,7 @@ def _cost(
     offers = market.offers
     wanted = tuple(tariff for tariff in offers.tariffs if tariff.option == candidate.option)
     return training_cost(
-        Job(phases=phases, nodes=candidate.nodes, checkpoint_bytes=market.checkpoint_bytes),
+        TrainingJob(phases=phases, nodes=candidate.nodes, checkpoint_bytes=market.checkpoint_bytes),
         replace(offers, tariffs=wanted) if wanted else offers,
         market.reliability,
         stated=market.stated,

@@ -218,7 +218,7 @@ def _phase(text: str) -> Part:
 
 
 def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
-    """Return how the buyer asks for prices, checked."""
+    """Return the checked terms on which the buyer asks for prices."""
     return load_price_terms(
         catalog,
         on=request.price_date,

@@ -5,20 +5,20 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
+from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.errors import EnvironmentFault
-from trnbench.plan.search import Hooks, search
+from trnbench.plan.search import SearchHooks, search
 from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult
 from trnbench.predict.setup import TrainSetup
 from trnbench.workload.partial_layout import PartialLayout
 
-Progress = Callable[[int, int, str], None]
 LISTEN_S = 0.05
 """How often searches in other processes are asked how far they are."""
 
@@ -31,15 +31,15 @@ class Watch:
     for a process that has no threads of its own.
     """
 
-    progress: Progress = lambda done, total, what: None
-    cancel: Callable[[], bool] = lambda: False
+    progress: Progress = quiet
+    cancel: Cancel = never
     workers: int = 1
 
 
 def question_of(
     setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float = 0.0
 ) -> Question:
-    """Return what a search is asked: whatever the layout leaves open is looked for."""
+    """Return the question of a search for the knobs that the layout leaves open."""
     return Question(
         model=setup.model,
         platform=setup.platform,
@@ -57,7 +57,7 @@ def question_of(
 def search_all(
     questions: Sequence[tuple[str, Question]], *, top: int, watch: Watch
 ) -> tuple[SearchResult | None, ...]:
-    """Return what was found for named questions, None for those that a cancel left unasked."""
+    """Return the results of named questions, None for those that a cancel left unasked."""
     together = min(watch.workers, len(questions))
     if together > 1 and "fork" in multiprocessing.get_all_start_methods():
         return _side_by_side(questions, top, watch, together)
@@ -66,7 +66,7 @@ def search_all(
         if watch.cancel():
             found.append(None)
             continue
-        hooks = Hooks(
+        hooks = SearchHooks(
             progress=_told(watch.progress, name, number, len(questions)), cancel=watch.cancel
         )
         found.append(search(question, top=top, hooks=hooks))
@@ -133,5 +133,5 @@ def _search(number: int, question: Question, top: int) -> SearchResult | None:
     def tell(done: int, total: int, what: str) -> None:
         counts[2 * number], counts[2 * number + 1] = done, total
 
-    hooks = Hooks(progress=tell, cancel=lambda: bool(stop.value))
+    hooks = SearchHooks(progress=tell, cancel=lambda: bool(stop.value))
     return search(question, top=top, hooks=hooks)

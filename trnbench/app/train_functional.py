@@ -214,7 +214,7 @@ def _settled(model: Model, given: PartialLayout) -> PartialLayout:
 
 
 def _program(model: Model, layout: PartialLayout) -> tuple[StepProgram, tuple[str, ...]]:
-    """Return what is executed; where no token is dropped, every expert has room for every one."""
+    """Return the program to execute; where no token is dropped, experts have room for all."""
     notes: tuple[str, ...] = ()
     moe = model.transformer.moe if model.transformer else None
     if moe is not None and layout["capacity_factor"] is None:

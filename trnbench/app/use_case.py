@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from trnbench.catalog.search import open_catalog
+from trnbench.errors import UnknownNameError
 from trnbench.parsing import literal
 
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -68,9 +69,14 @@ def answered_by(
     """
 
     def decorate(make: Callable[P, R_co]) -> Verb[P, R_co, A_co]:
+        known = inspect.signature(make).parameters
+
         @functools.wraps(make)
         def verb(*args: P.args, **kwargs: P.kwargs) -> A_co:
             options: dict[str, Any] = dict(kwargs)
+            for name in options:
+                if name not in known:
+                    raise UnknownNameError("option", name, known)
             options["catalog"] = options.get("catalog") or open_catalog()
             request = cast("Callable[..., R_co]", make)(*args, **options)
             hooks = {name: options[name] for name in HOOKS if name in options}

@@ -125,7 +125,7 @@ def charges(
     seam_s: ArrayLike = 0.0,
     rate: RateEnd = "used",
 ) -> Charges:
-    """Return what runs are billed; `seam_s` is lost to stopping and starting between blocks."""
+    """Return the bills of runs; `seam_s` is lost to stopping and starting between blocks."""
     wall, count, seam = np.broadcast_arrays(
         ending(wall_s), np.asarray(nodes, float), np.asarray(seam_s, float)
     )
@@ -228,7 +228,7 @@ def _blocks(
 
 
 def _machines(rules: BlockRules, nodes: FloatArray) -> FloatArray:
-    """Return how many machines have to be bought for each number of them; NaN where too many."""
+    """Return the machines to buy for each number of them that runs; NaN where too many."""
     distinct, where = np.unique(nodes, return_inverse=True)
     bought = [
         float(sum(sizes)) if (sizes := sizes_of(rules, int(count))) else np.nan

@@ -42,7 +42,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Job:
+class TrainingJob:
     """Runs to be bought: their phases one after the other, on `nodes` instances each.
 
     `checkpoint_bytes`: of a whole checkpoint, weights and optimizer over all ranks.
@@ -128,7 +128,7 @@ class TrainingCost:
         return self.elapsed_s / DAY_S
 
     def bought(self, index: tuple[int, ...] = ()) -> Priced | None:
-        """Return what one run is cheapest under; None if it cannot be bought."""
+        """Return the cheapest purchase of one run; None if it cannot be bought."""
         choice = int(self.choice[index])
         return self.priced[choice] if choice >= 0 else None
 
@@ -153,7 +153,7 @@ class TrainingCost:
         return replace(machines, cost_usd=machines.cost_usd + stored, storage_usd=stored)
 
     def reasons(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
-        """Return why one run has no price; nothing if it has one."""
+        """Return the reasons that one run has no price; none if it has one."""
         if self.bought(index) is not None:
             return ()
         bills = [self.bill_under(priced, index) for priced in self.priced]
@@ -162,7 +162,7 @@ class TrainingCost:
 
 
 def training_cost(
-    job: Job,
+    job: TrainingJob,
     offers: Offers,
     reliability: Reliability,
     *,
@@ -170,7 +170,7 @@ def training_cost(
     interval_s: float | None = None,
     ranges: bool = True,
 ) -> TrainingCost:
-    """Return what runs take and cost at the cheapest of the offers, run by run.
+    """Return days and USD of runs at the cheapest of the offers, run by run.
 
     Of equal cost the offer named first is taken. Without `ranges` the ends are the figures
     themselves, at a quarter of the time.
@@ -294,7 +294,7 @@ def _chosen(
 
 
 def _storage_usd(offers: Offers, checkpoint_bytes: ArrayLike, elapsed_s: ArrayLike) -> FloatArray:
-    """Return what it costs to hold the checkpoints that are kept for as long as a run takes."""
+    """Return the USD of storing the kept checkpoints for as long as a run takes."""
     store, kept = offers.store, offers.terms.kept
     if store is None or kept is None:
         return np.zeros(())

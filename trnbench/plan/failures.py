@@ -121,7 +121,7 @@ def operations_of(
     spot: PurchaseRules | None = None,
     stated: Stated = AS_KNOWN,
 ) -> Operations:
-    """Return how runs on an instance fail; with `spot`, on this seller's spot machines.
+    """Return the failure rates of runs on an instance; with `spot`, on this seller's spot machines.
 
     Failures are in proportion to chips, the rate of writing to hosts.
     """

@@ -72,7 +72,7 @@ def goodput(
     interval_s: float | None = None,
     ranges: bool = True,
 ) -> Goodput:
-    """Return how long runs take; `interval_s` between checkpoints is Daly's unless given.
+    """Return the wall time of runs, s; `interval_s` between checkpoints is Daly's unless given.
 
     `checkpoint_bytes` are of a whole checkpoint, over all ranks. Without `ranges` the ends of the
     wall time are the wall time itself.
@@ -133,7 +133,7 @@ def _conditions(
     size: FloatArray,
     moved: Mapping[Unsure, float] | None = None,
 ) -> _Conditions:
-    """Return what runs meet, with some numbers moved away from their estimates."""
+    """Return the failures and recoveries of runs, with some numbers moved from their estimates."""
     at: dict[Unsure, float] = {
         name: estimate.value for name, estimate in operations.estimates.items()
     }

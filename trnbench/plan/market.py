@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.arrays import FloatArray
-from trnbench.plan.cost import Job, Phase, TrainingCost, training_cost
+from trnbench.plan.cost import Phase, TrainingCost, TrainingJob, training_cost
 from trnbench.plan.failures import AS_KNOWN, Stated
 from trnbench.plan.objective import Candidate
 from trnbench.plan.purchase import Offers
@@ -81,10 +81,10 @@ class Market:
 
 
 def cost_of(market: Market) -> TrainingCost:
-    """Return what the run takes and costs on every cluster, without ranges."""
+    """Return days and USD of the run on every cluster, without ranges."""
     phases = [Phase(tokens=tokens, tokens_per_s=per_s) for tokens, per_s in market.speeds]
     return training_cost(
-        Job(phases=phases, nodes=market.nodes, checkpoint_bytes=market.checkpoint_bytes),
+        TrainingJob(phases=phases, nodes=market.nodes, checkpoint_bytes=market.checkpoint_bytes),
         market.offers,
         market.reliability,
         stated=market.stated,

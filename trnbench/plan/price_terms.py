@@ -113,7 +113,7 @@ def load_price_terms(
 
 
 def _by_instance(catalog: Catalog, priced: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """Return what was given by the instances' own names; refuse two for one."""
+    """Return prices by the instances' own names; two for one instance are refused."""
     found: dict[str, V] = {}
     for name, value in priced:
         instance = _instance_name(catalog, name)

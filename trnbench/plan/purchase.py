@@ -100,7 +100,7 @@ class Offers:
 
 
 def load_offers(catalog: Catalog, instance: Instance, terms: PriceTerms) -> Offers:
-    """Return what an instance can be bought for on these terms."""
+    """Return the offers of an instance on these terms."""
     assumed = terms.assumed.get(instance.name)
     like = instance if assumed is None else load_instance(catalog, assumed.of)
     return offers_of(
@@ -120,7 +120,7 @@ def offers_of(
     rules: PurchaseRules | None,
     like: Instance | None = None,
 ) -> Offers:
-    """Return what an instance can be bought for; `prices` are those of the instance `like`.
+    """Return the offers of an instance; `prices` are those of the instance `like`.
 
     `like` is another instance only where a multiple of its price is assumed.
     """
@@ -373,7 +373,7 @@ def _elsewhere(option: PurchaseOption, prices: PriceList | None, terms: PriceTer
 
 
 def _why(option: PurchaseOption, prices: PriceList | None, terms: PriceTerms) -> str:
-    """Return what the last row without a rate says."""
+    """Return the note of the last price row without a rate."""
     rows = [row for row in (prices.price if prices else ()) if row.option in (option, ANY)]
     silent = [row for row in rows if row.usd_per_hour is None and row.applies_from <= terms.on]
     return (silent[-1].note or "") if silent else ""

@@ -30,7 +30,7 @@ def quota_request(
 
 
 def cluster_limit(instance: Instance, nodes: int) -> str | None:
-    """Return what is wrong with joining so many instances by one network; None if nothing."""
+    """Return the reason that one network cannot join so many instances, or None."""
     network = instance.network
     if nodes > 1 and network is None:
         return f"{instance.name} has no network that joins instances"

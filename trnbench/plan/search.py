@@ -25,7 +25,7 @@ from trnbench.plan.search_answer import Ending, answer
 from trnbench.plan.search_counts import COLLECTIVE, FORMAT, MEMORY, Counts
 from trnbench.plan.search_legality import Family, families, own_modes, parts, some
 from trnbench.plan.search_question import Question
-from trnbench.plan.search_ranking import Ranking
+from trnbench.plan.search_ranking import LayoutRanking
 from trnbench.plan.search_result import SearchResult
 from trnbench.plan.search_runs import Run, Seen
 from trnbench.plan.space import ALONG, Space, Variant, space_of
@@ -50,7 +50,7 @@ Pieces: TypeAlias = Sequence[tuple[Points, Flights]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
+class SearchHooks:
     """What the asker hears and says on the way, between one chunk of layouts and the next.
 
     `progress` hears of (layouts done, legal layouts, what they are), `watch` gets every layout
@@ -62,7 +62,7 @@ class Hooks:
     watch: Callable[[Seen], None] = lambda seen: None
 
 
-def search(question: Question, *, top: int = 20, hooks: Hooks | None = None) -> SearchResult:
+def search(question: Question, *, top: int = 20, hooks: SearchHooks | None = None) -> SearchResult:
     """Return the best layouts of every cluster, and how many layouts came how far."""
     if top < 1:
         raise InputError(f"the number of layouts to keep must be at least 1: {top}")
@@ -71,7 +71,7 @@ def search(question: Question, *, top: int = 20, hooks: Hooks | None = None) -> 
     space = space_of(question)
     found = families(space)
     counts = Counts(len(question.nodes), found)
-    state = _Search(question, counts, top, hooks or Hooks())
+    state = _Search(question, counts, top, hooks or SearchHooks())
     if counts.legal:
         for part in parts(space, found, most=GRID):
             state.go(*part)
@@ -101,12 +101,12 @@ class _Batch:
 class _Search:
     """A search under way: what it has seen so far."""
 
-    def __init__(self, question: Question, counts: Counts, top: int, hooks: Hooks) -> None:
+    def __init__(self, question: Question, counts: Counts, top: int, hooks: SearchHooks) -> None:
         self.question = question
         self.counts = counts
         self.hooks = hooks
-        self.ranking = Ranking(clusters=len(question.nodes), top=top)
-        self.misses = Ranking(clusters=len(question.nodes), top=1)
+        self.ranking = LayoutRanking(clusters=len(question.nodes), top=top)
+        self.misses = LayoutRanking(clusters=len(question.nodes), top=1)
         self.runs: list[Run] = []
         self.available_bytes = 0.0
         self.refusals: dict[str, None] = {}
@@ -155,7 +155,7 @@ class _Search:
             self._time(batch, replace(prices[key], program=batch.program))
 
     def _available_bytes(self, program: StepProgram, points: Points) -> float:
-        """Return what a layout may use of a rank's memory, the same for all."""
+        """Return the bytes of a rank's memory that a layout may use, the same for all."""
         question = self.question
         room = memory(
             program,

@@ -11,7 +11,7 @@ from trnbench.analytic.memory import memory
 from trnbench.analytic.step_utilization import utilization
 from trnbench.plan.search_counts import Counts
 from trnbench.plan.search_legality import nearest_refusal
-from trnbench.plan.search_ranking import Entries, Ranking
+from trnbench.plan.search_ranking import Entries, LayoutRanking
 from trnbench.plan.search_result import ClusterResult, Found, NearestMiss, SearchResult
 from trnbench.plan.search_runs import Run
 from trnbench.plan.space import Space
@@ -25,8 +25,8 @@ class Ending:
     space: Space
     counts: Counts
     runs: Sequence[Run]
-    ranking: Ranking
-    misses: Ranking
+    ranking: LayoutRanking
+    misses: LayoutRanking
     available_bytes: float
     refusals: tuple[str, ...]
 

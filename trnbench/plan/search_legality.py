@@ -219,7 +219,7 @@ def _inner_legal(
 
 
 def _of_each(mask: BoolArray) -> IntArray:
-    """Return how often a mask over outer and inner degrees holds at each of the outer ones."""
+    """Return the number of inner degrees at which a mask holds, for each of the outer ones."""
     return np.asarray(np.count_nonzero(mask.reshape(len(mask), -1), axis=1))
 
 
@@ -241,7 +241,7 @@ def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> La
 
 
 def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
-    """Return what does not divide, whatever the inner degrees; schedules are for later."""
+    """Return the degrees that do not divide, whatever the inner ones; schedules come later."""
     question = space.question
     layout = replace(
         space.layout(space.schedules[0], variant),
@@ -254,7 +254,7 @@ def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
 
 
 def _platform_rules(space: Space) -> Mapping[str, BoolArray]:
-    """Return what the platform refuses, rule by rule, over all clusters."""
+    """Return the masks of layouts that the platform refuses, rule by rule, over all clusters."""
     question = space.question
     layout = space.layout(space.schedules[0], space.variants[0])
     found: dict[str, BoolArray] = {}
@@ -285,7 +285,7 @@ def _outer_shape(space: Space) -> tuple[int, ...]:
 
 
 def _by_cluster(space: Space, places: IntArray, count: IntArray | None = None) -> IntArray:
-    """Return how many of some layouts, given by place along the first axis, each cluster has.
+    """Return the number of some layouts on each cluster, given by place along the first axis.
 
     `count`: how many there are at each of the places; unasked, one.
     """

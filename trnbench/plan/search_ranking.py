@@ -41,7 +41,7 @@ class Entries:
         )
 
 
-class Ranking:
+class LayoutRanking:
     """Keeps the `top` layouts with the least score of every cluster."""
 
     def __init__(self, *, clusters: int, top: int) -> None:

@@ -40,7 +40,7 @@ def sensitivity(
     *,
     speeds: Sequence[float],
 ) -> tuple[Change, ...]:
-    """Return how a plan fares when its price, its speed and failures move to their ends.
+    """Return the best plans when price, speed and failures of a plan move to their ends.
 
     `speeds` are multiples of the plan's speed: the ends of its interval.
     """
@@ -85,7 +85,7 @@ def _change(
 
 
 def _rate(market: Market, end: Literal["low", "value", "high"]) -> float:
-    """Return how often a machine is believed to fail, at best, most likely, or at worst."""
+    """Return failures of a node in a day: at best, most likely, or at worst."""
     stated = market.stated
     rate = operations_of(market.reliability, market.instance, stated=stated).failures_per_node_day
     return float(getattr(rate, end))

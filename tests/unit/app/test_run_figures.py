@@ -19,7 +19,7 @@ from trnbench.app.verbs.train import run
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.billing import NoBill, bill
 from trnbench.plan.checkpoint import checkpoint_bytes
-from trnbench.plan.cost import Job, Phase, training_cost
+from trnbench.plan.cost import Phase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.spec.library import load_instance, load_platform
@@ -100,7 +100,7 @@ def test_money_is_that_of_the_cost_chain(compared):
     )
     speed, slowest = 256 * 4096 / step.step_time_s, 256 * 4096 / step.high_step_time_s
     cost = training_cost(
-        Job(
+        TrainingJob(
             phases=[Phase(tokens=3e11, tokens_per_s=speed, low_tokens_per_s=slowest)],
             nodes=quote.nodes,
             checkpoint_bytes=size,
@@ -152,7 +152,7 @@ def brute_force(request):
                 sequence=answer.layout.degree("sequence"),
             )
             cost = training_cost(
-                Job(
+                TrainingJob(
                     phases=[Phase(tokens=request.parts[0].tokens, tokens_per_s=speed)],
                     nodes=nodes,
                     checkpoint_bytes=size,

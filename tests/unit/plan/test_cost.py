@@ -11,7 +11,7 @@ import pytest
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.plan.billing import Bill, NoBill
-from trnbench.plan.cost import Job, Phase, training_cost
+from trnbench.plan.cost import Phase, TrainingJob, training_cost
 from trnbench.plan.failures import Stated
 from trnbench.plan.price_terms import Kept, PriceTerms
 from trnbench.plan.purchase import load_offers, offers_of
@@ -29,7 +29,7 @@ DAY_S = 86400.0
 def cost(name, phases, *, nodes=1, size=1e9, stated=RELIABLE, ranges=True, **terms):
     instance = load_instance(CATALOG, name)
     return training_cost(
-        Job(phases=phases, nodes=nodes, checkpoint_bytes=size),
+        TrainingJob(phases=phases, nodes=nodes, checkpoint_bytes=size),
         load_offers(CATALOG, instance, PriceTerms(on=TODAY, **terms)),
         load_reliability(CATALOG, instance.chip),
         stated=stated,

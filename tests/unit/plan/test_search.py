@@ -18,7 +18,7 @@ from trnbench.app.verbs.search_layouts import search_layouts
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
 from trnbench.mapping.rank_groups import platform_answer
-from trnbench.plan.search import Hooks, search
+from trnbench.plan.search import SearchHooks, search
 from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult, Tally
 from trnbench.plan.search_runs import Seen
@@ -157,7 +157,7 @@ def everything(asked: Question, **hooks) -> tuple[SearchResult, dict[tuple[int, 
             assert key not in found
             found[key] = float(seen.step_time_s[number])
 
-    return search(asked, hooks=Hooks(watch=watch, **hooks)), found
+    return search(asked, hooks=SearchHooks(watch=watch, **hooks)), found
 
 
 def adds_up(tally: Tally) -> bool:
@@ -423,7 +423,7 @@ def test_progress_ends_with_every_legal_layout():
     told: list[tuple[int, int]] = []
     asked = question("tiny-gpt", "trn1.32xlarge", fixed={"zero": 1})
     result = search(
-        asked, hooks=Hooks(progress=lambda done, total, what: told.append((done, total)))
+        asked, hooks=SearchHooks(progress=lambda done, total, what: told.append((done, total)))
     )
     assert told[-1] == (result.legal, result.legal)
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.plan.search_ranking import Ranking
+from trnbench.plan.search_ranking import LayoutRanking
 from trnbench.program.points import Points
 
 FIRST = np.zeros(1, int)
@@ -14,7 +14,7 @@ def points(clusters, columns) -> Points:
 
 
 def test_of_equals_the_first_run_and_then_the_first_place_wins():
-    ranking = Ranking(clusters=3, top=2)
+    ranking = LayoutRanking(clusters=3, top=2)
     ranking.add(1, points([0, 0], [3, 5]), np.zeros(2, int), np.array([1.0, 1.0]), np.zeros(2))
     ranking.add(0, points([0], [9]), FIRST, np.array([1.0]), np.zeros(1))
     ranking.add(2, points([0], [0]), FIRST, np.array([1.0]), np.zeros(1))
@@ -24,7 +24,7 @@ def test_of_equals_the_first_run_and_then_the_first_place_wins():
 
 
 def test_scores_that_agree_to_seven_digits_are_equal():
-    ranking = Ranking(clusters=3, top=1)
+    ranking = LayoutRanking(clusters=3, top=1)
     ranking.add(0, points([0], [7]), FIRST, np.array([2.0]), np.zeros(1))
     ranking.add(1, points([0], [1]), FIRST, np.array([2.0 - 1e-12]), np.zeros(1))
     assert ranking.of_clusters()[0].place.tolist() == [7]
@@ -41,7 +41,7 @@ def test_scores_that_agree_to_seven_digits_are_equal():
 )
 def test_chunks_make_no_difference_and_every_cluster_has_its_best(scores, top, size, data):
     clusters = data.draw(st.lists(st.integers(0, 2), min_size=len(scores), max_size=len(scores)))
-    ranking = Ranking(clusters=3, top=top)
+    ranking = LayoutRanking(clusters=3, top=top)
     whole = points(clusters, range(len(scores)))
     seen = np.array(scores, dtype=float)
     for start, chunk in zip(range(0, len(scores), size), whole.chunks(size), strict=True):

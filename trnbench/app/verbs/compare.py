@@ -194,7 +194,7 @@ def compare(
 
 
 def looked(explored: Explored) -> Tally:
-    """Return how many layouts of an instance type were looked at."""
+    """Return the counts of layouts of an instance type that were looked at."""
     return together([result.tally for result in explored.searches])
 
 

@@ -281,7 +281,7 @@ def _program(request: MatrixRequest, number_format: str, **sizes: int | list[int
 def _numbers(
     request: MatrixRequest, product: Product, number_format: str
 ) -> ErrorReport | str | None:
-    """Return how far the emulated product is from float64, or why it cannot be computed."""
+    """Return the errors of the emulated product against float64, or the reason for none."""
     if not request.check:
         return None
     recipe = _recipe(request, number_format)

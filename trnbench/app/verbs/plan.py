@@ -195,7 +195,7 @@ class _Planning:
         )
 
     def _nearest(self, ways: Sequence[Candidate]) -> tuple[Quote | None, tuple[str, ...]]:
-        """Return what comes nearest to a plan, and what it breaks."""
+        """Return the candidate nearest to a plan, and the limits that it breaks."""
         if not ways:
             return self._nothing_runs()
         on_sale = any(way.cost_usd is not None for way in ways)
@@ -270,7 +270,7 @@ class _Planning:
         return tuple(words)
 
     def _left_out(self) -> Mapping[str, str]:
-        """Return why an instance type has no part in the choice, by name."""
+        """Return the reasons that leave instance types out of the choice, by name."""
         reasons = {}
         for one in self.explored:
             market = one.market

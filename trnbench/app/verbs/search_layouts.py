@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from trnbench.app.knobs import layout_of
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.plan.search import Hooks, search
+from trnbench.plan.search import SearchHooks, search
 from trnbench.plan.search_question import Question
 from trnbench.plan.search_result import SearchResult
 from trnbench.plan.search_runs import Seen
@@ -75,7 +75,9 @@ def search_layouts(
         logical_size=logical_size,
         whole_nodes=whole_nodes,
     )
-    return search(question, top=top, hooks=Hooks(progress=progress, cancel=cancel, watch=watch))
+    return search(
+        question, top=top, hooks=SearchHooks(progress=progress, cancel=cancel, watch=watch)
+    )
 
 
 def _collectives(

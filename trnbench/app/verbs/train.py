@@ -78,7 +78,7 @@ def train(
     trace: bool = False,
     catalog: Catalog | None = None,
     progress: Progress = quiet,
-    **knobs: Any,
+    **knobs: Any,  # noqa: ANN401
 ) -> TrainRequest:
     """Return what one training step takes and holds, one answer for each place and engine.
 
@@ -217,13 +217,13 @@ def _settled(layout: PartialLayout) -> bool:
 def _fastest(setup: TrainSetup, blank: TrainAnswer, progress: Progress) -> TrainAnswer:
     """Return the answer with the fastest layout that fits, or why there is none."""
     from trnbench.app.searching import question_of
-    from trnbench.plan.search import Hooks, search
+    from trnbench.plan.search import SearchHooks, search
 
     layout = blank.layout
     result = search(
         question_of(setup, layout, (setup.nodes,)),
         top=1,
-        hooks=Hooks(
+        hooks=SearchHooks(
             progress=lambda done, total, what: progress(
                 done, total, f"{what} of {blank.model} on {blank.instance}:{blank.nodes}"
             )
