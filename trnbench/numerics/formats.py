@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from trnbench.errors import UnknownNameError
@@ -79,16 +79,10 @@ def _ieee(
 
 
 def _block(element: NumberFormat, name: str, title: str, rule: ScaleRule) -> NumberFormat:
-    return NumberFormat(
+    return replace(
+        element,
         name=name,
         title=title,
-        bits=element.bits,
-        exponent_bits=element.exponent_bits,
-        mantissa_bits=element.mantissa_bits,
-        min_exponent=element.min_exponent,
-        max_value=element.max_value,
-        overflow=element.overflow,
-        dtype_name=element.dtype_name,
         block=MX_GROUP,
         scale_bits=MX_SCALE_BITS,
         scale_rule=rule,

@@ -125,9 +125,23 @@ class _Deriver:
         return out
 
     def _settled(self, part: Tensor) -> Tensor:
+        """Return a part of a gradient summed over the ranks that hold parts of it."""
         for axis in sorted(part.partial):
             ranks = self.grid.ranks(axis)
-            part = self._exchange("all-reduce", axis, part, part, array(ranks > 1))
+            out = replace(part, name=f"{part.name}.all-reduce", partial=part.partial - {axis})
+            self.ops.append(
+                CollectiveOp(
+                    name=out.name,
+                    op="all-reduce",
+                    axis=axis,
+                    phase="B_input",
+                    read=part,
+                    write=out,
+                    ranks=ranks,
+                    count=array(ranks > 1),
+                )
+            )
+            part = out
         return part
 
     # Rules
@@ -159,7 +173,7 @@ class _Deriver:
         self._to_left(op, terms)
         self._to_right(op, terms)
         for bias in op.bias:
-            of = next(gradient for term, gradient in terms if _is_bias_of(bias, term))
+            of = next(grad for term, grad in terms if bias.name == f"{term.right.name}.bias")
             out = self.gradient(bias, (of,))
             self._pass("sum_rows", (of,), (out,), "B_weight")
             self.give(bias, out)
@@ -335,25 +349,3 @@ class _Deriver:
                 count=count,
             )
         )
-
-    def _exchange(
-        self, kind: Op, axis: str, read: Tensor, like: Tensor, count: FloatArray
-    ) -> Tensor:
-        out = replace(like, name=f"{read.name}.{kind}", partial=read.partial - {axis})
-        self.ops.append(
-            CollectiveOp(
-                name=out.name,
-                op=kind,
-                axis=axis,
-                phase="B_input",
-                read=read,
-                write=out,
-                ranks=self.grid.ranks(axis),
-                count=count,
-            )
-        )
-        return out
-
-
-def _is_bias_of(bias: Tensor, term: Term) -> bool:
-    return bias.name == f"{term.right.name}.bias"

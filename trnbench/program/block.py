@@ -23,7 +23,7 @@ from trnbench.program.ops import (
     Operation,
     Phase,
 )
-from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes, synchronise
+from trnbench.program.optimizer import Bucket, buckets, state_bytes, synchronise
 from trnbench.program.parameters import Parameter
 from trnbench.program.tensor import Tensor, array, total_bytes
 from trnbench.workload.layout import Recompute
@@ -233,16 +233,16 @@ def _residents(
     states = [state_bytes(grid, bucket) for bucket in of_block]
     fixed = (m.weight.bytes * m.held for m in members.values() if not m.trained)
 
-    def state(category: Literal["weights", "gradients", "optimizer", "gathered"]) -> FloatArray:
-        return array(sum((_part(of, category) for of in states), start=0.0))
-
     for_weights = set(kept.for_weights)
     until_backward = tuple(tensor for tensor in kept.tensors if tensor not in for_weights)
-    weights = array(sum(fixed, start=state("weights")))
+    weights = sum((of.weights for of in states), start=0.0)
+    gradients = sum((of.gradients for of in states), start=0.0)
+    optimizer = sum((of.optimizer for of in states), start=0.0)
+    gathered = sum((of.gathered for of in states), start=0.0)
     return (
-        Resident(category="weights", bytes=weights, lifetime="step"),
-        Resident(category="gradients", bytes=state("gradients"), lifetime="step"),
-        Resident(category="optimizer", bytes=state("optimizer"), lifetime="step"),
+        Resident(category="weights", bytes=array(sum(fixed, start=weights)), lifetime="step"),
+        Resident(category="gradients", bytes=array(gradients), lifetime="step"),
+        Resident(category="optimizer", bytes=array(optimizer), lifetime="step"),
         Resident(
             category="activations", bytes=total_bytes(until_backward), lifetime="until_backward"
         ),
@@ -254,13 +254,6 @@ def _residents(
             bytes=total_bytes(kept.waiting),
             lifetime="backward_to_weight",
         ),
-        Resident(category="communication", bytes=state("gathered"), lifetime="slot"),
+        Resident(category="communication", bytes=array(gathered), lifetime="slot"),
         Resident(category="scratch", bytes=passing, lifetime="slot"),
     )
-
-
-def _part(
-    of: StateBytes, category: Literal["weights", "gradients", "optimizer", "gathered"]
-) -> FloatArray:
-    part: FloatArray = getattr(of, category)
-    return part

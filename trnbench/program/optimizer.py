@@ -114,7 +114,7 @@ def _touched(member: Parameter) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Flat:
-    """Makes the flat tensors of a bucket."""
+    """Makes the flat tensors of a bucket, and exchanges them among its replicas."""
 
     grid: Grid
     bucket: Bucket
@@ -150,6 +150,22 @@ class _Flat:
         elements = array(self.bucket.elements / self.grid.ranks(self.bucket.axis))
         return self.tensor("weights.slice", elements, self.grid.recipe.weights, "weight")
 
+    def exchange(self, op: Op, phase: Phase, read: Tensor, write: Tensor) -> Iterator[Operation]:
+        """Yield an exchange of the replicas, if any layout has several."""
+        ranks = self.grid.ranks(self.bucket.axis)
+        present = (ranks > 1) & (self.bucket.elements > 0)
+        if np.any(present):
+            yield CollectiveOp(
+                name=f"{write.name}.{op}",
+                op=op,
+                axis=self.bucket.axis,
+                phase=phase,
+                read=read,
+                write=write,
+                ranks=ranks,
+                count=array(present),
+            )
+
 
 def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
     """Yield the exchanges and the update that a bucket needs."""
@@ -157,23 +173,17 @@ def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
     zero = grid.zero
     if zero == 3:
         for phase in ("F", "B_input"):
-            yield from _exchange(grid, bucket, "all-gather", phase, flat.weight_slice, flat.weights)
+            yield from flat.exchange("all-gather", phase, flat.weight_slice, flat.weights)
     if zero >= 2:
-        yield from _exchange(
-            grid, bucket, "reduce-scatter", "B_weight", flat.gradient, flat.gradient_slice
-        )
+        yield from flat.exchange("reduce-scatter", "B_weight", flat.gradient, flat.gradient_slice)
     yield from _within_stage(grid, bucket, flat)
     if zero == 0:
-        yield from _exchange(grid, bucket, "all-reduce", "optimizer", flat.gradient, flat.gradient)
+        yield from flat.exchange("all-reduce", "optimizer", flat.gradient, flat.gradient)
     elif zero == 1:
-        yield from _exchange(
-            grid, bucket, "reduce-scatter", "optimizer", flat.gradient, flat.gradient_slice
-        )
+        yield from flat.exchange("reduce-scatter", "optimizer", flat.gradient, flat.gradient_slice)
     yield _update(grid, bucket, flat)
     if zero in (1, 2):
-        yield from _exchange(
-            grid, bucket, "all-gather", "optimizer", flat.weight_slice, flat.weights
-        )
+        yield from flat.exchange("all-gather", "optimizer", flat.weight_slice, flat.weights)
 
 
 def _within_stage(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation]:
@@ -196,24 +206,6 @@ def _within_stage(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation
             read=part,
             write=part,
             ranks=np.maximum(ranks, 1),
-            count=array(present),
-        )
-
-
-def _exchange(
-    grid: Grid, bucket: Bucket, op: Op, phase: Phase, read: Tensor, write: Tensor
-) -> Iterator[Operation]:
-    ranks = grid.ranks(bucket.axis)
-    present = (ranks > 1) & (bucket.elements > 0)
-    if np.any(present):
-        yield CollectiveOp(
-            name=f"{write.name}.{op}",
-            op=op,
-            axis=bucket.axis,
-            phase=phase,
-            read=read,
-            write=write,
-            ranks=ranks,
             count=array(present),
         )
 

@@ -12,7 +12,6 @@ axes it depends on. Axes of a layout:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
 from math import prod
 from typing import Literal
 
@@ -107,19 +106,13 @@ class Tensor:
         """Whether a gradient may flow into it."""
         return self.role in ("activation", "weight")
 
-    def axes_and_partial(self) -> frozenset[str]:
-        """Return the axes along which ranks hold different numbers."""
-        return self.axes | self.partial
-
 
 def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset[str]:
     """Return the axes over which a result with these dimensions is still to be summed.
 
     Ranks that read different shards, and whose result is not cut the same way, hold parts of a sum.
     """
-    different = reduce(
-        frozenset.union, (read.axes_and_partial() for read in reads), frozenset[str]()
-    )
+    different = frozenset[str]().union(*(read.axes | read.partial for read in reads))
     return different - {axis for dim in dims for axis in dim.axes}
 
 

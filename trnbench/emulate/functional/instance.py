@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
@@ -12,15 +11,13 @@ from trnbench.emulate.functional.arithmetic import NoiseArray, Numbers
 from trnbench.emulate.functional.block_plan import BlockPlan
 from trnbench.emulate.functional.draws import Draws
 from trnbench.emulate.functional.optimizer import BucketState
-from trnbench.emulate.functional.passes import Values
+from trnbench.emulate.functional.passes import Sink, Values
 from trnbench.emulate.functional.residency import Residency, held_bytes
-from trnbench.emulate.functional.shards import (
-    GRADIENTS_SLICED,
-)
+from trnbench.emulate.functional.shards import GRADIENTS_SLICED
 from trnbench.program.block import ResidentCategory
 from trnbench.program.ops import Phase
 from trnbench.program.optimizer import MOMENTS
-from trnbench.program.tensor import Tensor, element_bytes
+from trnbench.program.tensor import element_bytes
 from trnbench.program.vocabulary import TOKEN_TABLE
 
 
@@ -180,11 +177,8 @@ class BlockInstance:
         self._residency.hold("communication", room)
         return float(room)
 
-    def _sink(self, micro_batch: int) -> partial[None]:
-        return partial(self._receive, micro_batch)
-
-    def _receive(self, micro_batch: int, gradient: Tensor, numbers: Numbers) -> None:
-        self._take(micro_batch, self.plan.names[gradient], numbers)
+    def _sink(self, micro_batch: int) -> Sink:
+        return lambda gradient, numbers: self._take(micro_batch, self.plan.names[gradient], numbers)
 
     def _take(self, micro_batch: int, name: str, numbers: Numbers) -> None:
         """Take in a weight's gradient; that of a borrowed table goes to its owner."""

@@ -143,15 +143,10 @@ def _d_norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
 
 
 def _rotary(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    at = setting.ranks.positions(op.reads[0].dims[1])
+    # The gradient turns back.
+    at = setting.ranks.positions(op.reads[0].dims[1]) * (-1 if op.function == "d_rotary" else 1)
     turned = zip(op.reads, arrays, strict=True)
     return [rotate(x, at, setting.transformer, tensor.dims[3]) for tensor, x in turned]
-
-
-def _d_rotary(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    at = setting.ranks.positions(op.reads[0].dims[1])
-    turned = zip(op.reads, arrays, strict=True)
-    return [rotate(x, -at, setting.transformer, tensor.dims[3]) for tensor, x in turned]
 
 
 def _join_rotated(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
@@ -283,14 +278,6 @@ def _gated(name: str) -> tuple[Function, Function]:
     return forward, backward
 
 
-def _relu(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    return [ACTIVATIONS["relu"](arrays[0])]
-
-
-def _d_relu(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    return [arrays[0] * (arrays[1] > 0)]
-
-
 # The experts
 
 
@@ -321,7 +308,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "norm": _norm,
     "d_norm": _d_norm,
     "rotary": _rotary,
-    "d_rotary": _d_rotary,
+    "d_rotary": _rotary,
     "join_rotated": _join_rotated,
     "d_join_rotated": _d_join_rotated,
     "repeat_heads": _repeat_heads,
@@ -339,14 +326,11 @@ FUNCTIONS: Mapping[str, Function] = {
     "d_route": _d_route,
     "combine": _combine,
     "d_combine": _d_combine,
-    "relu": _relu,
-    "d_relu": _d_relu,
     **{
-        f"{lead}{name}{tail}": pair[i]
-        for tail, make, names in (("", _active, ("gelu", "silu")), ("_gate", _gated, ACTIVATIONS))
-        for name in names
-        for pair in (make(name),)
-        for i, lead in enumerate(("", "d_"))
+        f"{lead}{name}{tail}": function
+        for tail, make in (("", _active), ("_gate", _gated))
+        for name in ACTIVATIONS
+        for lead, function in zip(("", "d_"), make(name), strict=True)
     },
 }
 """What the executor can compute, by the name that programs give it."""

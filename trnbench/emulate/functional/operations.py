@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from trnbench.arrays import BoolArray
 from trnbench.emulate.functional.arithmetic import Numbers
 from trnbench.emulate.functional.attention import FusedAttention
 from trnbench.emulate.functional.exchange import Exchanger
@@ -144,20 +145,13 @@ def _gather(shop: Workshop, op: Gather) -> RunOperation:
     return scatter if op.function == "scatter_add" else lookup
 
 
-def _rows(
-    rows: Numbers, count: int
-) -> tuple[Numbers, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+def _rows(rows: Numbers, count: int) -> tuple[Numbers, BoolArray]:
     """Return row numbers, 0 where the rank does not hold the row, and where it does."""
     here = (rows >= 0) & (rows < count)
     return np.where(here, rows, 0), here
 
 
-def _added(
-    gradient: Numbers,
-    rows: Numbers,
-    here: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-    shape: tuple[int, ...],
-) -> Numbers:
+def _added(gradient: Numbers, rows: Numbers, here: BoolArray, shape: tuple[int, ...]) -> Numbers:
     """Return a table [rank, row, hidden] with the gradients of each row's tokens added up."""
     out = np.zeros((shape[0] * shape[1], shape[2]), dtype=gradient.dtype)
     at = np.nonzero(here)

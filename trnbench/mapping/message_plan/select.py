@@ -7,7 +7,7 @@ say why.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,34 +79,37 @@ def select_for(
     fitting = [rule for rule in stack.rules if rule.fits(op, nodes, ranks)]
     if algorithm is not None:
         fitting = [rule for rule in fitting if _plays(rule, algorithm)]
-    limits = sorted({rule.limit_bytes(nodes) for rule in fitting} | {math.inf})
     chosen: list[Selected] = []
-    start = 0.0
-    for limit in limits:
-        found_here = (
-            _first(stack, fitting, nodes, start, limit, placed, tuning)
-            if algorithm is None
-            else _asked_for(stack, fitting, nodes, start, limit, placed, tuning, algorithm)
-        )
-        if isinstance(found_here, Refusal):
-            return found_here
-        last = chosen[-1] if chosen else None
-        if last and (last.algorithm, last.tuning_name) == (
-            found_here.algorithm,
-            found_here.tuning_name,
-        ):
-            chosen[-1] = _selected(
-                last.from_bytes,
-                limit,
-                last.algorithm,
-                last.tuning_name,
-                stack,
-                last.placed,
-                last.passed_over,
-            )
+    for limit in sorted({rule.limit_bytes(nodes) for rule in fitting} | {math.inf}):
+        covering = [rule for rule in fitting if rule.limit_bytes(nodes) >= limit]
+        passed: list[str] = []
+        for candidate in _candidates(stack, covering, algorithm, tuning):
+            wanted, name = candidate
+            found = placed(wanted)
+            if not isinstance(found, Refusal):
+                break
+            if algorithm is not None:
+                return found
+            why = f"{wanted.label}: {found.reason}"
+            passed += [why] if why not in passed else []
         else:
-            chosen.append(found_here)
-        start = limit
+            reasons = "; ".join(passed) or "no rule covers this group"
+            return Refusal(reason=f"{stack.name} has no algorithm for it ({reasons})")
+        last = chosen[-1] if chosen else None
+        if last and (last.algorithm, last.tuning_name) == (wanted, name):
+            chosen[-1] = replace(last, below_bytes=limit)
+            continue
+        chosen.append(
+            Selected(
+                from_bytes=last.below_bytes if last else 0.0,
+                below_bytes=limit,
+                algorithm=wanted,
+                tuning_name=name,
+                tuning=stack.tuning(name),
+                placed=found,
+                passed_over=tuple(passed),
+            )
+        )
     return tuple(chosen)
 
 
@@ -143,70 +146,18 @@ def _plays(rule: Rule, algorithm: Algorithm) -> bool:
     return (rule.algorithm, rule.inner, rule.outer) == wanted
 
 
-def _asked_for(
-    stack: CollectiveStack,
-    rules: Sequence[Rule],
-    nodes: int,
-    start: float,
-    limit: float,
-    placed: Callable[[Algorithm], Placed | Refusal],
-    tuning: str | None,
-    algorithm: Algorithm,
-) -> Selected | Refusal:
-    tabled = [rule.tuning for rule in rules if rule.limit_bytes(nodes) >= limit]
-    name = tuning or next(iter(tabled), stack.tuning_for(algorithm.name))
-    wanted = replace(algorithm, pieces=stack.tuning(name).pieces)
-    found = placed(wanted)
-    if isinstance(found, Refusal):
-        return found
-    return _selected(start, limit, wanted, name, stack, found, ())
-
-
-def _first(
-    stack: CollectiveStack,
-    rules: Sequence[Rule],
-    nodes: int,
-    start: float,
-    limit: float,
-    placed: Callable[[Algorithm], Placed | Refusal],
-    tuning: str | None,
-) -> Selected | Refusal:
-    passed: list[str] = []
+def _candidates(
+    stack: CollectiveStack, rules: Sequence[Rule], algorithm: Algorithm | None, tuning: str | None
+) -> list[tuple[Algorithm, str]]:
+    """Return the algorithms to try in turn, each with its tuning: those of the rules, or one."""
+    if algorithm is not None:
+        tabled = next((rule.tuning for rule in rules), stack.tuning_for(algorithm.name))
+        name = tuning or tabled
+        return [(replace(algorithm, pieces=stack.tuning(name).pieces), name)]
+    found = []
     for rule in rules:
-        if rule.limit_bytes(nodes) < limit:
-            continue
         name = tuning or rule.tuning
-        wanted = Algorithm(
-            name=rule.algorithm,
-            inner=rule.inner,
-            outer=rule.outer,
-            pieces=stack.tuning(name).pieces,
-        )
-        found = placed(wanted)
-        if isinstance(found, Refusal):
-            why = f"{wanted.label}: {found.reason}"
-            passed += [why] if why not in passed else []
-        else:
-            return _selected(start, limit, wanted, name, stack, found, tuple(passed))
-    reasons = "; ".join(passed) or "no rule covers this group"
-    return Refusal(reason=f"{stack.name} has no algorithm for it ({reasons})")
-
-
-def _selected(
-    start: float,
-    limit: float,
-    algorithm: Algorithm,
-    tuning: str,
-    stack: CollectiveStack,
-    placed: Placed,
-    passed: tuple[str, ...],
-) -> Selected:
-    return Selected(
-        from_bytes=start,
-        below_bytes=limit,
-        algorithm=algorithm,
-        tuning_name=tuning,
-        tuning=stack.tuning(tuning),
-        placed=placed,
-        passed_over=passed,
-    )
+        pieces = stack.tuning(name).pieces
+        wanted = Algorithm(name=rule.algorithm, inner=rule.inner, outer=rule.outer, pieces=pieces)
+        found.append((wanted, name))
+    return found
