@@ -22,7 +22,7 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import Offers, load_offers
 from trnbench.spec.claim import ClaimedRun, CostCheck, PriceCheck, threshold
 from trnbench.spec.instance import PurchaseOption
-from trnbench.spec.library import find_prices
+from trnbench.spec.price import find_prices
 from trnbench.spec.reliability import load_reliability
 from trnbench.units import significant
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from trnbench.app.verbs.train import step_answers
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.claims import Case, Finding, listed, of_interval, together
 from trnbench.plan.checkpoint import checkpoint_bytes
-from trnbench.predict.setup import train_setup
 from trnbench.spec.claim import ClaimedRun, Gain, SpeedCheck, threshold
 from trnbench.spec.instance import Platform
 from trnbench.spec.library import load_platform
 from trnbench.units import significant
 from trnbench.workload.library import load_model
-from trnbench.workload.partial_layout import PartialLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +25,10 @@ class Pace:
     low_tokens_per_s: float
     high_tokens_per_s: float
     reasons: tuple[str, ...] = ()
+
+
+Timed: TypeAlias = Callable[[ClaimedRun, str, str], Pace]
+"""How fast a run is on an instance in a precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +42,10 @@ class Advantage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Machines:
-    """Instances by name and how fast runs are on them: every run is timed once."""
+    """Instances by name and how fast runs are on them: every run is `timed` once."""
 
     catalog: Catalog
+    timed: Timed
     paces: dict[tuple[ClaimedRun, str, str], Pace] = field(default_factory=dict)
     checkpoints: dict[tuple[ClaimedRun, str], float] = field(default_factory=dict)
 
@@ -54,7 +57,7 @@ class Machines:
         """Return tokens/s of a run on its number of nodes, in its own precision unless given."""
         key = (run, instance, precision or run.precision)
         if key not in self.paces:
-            self.paces[key] = self._timed(*key)
+            self.paces[key] = self.timed(*key)
         return self.paces[key]
 
     def checkpoint_bytes(self, run: ClaimedRun, instance: str) -> float:
@@ -68,26 +71,6 @@ class Machines:
                 sequence=run.sequence,
             )
         return self.checkpoints[key]
-
-    def _timed(self, run: ClaimedRun, instance: str, precision: str) -> Pace:
-        setup = train_setup(self.catalog, run.model, instance, run.nodes)
-        asked = PartialLayout(
-            global_batch=run.global_batch, sequence=run.sequence, precision=precision
-        )
-        (answer,) = step_answers(setup, asked)
-        if answer.step is None:
-            nothing = math.nan
-            return Pace(
-                tokens_per_s=nothing,
-                low_tokens_per_s=nothing,
-                high_tokens_per_s=nothing,
-                reasons=answer.reasons,
-            )
-        return Pace(
-            tokens_per_s=answer.per_s(answer.step.step_time_s, run.sequence),
-            low_tokens_per_s=answer.per_s(answer.step.high_step_time_s, run.sequence),
-            high_tokens_per_s=answer.per_s(answer.step.low_step_time_s, run.sequence),
-        )
 
 
 def advantage(ours: Sequence[float], theirs: Sequence[float], *, same: bool = False) -> Advantage:

@@ -27,8 +27,8 @@ from trnbench.spec import files as spec_files
 from trnbench.spec.chip import Chip
 from trnbench.spec.figures import Compared, chip_figures, compare, figures
 from trnbench.spec.instance import Platform
-from trnbench.spec.library import find_prices, load_chip, load_platform
-from trnbench.spec.price import PriceList
+from trnbench.spec.library import load_chip, load_platform
+from trnbench.spec.price import PriceList, find_prices
 from trnbench.workload import files as workload_files
 from trnbench.workload.hf_config import import_config, read_config
 from trnbench.workload.model import Model

@@ -15,8 +15,8 @@ from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.plan.price_terms import COMMITTED, FOR_A_TERM, Multiple, PriceTerms
 from trnbench.spec.instance import Instance, PurchaseOption
-from trnbench.spec.library import find_prices, load_instance
-from trnbench.spec.price import ANY, Price, PriceList
+from trnbench.spec.library import load_instance
+from trnbench.spec.price import ANY, Price, PriceList, find_prices
 from trnbench.spec.purchase import PurchaseRules, Storage, load_purchase_rules
 from trnbench.units import significant
 

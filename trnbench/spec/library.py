@@ -1,4 +1,4 @@
-"""Specs by name: chips, instances, platforms and price lists out of the catalogue."""
+"""Hardware by name: chips, instances and platforms out of the catalogue."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from pathlib import Path
 
 from trnbench.catalog.document import load_named, load_once
 from trnbench.catalog.search import Catalog
-from trnbench.errors import UnknownNameError
 from trnbench.spec.chip import Chip
 from trnbench.spec.instance import Instance, Platform
-from trnbench.spec.price import PriceList
 
 
 def load_chip(catalog: Catalog, name: str, *, where: str = "") -> Chip:
@@ -46,16 +44,3 @@ def load_published(catalog: Catalog, system: str, chip: str) -> Instance | None:
         if names & spelled:
             return load_once(catalog, entry.path, Instance)
     return None
-
-
-def load_prices(catalog: Catalog, name: str) -> PriceList:
-    """Return the published prices of an instance type by name or alias."""
-    return load_named(catalog, "prices", name, PriceList)
-
-
-def find_prices(catalog: Catalog, name: str) -> PriceList | None:
-    """Return the published prices of an instance type, or None where nothing is published."""
-    try:
-        return load_prices(catalog, name)
-    except UnknownNameError:
-        return None

@@ -8,8 +8,11 @@ from typing import Literal
 
 import attrs
 
+from trnbench.catalog.document import load_named
 from trnbench.catalog.provenance import Provenance, Source
 from trnbench.catalog.quantity import UsdPerHour
+from trnbench.catalog.search import Catalog
+from trnbench.errors import UnknownNameError
 from trnbench.spec.instance import PurchaseOption
 
 ANY = "any"
@@ -95,3 +98,16 @@ class PriceList:
         """Return where the rate of one of this list's rows was read; None if it has no rate."""
         evidence = self.provenance.evidence.get(f"price[{self.price.index(row)}].usd_per_hour")
         return self.provenance.sources.get(evidence.source) if evidence else None
+
+
+def load_prices(catalog: Catalog, name: str) -> PriceList:
+    """Return the published prices of an instance type by name or alias."""
+    return load_named(catalog, "prices", name, PriceList)
+
+
+def find_prices(catalog: Catalog, name: str) -> PriceList | None:
+    """Return the published prices of an instance type, or None where nothing is published."""
+    try:
+        return load_prices(catalog, name)
+    except UnknownNameError:
+        return None

@@ -34,11 +34,15 @@ def pace(tokens_per_s, error=0.0, reasons=()):
     )
 
 
+def not_asked(run, instance, precision):
+    raise AssertionError(f"{run.name} on {instance} has no pace in this test")
+
+
 def machines(**paces):
     """Return machines with the paces of RUN, by the first word of an instance's name."""
     names = {"p4d": "p4d.24xlarge", "p4de": "p4de.24xlarge", "trn1": "trn1.32xlarge"}
     known = {(RUN, names[name], RUN.precision): found for name, found in paces.items()}
-    return Machines(catalog=CATALOG, paces=known)
+    return Machines(catalog=CATALOG, timed=not_asked, paces=known)
 
 
 def book(region=None, price_date=None, **paces):
@@ -82,7 +86,7 @@ def test_precisions_on_one_machine_are_off_by_the_same_factor():
         times="1x",
         precision="bf16-sr",
     )
-    found = speed_finding(check, (RUN,), Machines(catalog=CATALOG, paces=known))
+    found = speed_finding(check, (RUN,), Machines(catalog=CATALOG, timed=not_asked, paces=known))
     assert found.verdict == "holds"
     assert found.cases[0].low == found.cases[0].high == pytest.approx(1.1)
 
@@ -149,7 +153,9 @@ def test_prices_of_another_region_are_tried_where_there_are_any():
         (datetime.date(2026, 10, 8), [None, "us (region not stated)"]),
     ):
         book = PriceBook(
-            machines=Machines(catalog=CATALOG, paces=named), region=None, price_date=price_date
+            machines=Machines(catalog=CATALOG, timed=not_asked, paces=named),
+            region=None,
+            price_date=price_date,
         )
         moves = cost_finding(check, (RUN,), BEFORE, book).moves
         assert [move.region for move in moves] == regions

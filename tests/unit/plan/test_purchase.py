@@ -19,7 +19,8 @@ from trnbench.plan.price_terms import (
     parse_own_price,
 )
 from trnbench.plan.purchase import load_offers, offers_of
-from trnbench.spec.library import find_prices, load_instance
+from trnbench.spec.library import load_instance
+from trnbench.spec.price import find_prices
 from trnbench.spec.purchase import load_purchase_rules
 
 CATALOG = open_catalog(environment={})

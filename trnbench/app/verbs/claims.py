@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import math
 from collections.abc import Sequence
 
 from trnbench.app.claim_costs import PriceBook, cost_finding, price_finding
-from trnbench.app.claim_runs import Machines, speed_finding
+from trnbench.app.claim_runs import Machines, Pace, speed_finding
 from trnbench.app.use_case import Progress, quiet
+from trnbench.app.verbs.train import step_answers
 from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import UnknownNameError
 from trnbench.evidence.claim_figures import figure_finding, ratio_finding
 from trnbench.evidence.claims import Claimed, Finding, Words
 from trnbench.parsing import date, names, read
 from trnbench.plan.price_terms import check_region
+from trnbench.predict.setup import train_setup
 from trnbench.spec.claim import (
     ClaimedRun,
     ClaimList,
@@ -27,6 +31,7 @@ from trnbench.spec.claim import (
     load_claims,
 )
 from trnbench.spec.instance import Platform
+from trnbench.workload.partial_layout import PartialLayout
 
 
 def claims(
@@ -59,7 +64,8 @@ def claims(
         if name not in ids:
             raise UnknownNameError("claim", name, ids)
     wanted = [pair for pair in all_of_them if not chosen or pair[1].id in chosen]
-    book = PriceBook(machines=Machines(catalog=catalog), region=region, price_date=day)
+    machines = Machines(catalog=catalog, timed=functools.partial(_timed, catalog))
+    book = PriceBook(machines=machines, region=region, price_date=day)
     found = []
     for number, (listed, statement) in enumerate(wanted):
         progress(number, len(wanted), statement.id)
@@ -108,3 +114,23 @@ def _finding(listed: ClaimList, statement: Statement, book: PriceBook) -> Findin
 
 def _runs(listed: ClaimList, names: Sequence[str]) -> tuple[ClaimedRun, ...]:
     return tuple(run for run in listed.run if run.name in names)
+
+
+def _timed(catalog: Catalog, run: ClaimedRun, instance: str, precision: str) -> Pace:
+    """Return how fast a run trains in its fastest layout, or why it does not."""
+    setup = train_setup(catalog, run.model, instance, run.nodes)
+    asked = PartialLayout(global_batch=run.global_batch, sequence=run.sequence, precision=precision)
+    (answer,) = step_answers(setup, asked)
+    if answer.step is None:
+        nothing = math.nan
+        return Pace(
+            tokens_per_s=nothing,
+            low_tokens_per_s=nothing,
+            high_tokens_per_s=nothing,
+            reasons=answer.reasons,
+        )
+    return Pace(
+        tokens_per_s=answer.per_s(answer.step.step_time_s, run.sequence),
+        low_tokens_per_s=answer.per_s(answer.step.high_step_time_s, run.sequence),
+        high_tokens_per_s=answer.per_s(answer.step.low_step_time_s, run.sequence),
+    )
