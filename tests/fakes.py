@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trnbench.catalog.provenance import Evidence, Kind, Provenance
-from trnbench.spec.chip import Chip, Memory, Reserve, Rounding
-from trnbench.spec.collective_efficiency import CollectiveStack, Rule, Tuning
-from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency
-from trnbench.spec.compute_unit import GpuTile, Multiprocessors
-from trnbench.spec.fabric import Switch
-from trnbench.spec.instance import Host, Instance, Platform
-from trnbench.spec.training_stack import (
+from trnbench.calibration.chip_efficiency import ChipEfficiency, KernelEfficiency
+from trnbench.calibration.collective_stack import CollectiveStack, Rule, Tuning
+from trnbench.calibration.training_stack import (
     Overlaps,
     Spread,
     Supported,
     TrainingEfficiency,
     TrainingStack,
 )
+from trnbench.catalog.provenance import Evidence, Kind, Provenance
+from trnbench.hardware.chip import Chip, Memory, Reserve, Rounding
+from trnbench.hardware.compute_unit import GpuTile, Multiprocessors
+from trnbench.hardware.fabric import Switch
+from trnbench.hardware.instance import Host, Instance, Platform
 from trnbench.workload.model import Attention, Mlp, Model, Position, Transformer, Vocabulary
 
 CHIP = ChipEfficiency(

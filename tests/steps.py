@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
-from trnbench.emulate.functional.arithmetic import Numbers
-from trnbench.emulate.functional.trainer import Trainer, WeightName
+from trnbench.execute.arithmetic import Numbers
+from trnbench.execute.trainer import Trainer, WeightName
 from trnbench.program.matrix import MatrixProduct
 from trnbench.program.points import Points
 from trnbench.program.schedule import SlotKind, SlotOrder

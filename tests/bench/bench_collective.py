@@ -6,19 +6,19 @@ import numpy as np
 
 from tests.bench.figure import best_of, show
 from tests.collectives import place_collective
-from trnbench.analytic.collective import collective_time
-from trnbench.analytic.collective_profile import profile
-from trnbench.analytic.collective_sweep import sweep
+from trnbench.analytic.collective.profile import profile
+from trnbench.analytic.collective.sweep import sweep
+from trnbench.analytic.collective.time import collective_time
+from trnbench.calibration.collective_stack import stack_of
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective import play
-from trnbench.emulate.collective_data import check_data
-from trnbench.emulate.collective_streams import ChunkStream, play_chunked, play_together
+from trnbench.emulate.collective.data import check_data
+from trnbench.emulate.collective.play import play
+from trnbench.emulate.collective.streams import ChunkStream, play_chunked, play_together
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.message_plan.algorithm import Algorithm
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import select
 from trnbench.mapping.placement import place
-from trnbench.spec.collective_efficiency import stack_of
-from trnbench.spec.library import load_platform
 
 MIB = 2.0**20
 

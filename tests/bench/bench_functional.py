@@ -6,9 +6,9 @@ import resource
 
 from tests.bench.figure import best_of, show
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.functional.data import text_of
-from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Trainer, TrainingRun
+from trnbench.execute.data import text_of
+from trnbench.execute.optimizer import AdamW
+from trnbench.execute.trainer import Trainer, TrainingRun
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model

@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 
 from tests.bench.figure import best_of, show
-from trnbench.analytic.matrix import matrix_time
+from trnbench.analytic.matrix.time import matrix_time
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.matrix import run_matrix
+from trnbench.emulate.tensor_engine.matrix import run_matrix
+from trnbench.hardware.library import load_chip
 from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul
 from trnbench.program.matrix import matrix_product
-from trnbench.spec.library import load_chip
 
 SHAPES = 1_000_000
 NUMBERS = 2048

@@ -8,7 +8,7 @@ from functools import partial
 from tests.bench.figure import best_of, show
 from trnbench.app.verbs.search_layouts import search_layouts
 from trnbench.catalog.search import open_catalog
-from trnbench.plan.search_result import SearchResult
+from trnbench.search.result import SearchResult
 
 CATALOG = open_catalog()
 POWERS = tuple(2**power for power in range(10))

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
+from trnbench.calibration.training_stack import load_training_stack
 from trnbench.catalog.search import built_in_folder, open_catalog
-from trnbench.spec.training_stack import load_training_stack
 
 PUBLISHED = built_in_folder() / "workloads" / "published" / "trainium_training.csv"
 LOG = ("--model", "llama3.1-8b", "--on", "trn1.32xlarge", "--tp", "8", "--global-batch", "64")

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from trnbench.evidence.claims import VERDICTS
+from trnbench.claims.verdict import VERDICTS
 
 KEYS = {
     *("claim", "group", "text", "aspect", "sources", "source_dates", "check", "verdict", "says"),

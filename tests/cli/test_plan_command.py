@@ -215,7 +215,7 @@ def test_within_a_budget_the_fastest(run):
 
 def test_an_interrupt_keeps_what_was_found(run, monkeypatch):
     """Ctrl-C while the second instance type is searched."""
-    from trnbench.plan.search_counts import Counts
+    from trnbench.search.counts import Counts
 
     whole = Counts.price
     sent = []

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from trnbench.calibration.training_stack import load_training_stack
 from trnbench.catalog.search import open_catalog
 from trnbench.cli.main import main
 from trnbench.scenario import read_scenario, scenario_text
-from trnbench.spec.training_stack import load_training_stack
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.settings import config_path, state_path
 from trnbench.tui.widgets.field import Form

@@ -13,7 +13,7 @@ import pytest
 from tests.validation import test_collective_evidence as collectives
 from tests.validation import test_kernel_ladder as kernels
 from trnbench.cli.main import main
-from trnbench.emulate.matrix import run_matrix
+from trnbench.emulate.tensor_engine.matrix import run_matrix
 from trnbench.program.matrix import matrix_product
 from trnbench.report.text_table import TextTable, markdown
 

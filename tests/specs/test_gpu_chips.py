@@ -6,8 +6,8 @@ import pytest
 
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import open_catalog
-from trnbench.spec.chip import Chip
-from trnbench.spec.library import load_chip
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.library import load_chip
 
 AMPERE = ("fp64", "fp32", "tf32", "bf16", "fp16", "int8")
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8_e4m3fn", "fp8_e5m2", "int8")

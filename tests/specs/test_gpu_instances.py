@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trnbench.catalog.search import open_catalog
-from trnbench.spec.fabric import Switch
-from trnbench.spec.instance import Platform
-from trnbench.spec.library import load_platform, load_published
+from trnbench.hardware.fabric import Switch
+from trnbench.hardware.instance import Platform
+from trnbench.hardware.library import load_platform, load_published
 
 CATALOG = open_catalog(environment={})
 GBIT_PER_S = 1e9 / 8

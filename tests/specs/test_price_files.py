@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from trnbench.catalog.search import open_catalog
-from trnbench.spec.price import PriceList, load_prices
+from trnbench.prices.price import PriceList, load_prices
 
 CATALOG = open_catalog(environment={})
 OCTOBER = datetime.date(2026, 10, 7)

@@ -13,11 +13,11 @@ import pytest
 
 from trnbench.app import sheet
 from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.instance import Instance
+from trnbench.hardware.library import load_chip, load_instance
 from trnbench.report.sheet import sheet_report
 from trnbench.report.text_table import PLAIN
-from trnbench.spec.chip import Chip
-from trnbench.spec.instance import Instance
-from trnbench.spec.library import load_chip, load_instance
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 

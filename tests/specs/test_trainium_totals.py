@@ -12,9 +12,9 @@ import pytest
 
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
-from trnbench.spec.fabric import Direct, Switch, Torus
-from trnbench.spec.instance import Platform
-from trnbench.spec.library import load_platform
+from trnbench.hardware.fabric import Direct, Switch, Torus
+from trnbench.hardware.instance import Platform
+from trnbench.hardware.library import load_platform
 from trnbench.units import Dimension, parse
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))

@@ -10,14 +10,18 @@ import attrs
 import numpy as np
 import pytest
 
-from trnbench.analytic.matrix import matrix_time
-from trnbench.analytic.step_blocks import purpose_of, slot_of
-from trnbench.analytic.step_compute import compute_time
+from trnbench.analytic.matrix.time import matrix_time
+from trnbench.analytic.step.blocks import purpose_of, slot_of
+from trnbench.analytic.step.compute import compute_time
 from trnbench.arrays import FloatArray
+from trnbench.calibration.chip_efficiency import ComputeEfficiency
+from trnbench.calibration.training_stack import load_chip_efficiency, training_stack_of
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.functional.operations import runner
-from trnbench.emulate.matrix import run_matrix
+from trnbench.emulate.tensor_engine.matrix import run_matrix
 from trnbench.errors import GapError
+from trnbench.execute.operations import runner
+from trnbench.hardware.figures import figures
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.fabric import build_fabric
 from trnbench.mapping.tiling.legality import format_reasons
 from trnbench.program.backward import derive
@@ -27,10 +31,6 @@ from trnbench.program.ops import Elementwise, Operation
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import StepProgram, training_step
 from trnbench.program.tensor import Tensor, one
-from trnbench.spec.compute_efficiency import ComputeEfficiency
-from trnbench.spec.figures import figures
-from trnbench.spec.library import load_platform
-from trnbench.spec.training_stack import load_chip_efficiency, training_stack_of
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

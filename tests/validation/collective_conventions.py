@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.analytic.collective_shape import MessageClasses, Profile, lanes
+from trnbench.analytic.collective.shape import MessageClasses, Profile, lanes
 from trnbench.arrays import FloatArray
 from trnbench.workload.operation import Op
 

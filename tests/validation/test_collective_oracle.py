@@ -14,16 +14,16 @@ from pathlib import Path
 
 from tests.collectives import place_collective
 from tests.validation.collective_conventions import Conventions, conventional_time_ns
-from trnbench.analytic.collective_profile import profile
-from trnbench.analytic.collective_shape import Profile
+from trnbench.analytic.collective.profile import profile
+from trnbench.analytic.collective.shape import Profile
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.fabric import FullMesh, Level, Switch, Torus
+from trnbench.hardware.instance import Host, Instance, Platform
+from trnbench.hardware.library import load_chip
 from trnbench.mapping.message_plan.algorithm import Algorithm
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.placement import place
 from trnbench.program.collective import op_named
-from trnbench.spec.fabric import FullMesh, Level, Switch, Torus
-from trnbench.spec.instance import Host, Instance, Platform
-from trnbench.spec.library import load_chip
 from trnbench.units import Dimension, parse
 
 ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving"}

@@ -11,7 +11,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from trnbench.analytic.matrix_systolic import SCALE_SIM, Dataflow, array_time
+from trnbench.analytic.matrix.systolic import SCALE_SIM, Dataflow, array_time
 from trnbench.arrays import FloatArray
 from trnbench.program.matrix import matrix_product
 

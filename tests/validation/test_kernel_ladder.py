@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.analytic.matrix import matrix_time
+from trnbench.analytic.matrix.time import matrix_time
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.matrix import run_matrix
+from trnbench.emulate.tensor_engine.matrix import run_matrix
 from trnbench.evidence import kernels
 from trnbench.evidence.rows import EvidenceRow, read_evidence
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.library import load_chip
 from trnbench.program.matrix import matrix_product
-from trnbench.spec.chip import Chip
-from trnbench.spec.library import load_chip
 
 PUBLISHED = Path(__file__).parents[2] / "workloads" / "published" / "trainium_kernels.csv"
 TOLERANCE = 0.15

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trnbench.answers.interval import Interval, interval_cells
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Cell, Row
-from trnbench.plan.search_result import Tally
+from trnbench.search.result import Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

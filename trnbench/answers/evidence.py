@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnbench.answers.row import Row
+from trnbench.claims.verdict import Case, Claimed, Move
 from trnbench.evidence.calibrate import Fitted
-from trnbench.evidence.claims import Case, Claimed, Move
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.statistics import Summary
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer
-from trnbench.emulate.functional.accounting import TrafficLine
+from trnbench.execute.accounting import TrafficLine
 from trnbench.units import HOUR_S
 
 AGREEMENT = 0.02

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trnbench.analytic.matrix import roofline
+from trnbench.analytic.matrix.time import roofline
 from trnbench.answers.row import Row
 from trnbench.catalog.provenance import Kind
-from trnbench.emulate.matrix import TraceEvent
+from trnbench.emulate.tensor_engine.matrix import TraceEvent
 from trnbench.numerics.accuracy import ErrorReport
 from trnbench.workload.suite import Product
 

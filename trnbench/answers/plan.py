@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from trnbench.answers.quote import Quote
 from trnbench.plan.objective import Objective
 from trnbench.plan.quotas import QuotaRequest
-from trnbench.plan.search_result import Tally
 from trnbench.plan.sensitivity import Change
+from trnbench.search.result import Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from trnbench.catalog.document import Documented
 from trnbench.catalog.provenance import Provenance, join
 from trnbench.catalog.schema import is_record, keys_of
 from trnbench.catalog.search import Entry
-from trnbench.spec.chip import Chip
-from trnbench.spec.figures import SheetFigure
-from trnbench.spec.price import Price, PriceList
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.figures import SheetFigure
+from trnbench.prices.price import Price, PriceList
 
 FIRST_LOOKED_AT = ("on-demand", "capacity-block")
 """Purchase options whose listed rate is shown before anything is computed, in this order."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trnbench.analytic.memory import CATEGORIES
-from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory
+from trnbench.analytic.step.memory import CATEGORIES
+from trnbench.analytic.step.time import STEP_CATEGORIES, StepCategory
 from trnbench.answers.row import Cell, Row
 from trnbench.catalog.provenance import Kind
 from trnbench.predict.prediction import RankMemory, StepFigures

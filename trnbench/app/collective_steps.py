@@ -9,17 +9,17 @@ import numpy as np
 
 from trnbench.app.replica_groups import replica_groups
 from trnbench.arrays import FloatArray
+from trnbench.calibration.collective_stack import stack_of
 from trnbench.catalog.search import Catalog
-from trnbench.emulate.collective import busy_time
+from trnbench.emulate.collective.play import busy_time
+from trnbench.hardware.fabric import Torus
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.legality import PlacementVerdict, cluster_verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import algorithm_named, select, selected_for
 from trnbench.mapping.placement import place
-from trnbench.spec.collective_efficiency import stack_of
-from trnbench.spec.fabric import Torus
-from trnbench.spec.library import load_platform
 from trnbench.workload.operation import Op
 from trnbench.workload.suite import Place
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from trnbench import __version__
 from trnbench.answers.sheet import Sheet
+from trnbench.app import spec_files
 from trnbench.catalog.document import Documented
 from trnbench.catalog.listing import FileCheck
 from trnbench.catalog.search import (
@@ -23,12 +24,11 @@ from trnbench.catalog.search import (
 )
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
-from trnbench.spec import files as spec_files
-from trnbench.spec.chip import Chip
-from trnbench.spec.figures import Compared, chip_figures, compare, figures
-from trnbench.spec.instance import Platform
-from trnbench.spec.library import load_chip, load_platform
-from trnbench.spec.price import PriceList, find_prices
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.figures import Compared, chip_figures, compare, figures
+from trnbench.hardware.instance import Platform
+from trnbench.hardware.library import load_chip, load_platform
+from trnbench.prices.price import PriceList, find_prices
 from trnbench.workload import files as workload_files
 from trnbench.workload.hf_config import import_config, read_config
 from trnbench.workload.model import Model

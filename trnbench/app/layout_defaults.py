@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
+from trnbench.calibration.training_stack import TrainingStack
 from trnbench.errors import InputError
 from trnbench.program.keeping import recompute_that_runs
-from trnbench.spec.training_stack import TrainingStack
 from trnbench.workload.layout import KNOBS, AttentionKernel, Recompute
 from trnbench.workload.model import Model
 from trnbench.workload.partial_layout import PartialLayout

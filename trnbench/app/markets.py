@@ -12,14 +12,14 @@ from trnbench.app.run_request import Part, RunRequest, price_terms
 from trnbench.app.searching import Watch, question_of, search_all
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.hardware.reliability import load_reliability
 from trnbench.plan.checkpoint import checkpoint_bytes
 from trnbench.plan.market import Market
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import cluster_limit
-from trnbench.plan.search_result import SearchResult
 from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.spec.reliability import load_reliability
+from trnbench.search.result import SearchResult
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
 

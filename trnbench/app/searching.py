@@ -13,10 +13,10 @@ from typing import Any
 
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.errors import EnvironmentFault
-from trnbench.plan.search import SearchHooks, search
-from trnbench.plan.search_question import Question
-from trnbench.plan.search_result import SearchResult
 from trnbench.predict.setup import TrainSetup
+from trnbench.search.question import Question
+from trnbench.search.result import SearchResult
+from trnbench.search.search import SearchHooks, search
 from trnbench.workload.partial_layout import PartialLayout
 
 LISTEN_S = 0.05

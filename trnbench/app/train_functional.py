@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trnbench import parsing
-from trnbench.analytic.memory import memory
+from trnbench.analytic.step.memory import memory
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
 from trnbench.app.knobs import layout_of
 from trnbench.app.layout_defaults import SEARCHED
@@ -26,13 +26,13 @@ from trnbench.app.use_case import (
 )
 from trnbench.app.verbs.train import step_answers
 from trnbench.catalog.search import Catalog
-from trnbench.emulate.functional.accounting import program_flop, traffic_lines
-from trnbench.emulate.functional.checkpoint import resume, save
-from trnbench.emulate.functional.coverage import check_memory, problems
-from trnbench.emulate.functional.data import text_of
-from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
+from trnbench.execute.accounting import program_flop, traffic_lines
+from trnbench.execute.checkpoint import resume, save
+from trnbench.execute.coverage import check_memory, problems
+from trnbench.execute.data import text_of
+from trnbench.execute.optimizer import AdamW
+from trnbench.execute.trainer import Trainer, TrainingRun
 from trnbench.parsing import clusters, maybe, read
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers

@@ -19,7 +19,7 @@ from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
 
 if TYPE_CHECKING:
-    from trnbench.analytic.matrix_systolic import Dataflow
+    from trnbench.analytic.matrix.systolic import Dataflow
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
 
@@ -157,7 +157,7 @@ def matrix(
 
 
 def _bare_array(out: Output, shapes: list[str], array: str) -> int:
-    from trnbench.analytic.matrix_systolic import SCALE_SIM
+    from trnbench.analytic.matrix.systolic import SCALE_SIM
     from trnbench.app.verbs import matrix as use_case
     from trnbench.report.systolic import systolic_report
     from trnbench.workload.product_text import parse_product

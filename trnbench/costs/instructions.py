@@ -14,9 +14,9 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, Number
 from trnbench.errors import InputError
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.compute_unit import NeuronCores, VectorEngine
 from trnbench.mapping.tiling.legality import Rate
-from trnbench.spec.chip import Chip
-from trnbench.spec.compute_unit import NeuronCores, VectorEngine
 
 EvacuationEngine: TypeAlias = Literal["vector", "scalar"]
 

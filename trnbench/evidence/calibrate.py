@@ -14,6 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.calibration.training_stack import Spread
 from trnbench.errors import InputError
 from trnbench.evidence.calibrate_fit import Fit, fit, without
 from trnbench.evidence.calibrate_problem import (
@@ -24,7 +25,6 @@ from trnbench.evidence.calibrate_problem import (
     problem,
 )
 from trnbench.predict.ranges import END, TIED, ranges_of
-from trnbench.spec.training_stack import Spread
 
 UNMOVED = 0.99
 """A parameter at least this wide, over its prior's width, goes back to its prior."""

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from trnbench.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
+from trnbench.calibration.transfer import HANDED_ON, most_of, wider_ends
 from trnbench.catalog.older_files import modern
 from trnbench.catalog.provenance import join
 from trnbench.catalog.search import Catalog
@@ -20,8 +22,6 @@ from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.evidence.calibrate import Calibration, Fitted, FittedRow, mean_error
 from trnbench.predict.ranges import CHIP
 from trnbench.predict.setup import family_of
-from trnbench.spec.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
-from trnbench.spec.transfer import HANDED_ON, most_of, wider_ends
 from trnbench.units import Dimension, parse, show
 
 Table: TypeAlias = dict[str, object]

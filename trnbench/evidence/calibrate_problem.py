@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.catalog.provenance import join
 from trnbench.evidence.predict import Prepared
 from trnbench.predict.ranges import (
@@ -28,7 +29,6 @@ from trnbench.predict.ranges import (
     ranges_of,
     replaced,
 )
-from trnbench.spec.training_stack import TrainingEfficiency
 
 Place: TypeAlias = tuple[str, str]
 """The name of a calibration, and a key in it."""

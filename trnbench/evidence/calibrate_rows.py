@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from trnbench.calibration.training_stack import TrainingStack
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.calibrate_problem import ASSUMED_SCATTER, ROW_SCATTER, Measured
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.evidence.training_cases import Reader, TrainingCase
-from trnbench.spec.training_stack import TrainingStack
 
 FIT = "fit"
 """What a row's `use` says where a file keeps others for validation."""

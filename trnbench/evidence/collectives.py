@@ -10,17 +10,17 @@ from itertools import groupby
 
 import numpy as np
 
-from trnbench.analytic.collective_sweep import sweep
+from trnbench.analytic.collective.sweep import sweep
+from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.hardware.library import load_platform, load_published
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import bus_factor, op_named
-from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
-from trnbench.spec.library import load_platform, load_published
 from trnbench.workload.operation import Op
 
 _GIGABYTE = 1e9

@@ -11,17 +11,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trnbench.analytic.matrix import matrix_time
-from trnbench.analytic.matrix_stream import stream_time
+from trnbench.analytic.matrix.stream import stream_time
+from trnbench.analytic.matrix.time import matrix_time
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.library import load_chip
 from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel
 from trnbench.numerics.formats import format_named
 from trnbench.program.matrix import matrix_product
-from trnbench.spec.chip import Chip
-from trnbench.spec.library import load_chip
 
 ROW_BYTES = 8192
 """What a partition of the streaming kernels transfers at once: 2048 numbers of fp32."""

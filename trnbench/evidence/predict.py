@@ -12,9 +12,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.analytic.memory import memory
-from trnbench.analytic.step_utilization import utilization
+from trnbench.analytic.step.memory import memory
+from trnbench.analytic.step.utilization import utilization
 from trnbench.arrays import FloatArray
+from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.catalog.search import Catalog
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
@@ -25,7 +26,6 @@ from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup, family_of
 from trnbench.predict.step import prices_of, unpriced
 from trnbench.program.step import StepProgram, training_step
-from trnbench.spec.training_stack import TrainingEfficiency
 from trnbench.workload.layout import RANK_DEGREES, Layout
 from trnbench.workload.model import Model
 

@@ -18,8 +18,8 @@ from trnbench.catalog.text_file import read_text, refused
 from trnbench.errors import unhandled
 from trnbench.evidence.rows import MAX_BYTES, EvidenceFile, EvidenceRow, EvidenceSet
 from trnbench.evidence.training_told import COLUMNS
-from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
-from trnbench.spec.instance import Platform
+from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
+from trnbench.hardware.instance import Platform
 from trnbench.workload.partial_layout import PartialLayout
 
 _NUMBER = r"(\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"

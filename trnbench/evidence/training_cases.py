@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 
 import attrs
 
-from trnbench.catalog.search import Catalog
-from trnbench.errors import InputError
-from trnbench.evidence.model_of import Models
-from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
-from trnbench.evidence.training_told import Told, told_by
-from trnbench.memo import Memo
-from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.program.precision import recipe_named
-from trnbench.spec.instance import Platform
-from trnbench.spec.library import load_chip, load_published
-from trnbench.spec.training_stack import (
+from trnbench.calibration.training_stack import (
     STACK_PREFIX,
     TrainingStack,
     load_training_stack,
     training_stack_of,
 )
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.evidence.model_of import Models
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.evidence.training_told import Told, told_by
+from trnbench.hardware.instance import Platform
+from trnbench.hardware.library import load_chip, load_published
+from trnbench.memo import Memo
+from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.program.precision import recipe_named
 from trnbench.workload.layout import Layout, Recompute, ZeroStage
 from trnbench.workload.model import Model
 

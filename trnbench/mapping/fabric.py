@@ -15,8 +15,8 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
-from trnbench.spec.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
-from trnbench.spec.instance import Instance
+from trnbench.hardware.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
+from trnbench.hardware.instance import Instance
 
 
 class LinkKind(IntEnum):

@@ -15,10 +15,10 @@ import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.errors import unhandled
+from trnbench.hardware.fabric import Torus
 from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.pattern import Fan
 from trnbench.mapping.message_plan.placed import Placed
-from trnbench.spec.fabric import Torus
 from trnbench.workload.operation import Op
 
 _NODES_LOOKED_AT = 8

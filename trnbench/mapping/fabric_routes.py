@@ -14,8 +14,8 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import unhandled
+from trnbench.hardware.fabric import Direct, FullMesh, Switch, Torus
 from trnbench.mapping.fabric import Fabric
-from trnbench.spec.fabric import Direct, FullMesh, Switch, Torus
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

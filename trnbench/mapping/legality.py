@@ -12,13 +12,13 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import unhandled
+from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
+from trnbench.hardware.instance import LegalDegrees, Platform
 from trnbench.mapping.fabric_routes import unreachable_pairs
 from trnbench.mapping.message_plan.members import checked_groups
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.placement import Groups, Placement
 from trnbench.program.collective import Collective
-from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
-from trnbench.spec.instance import LegalDegrees, Platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import InputError
+from trnbench.hardware.instance import Platform
 from trnbench.mapping.fabric import Fabric, LinkFault, build_fabric
 from trnbench.mapping.fabric_routes import Routes, build_routes
 from trnbench.memo import Memo
-from trnbench.spec.instance import Platform
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

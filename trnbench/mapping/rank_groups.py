@@ -14,11 +14,11 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.hardware.instance import LegalDegrees, Platform
 from trnbench.mapping.legality import cluster_verdict
 from trnbench.program.grid import TIED_COPIES, Grid
 from trnbench.program.legality import FEW, Reason, Scalars, divisors_near
 from trnbench.program.tensor import array
-from trnbench.spec.instance import LegalDegrees, Platform
 
 GroupAxis = Literal["tp", "cp", "dp", "pp"]
 AXES: tuple[str, ...] = (

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.catalog.provenance import Source
+from trnbench.hardware.instance import PurchaseOption
 from trnbench.plan.capacity_blocks import (
     cheapest_row,
     durations_of,
@@ -30,8 +31,7 @@ from trnbench.plan.capacity_blocks import (
 )
 from trnbench.plan.failures import ranged
 from trnbench.plan.purchase import Offers, Origin, Tariff
-from trnbench.spec.instance import PurchaseOption
-from trnbench.spec.purchase import BlockRules, PurchaseRules
+from trnbench.prices.purchase import BlockRules, PurchaseRules
 from trnbench.units import DAY_S, HOUR_S, Dimension, show, significant
 
 METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trnbench.arrays import BoolArray, FloatArray
-from trnbench.spec.purchase import BlockRules
+from trnbench.prices.purchase import BlockRules
 from trnbench.units import DAY_S
 
 _LONGEST_IN_TABLE = 20

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trnbench.analytic.memory import MemoryCategory, memory
+from trnbench.analytic.step.memory import MemoryCategory, memory
+from trnbench.hardware.instance import Platform
 from trnbench.program.step import training_step
-from trnbench.spec.instance import Platform
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 

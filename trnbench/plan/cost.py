@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError
+from trnbench.hardware.reliability import Reliability
 from trnbench.plan.billing import Bill, Charges, NoBill, RateEnd, bill, charges, ending
 from trnbench.plan.failures import AS_KNOWN, Stated, operations_of
 from trnbench.plan.goodput import Goodput, goodput
 from trnbench.plan.purchase import Offers, Tariff
-from trnbench.spec.purchase import PurchaseRules
-from trnbench.spec.reliability import Reliability
+from trnbench.prices.purchase import PurchaseRules
 from trnbench.units import DAY_S
 
 

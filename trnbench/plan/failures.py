@@ -9,9 +9,9 @@ from typing import Literal
 
 from trnbench.catalog.provenance import Kind, Provenance
 from trnbench.errors import InputError
-from trnbench.spec.instance import Instance
-from trnbench.spec.purchase import PurchaseRules
-from trnbench.spec.reliability import Reliability
+from trnbench.hardware.instance import Instance
+from trnbench.hardware.reliability import Reliability
+from trnbench.prices.purchase import PurchaseRules
 from trnbench.units import DAY_S
 
 Unsure = Literal[

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.arrays import FloatArray
+from trnbench.hardware.instance import Instance
+from trnbench.hardware.reliability import Reliability
 from trnbench.plan.cost import Phase, TrainingCost, TrainingJob, training_cost
 from trnbench.plan.failures import AS_KNOWN, Stated
 from trnbench.plan.objective import Candidate
 from trnbench.plan.purchase import Offers
-from trnbench.spec.instance import Instance
-from trnbench.spec.reliability import Reliability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.spec.instance import PurchaseOption
+from trnbench.hardware.instance import PurchaseOption
 
 Objective = Literal["cost", "time", "pareto"]
 Order = Literal["cost", "time", "pareto", "soonest"]

@@ -10,8 +10,8 @@ from typing import Literal, TypeVar, get_args
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, UnitError, UnknownNameError
-from trnbench.spec.instance import PurchaseOption
-from trnbench.spec.price import ANY, load_prices
+from trnbench.hardware.instance import PurchaseOption
+from trnbench.prices.price import ANY, load_prices
 from trnbench.units import Dimension, parse
 
 PURCHASE_OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)

@@ -13,11 +13,11 @@ from typing import Literal
 from trnbench.catalog.provenance import Source
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.hardware.instance import Instance, PurchaseOption
+from trnbench.hardware.library import load_instance
 from trnbench.plan.price_terms import COMMITTED, FOR_A_TERM, Multiple, PriceTerms
-from trnbench.spec.instance import Instance, PurchaseOption
-from trnbench.spec.library import load_instance
-from trnbench.spec.price import ANY, Price, PriceList, find_prices
-from trnbench.spec.purchase import PurchaseRules, Storage, load_purchase_rules
+from trnbench.prices.price import ANY, Price, PriceList, find_prices
+from trnbench.prices.purchase import PurchaseRules, Storage, load_purchase_rules
 from trnbench.units import significant
 
 Origin = Literal["published", "own", "assumed"]

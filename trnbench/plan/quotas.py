@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trnbench.spec.instance import Instance, PurchaseOption
-from trnbench.spec.purchase import PurchaseRules
+from trnbench.hardware.instance import Instance, PurchaseOption
+from trnbench.prices.purchase import PurchaseRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

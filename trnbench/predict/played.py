@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.step_blocks import Purpose
-from trnbench.analytic.step_stage_prices import StagePrices
-from trnbench.analytic.step_time import STEP_CATEGORIES, StepCategory, StepPrices
+from trnbench.analytic.step.blocks import Purpose
+from trnbench.analytic.step.stage_prices import StagePrices
+from trnbench.analytic.step.time import STEP_CATEGORIES, StepCategory, StepPrices
 from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler
 from trnbench.emulate.schedule.play import PlayedSchedule, play

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trnbench.analytic.memory import MemoryCategory, StepMemory
+from trnbench.analytic.step.memory import MemoryCategory, StepMemory
 
 if TYPE_CHECKING:
     from trnbench.emulate.schedule.timeline import Timeline

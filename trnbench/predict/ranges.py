@@ -19,10 +19,15 @@ import attrs
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.calibration.chip_efficiency import (
+    ChipEfficiency,
+    KernelEfficiency,
+    Numbers,
+    numbers_of,
+)
+from trnbench.calibration.training_stack import Overlaps, TrainingEfficiency, TrainingStack
 from trnbench.catalog.provenance import Evidence, join
 from trnbench.catalog.schema import keys_of
-from trnbench.spec.compute_efficiency import ChipEfficiency, KernelEfficiency, Numbers, numbers_of
-from trnbench.spec.training_stack import Overlaps, TrainingEfficiency, TrainingStack
 
 R = TypeVar("R", ChipEfficiency, KernelEfficiency, Overlaps, TrainingStack)
 

@@ -13,8 +13,8 @@ from statistics import NormalDist
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.calibration.training_stack import Spread, TrainingEfficiency
 from trnbench.predict.ranges import TAIL, TIED, correlation_matrix, ranges_of, replaced
-from trnbench.spec.training_stack import Spread, TrainingEfficiency
 
 SAMPLES = 200
 SEED = 0

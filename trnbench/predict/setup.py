@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trnbench.analytic.step_collectives import Engines
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import Catalog
-from trnbench.mapping.placement import place
-from trnbench.memo import Memo
-from trnbench.predict.sampling import SAMPLES, sampled
-from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
-from trnbench.spec.instance import Platform
-from trnbench.spec.library import load_platform
-from trnbench.spec.training_stack import (
+from trnbench.analytic.step.collectives import Engines
+from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
+from trnbench.calibration.training_stack import (
     Basis,
     Spread,
     TrainingEfficiency,
@@ -22,6 +15,13 @@ from trnbench.spec.training_stack import (
     load_training_stack,
     training_stack_of,
 )
+from trnbench.catalog.provenance import Kind
+from trnbench.catalog.search import Catalog
+from trnbench.hardware.instance import Platform
+from trnbench.hardware.library import load_platform
+from trnbench.mapping.placement import place
+from trnbench.memo import Memo
+from trnbench.predict.sampling import SAMPLES, sampled
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnbench.analytic.memory import memory
-from trnbench.analytic.step_time import StepPrices, step_prices
-from trnbench.analytic.step_utilization import utilization
+from trnbench.analytic.step.memory import memory
+from trnbench.analytic.step.time import StepPrices, step_prices
+from trnbench.analytic.step.utilization import utilization
+from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.mapping.rank_groups import platform_answer
 from trnbench.predict.prediction import Prediction, RankMemory, StepFigures
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
 from trnbench.program.legality import Reason
 from trnbench.program.step import StepProgram, training_step
-from trnbench.spec.training_stack import TrainingEfficiency
 from trnbench.workload.layout import Layout
 
 if TYPE_CHECKING:

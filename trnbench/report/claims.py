@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
 
 from trnbench.answers.evidence import claim_row
-from trnbench.evidence.claims import VERDICTS, Claimed, Move
+from trnbench.claims.verdict import VERDICTS, Claimed, Move
 from trnbench.report.report import Report, columns
 from trnbench.report.text_table import GAP, Style, TextTable, draw, wrap
 

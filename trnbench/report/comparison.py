@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from trnbench.answers.figures import Figure
 from trnbench.answers.row import Row
+from trnbench.hardware.figures import Compared
 from trnbench.report.report import Column, Report, columns
 from trnbench.report.sheet import figure_text
 from trnbench.report.text_table import Style, TextTable, draw
-from trnbench.spec.figures import Compared
 
 
 def diff_report(names: Sequence[str], compared: Sequence[Compared]) -> Report:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trnbench.spec.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
-from trnbench.spec.instance import Instance
+from trnbench.hardware.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
+from trnbench.hardware.instance import Instance
 from trnbench.units import Dimension, show, unit_scale
 
 WRAP = "~"

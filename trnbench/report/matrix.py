@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.analytic.matrix import roofline
+from trnbench.analytic.matrix.time import roofline
 from trnbench.answers.matrix import MatrixAnswer
 from trnbench.answers.trace import TraceSpan
-from trnbench.emulate.matrix import OUTPUT_ROOM
+from trnbench.emulate.tensor_engine.matrix import OUTPUT_ROOM
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style

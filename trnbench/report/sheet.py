@@ -11,12 +11,12 @@ import attrs
 from trnbench.answers.row import Row
 from trnbench.answers.sheet import Sheet, SheetLine, lines_of, newest_prices
 from trnbench.catalog.provenance import Provenance
+from trnbench.hardware.figures import SheetFigure
+from trnbench.hardware.instance import Instance
+from trnbench.prices.price import PriceList
 from trnbench.report.drawing import topology
 from trnbench.report.report import Report, columns
 from trnbench.report.text_table import Style, TextTable, draw, wrap
-from trnbench.spec.figures import SheetFigure
-from trnbench.spec.instance import Instance
-from trnbench.spec.price import PriceList
 from trnbench.units import Dimension, show, significant, unit_scale
 
 TERABYTES = unit_scale("TB", Dimension.BYTES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.analytic.matrix_systolic import ArrayConventions, ArrayTime
+from trnbench.analytic.matrix.systolic import ArrayConventions, ArrayTime
 from trnbench.answers.row import Row
 from trnbench.report.report import Report, columns
 from trnbench.workload.suite import Product

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
-from trnbench.analytic.memory import CATEGORIES
+from trnbench.analytic.step.memory import CATEGORIES
 from trnbench.answers.functional import FunctionalRun
 from trnbench.answers.row import Row
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot

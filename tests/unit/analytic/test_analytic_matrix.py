@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import operand_bytes
-from trnbench.analytic.matrix import matrix_time, roofline
-from trnbench.analytic.matrix_stream import stream_time
-from trnbench.analytic.matrix_systolic import ArrayConventions, array_time
+from trnbench.analytic.matrix.stream import stream_time
+from trnbench.analytic.matrix.systolic import ArrayConventions, array_time
+from trnbench.analytic.matrix.time import matrix_time, roofline
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.compute_unit import GpuTile, Multiprocessors
+from trnbench.hardware.library import load_chip
 from trnbench.mapping.tiling.schedule import KERNELS
 from trnbench.program.matrix import matrix_product
-from trnbench.spec.compute_unit import GpuTile, Multiprocessors
-from trnbench.spec.library import load_chip
 
 CATALOG = open_catalog()
 NEURON = ("trainium1", "trainium2", "trainium3")

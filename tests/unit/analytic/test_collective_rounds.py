@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.collectives import place_collective
-from trnbench.analytic.collective_profile import profile
-from trnbench.analytic.collective_rounds import PhaseMemo
+from trnbench.analytic.collective.profile import profile
+from trnbench.analytic.collective.rounds import PhaseMemo
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import algorithm_named
 from trnbench.mapping.placement import place
-from trnbench.spec.library import load_platform
 from trnbench.workload.operation import Op
 
 OPS: tuple[Op, ...] = ("all-reduce", "all-gather", "reduce-scatter")

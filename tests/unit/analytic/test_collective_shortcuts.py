@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from tests.collectives import place_collective
-from trnbench.analytic.collective import closed_form
-from trnbench.analytic.collective_profile import profile
-from trnbench.analytic.step_collectives import CollectivePrices
+from trnbench.analytic.collective.profile import profile
+from trnbench.analytic.collective.time import closed_form
+from trnbench.analytic.step.collectives import CollectivePrices
+from trnbench.calibration.collective_stack import stack_of
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.message_plan.pieces import flow_of, last_arrival, last_arrivals
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import algorithm_named
@@ -19,8 +21,6 @@ from trnbench.mapping.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import grid_of
 from trnbench.program.ops import Send
 from trnbench.program.tensor import Dim, Tensor
-from trnbench.spec.collective_efficiency import stack_of
-from trnbench.spec.library import load_platform
 from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import points_where
-from trnbench.analytic.memory import CATEGORIES, memory, needed_bytes
+from trnbench.analytic.step.memory import CATEGORIES, memory, needed_bytes
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_platform
 from trnbench.program.step import training_step
-from trnbench.spec.library import load_platform
 from trnbench.units import UNITS, Dimension
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model, load_training_suite

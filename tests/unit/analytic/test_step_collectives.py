@@ -3,19 +3,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.analytic.collective_sweep import sweep
-from trnbench.analytic.step_collectives import CollectivePrices
+from trnbench.analytic.collective.sweep import sweep
+from trnbench.analytic.step.collectives import CollectivePrices
 from trnbench.app.collective_request import CollectiveRequest
 from trnbench.app.verbs.collective import run
+from trnbench.calibration.collective_stack import stack_of
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.select import select
 from trnbench.mapping.placement import place
 from trnbench.mapping.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import grid_of
 from trnbench.program.step import training_step
-from trnbench.spec.collective_efficiency import stack_of
-from trnbench.spec.library import load_platform
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.operation import Op

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import decoder, hand_chip
-from trnbench.analytic.matrix import matrix_time
-from trnbench.analytic.step_compute import ComputeCategory, compute_time
+from trnbench.analytic.matrix.time import matrix_time
+from trnbench.analytic.step.compute import ComputeCategory, compute_time
+from trnbench.calibration.chip_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_chip
 from trnbench.program.ops import MatMul
 from trnbench.program.step import training_step
-from trnbench.spec.compute_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
-from trnbench.spec.library import load_chip
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from tests.fakes import decoder, hand_collectives, hand_efficiency, hand_platform
 from tests.steps import points_where
-from trnbench.analytic.step_compute import compute_time
-from trnbench.analytic.step_time import STEP_CATEGORIES, StepPrices, step_prices
-from trnbench.analytic.step_utilization import utilization
-from trnbench.catalog.search import open_catalog
-from trnbench.program.step import training_step
-from trnbench.program.tensor import Dim
-from trnbench.spec.collective_efficiency import stack_of
-from trnbench.spec.library import load_platform
-from trnbench.spec.training_stack import (
+from trnbench.analytic.step.compute import compute_time
+from trnbench.analytic.step.time import STEP_CATEGORIES, StepPrices, step_prices
+from trnbench.analytic.step.utilization import utilization
+from trnbench.calibration.collective_stack import stack_of
+from trnbench.calibration.training_stack import (
     TrainingEfficiency,
     load_chip_efficiency,
     training_stack_of,
 )
+from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_platform
+from trnbench.program.step import training_step
+from trnbench.program.tensor import Dim
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Mlp, Model, Vocabulary

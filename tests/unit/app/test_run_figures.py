@@ -17,13 +17,13 @@ from trnbench.app.verbs.compare import CompareRequest, compare_run
 from trnbench.app.verbs.plan import plan_run
 from trnbench.app.verbs.train import run
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_instance, load_platform
+from trnbench.hardware.reliability import load_reliability
 from trnbench.plan.billing import NoBill, bill
 from trnbench.plan.checkpoint import checkpoint_bytes
 from trnbench.plan.cost import Phase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
-from trnbench.spec.library import load_instance, load_platform
-from trnbench.spec.reliability import load_reliability
 from trnbench.workload.library import load_model
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.weights import parameter_count

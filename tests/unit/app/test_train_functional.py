@@ -9,8 +9,8 @@ from attrs import evolve
 
 from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.functional.checkpoint import checkpoints
 from trnbench.errors import EnvironmentFault, InputError
+from trnbench.execute.checkpoint import checkpoints
 from trnbench.predict import setup as predict_setup
 from trnbench.report.text_table import PLAIN
 from trnbench.report.train_functional import functional_report

@@ -9,18 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collectives import place_collective
-from trnbench.analytic.collective import collective_time
-from trnbench.analytic.collective_profile import profile
-from trnbench.analytic.collective_sweep import sweep
+from trnbench.analytic.collective.profile import profile
+from trnbench.analytic.collective.sweep import sweep
+from trnbench.analytic.collective.time import collective_time
+from trnbench.calibration.collective_stack import Tuning, stack_of
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective import play
-from trnbench.emulate.collective_streams import (
+from trnbench.emulate.collective.play import play
+from trnbench.emulate.collective.streams import (
     ChunkStream,
     play_chunked,
     play_selected,
     play_together,
 )
 from trnbench.errors import InputError
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.fabric_bounds import lower_bound
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
@@ -28,8 +30,6 @@ from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import op_named
-from trnbench.spec.collective_efficiency import Tuning, stack_of
-from trnbench.spec.library import load_platform
 
 MIB = 2.0**20
 FREE = Tuning(

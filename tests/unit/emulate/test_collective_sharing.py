@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.emulate.collective_sharing import fair_rates, transfer_times
+from trnbench.emulate.collective.sharing import fair_rates, transfer_times
 
 
 def rates(paths, capacity):

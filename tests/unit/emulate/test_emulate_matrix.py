@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.steps import operand_bytes
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.matrix import run_matrix
+from trnbench.emulate.tensor_engine.matrix import run_matrix
 from trnbench.errors import InputError
+from trnbench.hardware.library import load_chip
 from trnbench.mapping.tiling.schedule import KERNELS
 from trnbench.program.matrix import matrix_product
-from trnbench.spec.library import load_chip
 
 CATALOG = open_catalog()
 CHIPS = {name: load_chip(CATALOG, name) for name in ("trainium1", "trainium2", "trainium3")}

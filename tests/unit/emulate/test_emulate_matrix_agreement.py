@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from trnbench.analytic.matrix import matrix_time
+from trnbench.analytic.matrix.time import matrix_time
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.matrix import run_matrix
+from trnbench.emulate.tensor_engine.matrix import run_matrix
+from trnbench.hardware.library import load_chip
 from trnbench.program.matrix import matrix_product
-from trnbench.spec.library import load_chip
 
 CATALOG = open_catalog()
 SEED = 20261121

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.analytic.pipeline import PipelineWork, pipeline_time
+from trnbench.analytic.step.pipeline import PipelineWork, pipeline_time
 from trnbench.emulate.schedule.play import play
 from trnbench.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import slot_order

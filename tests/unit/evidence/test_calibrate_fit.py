@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.fakes import CHIP, STACK, known
+from trnbench.calibration.training_stack import (
+    TrainingEfficiency,
+)
 from trnbench.evidence.calibrate import calibrate
 from trnbench.evidence.calibrate_fit import fit, without
 from trnbench.evidence.calibrate_problem import Measured, problem
 from trnbench.predict.ranges import END, Range, correlation_matrix, ranges_of, replaced
-from trnbench.spec.training_stack import (
-    TrainingEfficiency,
-)
 
 RANGES = {
     "tensor_share": (0.7, 0.9),

@@ -9,11 +9,11 @@ import attrs
 import numpy as np
 import pytest
 
+from trnbench.calibration.training_stack import load_training_stack
 from trnbench.catalog.search import open_catalog
 from trnbench.evidence.predict import Predictor, compare_training
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, read_evidence
 from trnbench.evidence.training_cases import Reader, TrainingCase
-from trnbench.spec.training_stack import load_training_stack
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
 GPU = {

@@ -10,7 +10,7 @@ from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.errors import DataFileError
 from trnbench.evidence.step_log import LoggedRun, logged_steps
 from trnbench.evidence.training_told import told_by
-from trnbench.spec.library import load_platform
+from trnbench.hardware.library import load_platform
 from trnbench.workload.partial_layout import PartialLayout
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))

@@ -9,6 +9,7 @@ import pytest
 
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
+from trnbench.hardware.library import load_instance, load_platform
 from trnbench.mapping.fabric import LinkFault, LinkKind, build_fabric
 from trnbench.mapping.fabric_cycles import disjoint_cycles, torus_cycles
 from trnbench.mapping.fabric_routes import build_routes, unreachable_pairs
@@ -16,7 +17,6 @@ from trnbench.mapping.legality import verdict
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs, ring_orders
 from trnbench.mapping.placement import CORES, NODES, grid_of, place
 from trnbench.program.collective import Collective
-from trnbench.spec.library import load_instance, load_platform
 
 
 def fabric(name: str, **options):

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collectives import build_plan, place_collective
+from trnbench.calibration.collective_stack import stack_of
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.members import even_members, members_of
@@ -18,8 +20,6 @@ from trnbench.mapping.message_plan.plan import rank_messages
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.mapping.rank_groups import RankGroups
-from trnbench.spec.collective_efficiency import stack_of
-from trnbench.spec.library import load_platform
 
 CATALOG = open_catalog()
 NODES = {

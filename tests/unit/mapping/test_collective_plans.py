@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 
 from tests.collectives import build_plan, place_collective
+from trnbench.calibration.collective_stack import stack_of
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective_data import check_data
+from trnbench.emulate.collective.data import check_data
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.legality import cluster_verdict, even_groups, verdict
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
@@ -14,8 +16,6 @@ from trnbench.mapping.message_plan.plan import MessagePlan, turns
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import Collective, bus_factor, op_named
-from trnbench.spec.collective_efficiency import stack_of
-from trnbench.spec.library import load_platform
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "permute")
 CHOICES = [Algorithm(name=name, pieces=4) for name in ALGORITHMS if name != "hierarchical"] + [

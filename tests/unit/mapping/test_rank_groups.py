@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.rank_groups import (
     MEGATRON,
     NXD_TRN1,
@@ -17,7 +18,6 @@ from trnbench.mapping.rank_groups import (
     platform_answer,
 )
 from trnbench.program.grid import Grid, grid_of
-from trnbench.spec.library import load_platform
 from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()

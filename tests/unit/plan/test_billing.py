@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_instance
 from trnbench.plan.billing import Bill, NoBill, RateEnd, added, bill, charges
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import Offers, offers_of
-from trnbench.spec.library import load_instance
-from trnbench.spec.price import Price, PriceList
-from trnbench.spec.purchase import load_purchase_rules
+from trnbench.prices.price import Price, PriceList
+from trnbench.prices.purchase import load_purchase_rules
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")

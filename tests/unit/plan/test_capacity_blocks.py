@@ -17,7 +17,7 @@ from trnbench.plan.capacity_blocks import (
     single_block_days,
     sizes_of,
 )
-from trnbench.spec.purchase import BlockRules, load_purchase_rules
+from trnbench.prices.purchase import BlockRules, load_purchase_rules
 from trnbench.units import DAY_S
 
 RULES: Any = load_purchase_rules(open_catalog(environment={}), "AWS")

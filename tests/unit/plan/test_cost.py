@@ -10,14 +10,14 @@ import pytest
 
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.hardware.library import load_instance
+from trnbench.hardware.reliability import load_reliability
 from trnbench.plan.billing import Bill, NoBill
 from trnbench.plan.cost import Phase, TrainingJob, training_cost
 from trnbench.plan.failures import Stated
 from trnbench.plan.price_terms import Kept, PriceTerms
 from trnbench.plan.purchase import load_offers, offers_of
-from trnbench.spec.library import load_instance
-from trnbench.spec.purchase import load_purchase_rules
-from trnbench.spec.reliability import load_reliability
+from trnbench.prices.purchase import load_purchase_rules
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")

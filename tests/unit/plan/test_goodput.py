@@ -13,6 +13,8 @@ from tests.unit.plan.failure_play import play
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
+from trnbench.hardware.library import load_instance
+from trnbench.hardware.reliability import load_reliability
 from trnbench.plan.failures import Estimate, Operations, Stated, operations_of
 from trnbench.plan.goodput import goodput
 from trnbench.plan.recovery import (
@@ -21,9 +23,7 @@ from trnbench.plan.recovery import (
     until_done_s,
     young_interval_s,
 )
-from trnbench.spec.library import load_instance
-from trnbench.spec.purchase import load_purchase_rules
-from trnbench.spec.reliability import load_reliability
+from trnbench.prices.purchase import load_purchase_rules
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")

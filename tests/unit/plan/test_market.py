@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_instance
+from trnbench.hardware.reliability import load_reliability
 from trnbench.plan.break_even import break_even_speed
 from trnbench.plan.failures import Stated
 from trnbench.plan.market import Market, candidates, cheapest, cost_of
@@ -17,8 +19,6 @@ from trnbench.plan.objective import Limits, ranked
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.sensitivity import sensitivity
-from trnbench.spec.library import load_instance
-from trnbench.spec.reliability import load_reliability
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

@@ -10,6 +10,7 @@ import pytest
 
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.hardware.library import load_instance
 from trnbench.plan.price_terms import (
     Multiple,
     PriceTerms,
@@ -19,9 +20,8 @@ from trnbench.plan.price_terms import (
     parse_own_price,
 )
 from trnbench.plan.purchase import load_offers, offers_of
-from trnbench.spec.library import load_instance
-from trnbench.spec.price import find_prices
-from trnbench.spec.purchase import load_purchase_rules
+from trnbench.prices.price import find_prices
+from trnbench.prices.purchase import load_purchase_rules
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from trnbench.catalog.search import open_catalog
+from trnbench.hardware.library import load_instance
 from trnbench.plan.quotas import cluster_limit, quota_request
-from trnbench.spec.library import load_instance
-from trnbench.spec.purchase import load_purchase_rules
+from trnbench.prices.purchase import load_purchase_rules
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")

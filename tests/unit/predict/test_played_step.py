@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 
-from trnbench.analytic.step_time import STEP_CATEGORIES, StepPrices, step_prices
+from trnbench.analytic.step.time import STEP_CATEGORIES, StepPrices, step_prices
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.predict.played import REAL, SILENT, overlap_rules, played_step, stage_times

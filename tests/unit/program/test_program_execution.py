@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.steps import take_weights
-from trnbench.emulate.functional.data import text_of
-from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Trainer, TrainingRun
+from trnbench.execute.data import text_of
+from trnbench.execute.optimizer import AdamW
+from trnbench.execute.trainer import Trainer, TrainingRun
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Attention as Heads

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from trnbench.catalog.provenance import Source
-from trnbench.evidence.claims import Case, Claimed, Finding, Move, Words
+from trnbench.claims.verdict import Case, Claimed, Finding, Move, Words
 from trnbench.report.claims import claims_report
 from trnbench.report.formats import render
 from trnbench.report.text_table import Style

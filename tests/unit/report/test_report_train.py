@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from trnbench.analytic.memory import CATEGORIES
-from trnbench.analytic.step_time import STEP_CATEGORIES
+from trnbench.analytic.step.memory import CATEGORIES
+from trnbench.analytic.step.time import STEP_CATEGORIES
 from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.catalog.provenance import Kind
 from trnbench.predict.prediction import RankMemory, StepFigures

@@ -13,6 +13,7 @@ from trnbench.app.knobs import layout_of
 from trnbench.app.layout_defaults import DEFAULT_PRECISION
 from trnbench.app.train_request import TrainCase
 from trnbench.app.use_case import Progress, answered_by, quiet, takes_options_of
+from trnbench.calibration.training_stack import load_training_stack
 from trnbench.catalog.search import Catalog
 from trnbench.errors import DataFileError, InputError
 from trnbench.evidence.calibrate import Calibration
@@ -21,9 +22,8 @@ from trnbench.evidence.calibrate_files import CalibrationFiles
 from trnbench.evidence.calibrate_rows import measured_rows
 from trnbench.evidence.rows import EvidenceFile, read_evidence
 from trnbench.evidence.step_log import LoggedRun, logged_steps
+from trnbench.hardware.library import load_platform
 from trnbench.parsing import clusters, maybe
-from trnbench.spec.library import load_platform
-from trnbench.spec.training_stack import load_training_stack
 
 _FOR_A_LOG = "a log of steps needs --model, --on, --global-batch and --sequence"
 

@@ -7,18 +7,10 @@ import functools
 import math
 from collections.abc import Sequence
 
-from trnbench.app.claim_costs import PriceBook, cost_finding, price_finding
-from trnbench.app.claim_runs import Machines, Pace, speed_finding
 from trnbench.app.use_case import Progress, quiet
 from trnbench.app.verbs.train import step_answers
 from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.errors import UnknownNameError
-from trnbench.evidence.claim_figures import figure_finding, ratio_finding
-from trnbench.evidence.claims import Claimed, Finding, Words
-from trnbench.parsing import date, names, read
-from trnbench.plan.price_terms import check_region
-from trnbench.predict.setup import train_setup
-from trnbench.spec.claim import (
+from trnbench.claims.claim import (
     ClaimedRun,
     ClaimList,
     CostCheck,
@@ -30,7 +22,15 @@ from trnbench.spec.claim import (
     Statement,
     load_claims,
 )
-from trnbench.spec.instance import Platform
+from trnbench.claims.cost import PriceBook, cost_finding, price_finding
+from trnbench.claims.figures import figure_finding, ratio_finding
+from trnbench.claims.speed import Machines, Pace, speed_finding
+from trnbench.claims.verdict import Claimed, Finding, Words
+from trnbench.errors import UnknownNameError
+from trnbench.hardware.instance import Platform
+from trnbench.parsing import date, names, read
+from trnbench.plan.price_terms import check_region
+from trnbench.predict.setup import train_setup
 from trnbench.workload.partial_layout import PartialLayout
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from trnbench import parsing
-from trnbench.analytic.collective_sweep import Sweep, sweep
+from trnbench.analytic.collective.sweep import Sweep, sweep
 from trnbench.answers.collective import CollectiveAnswer, LinkLoad, TorusLoad
 from trnbench.answers.trace import TraceSpan
 from trnbench.app.collective_request import (
@@ -22,12 +22,15 @@ from trnbench.app.collective_request import (
 from trnbench.app.replica_groups import replica_groups
 from trnbench.app.use_case import Engine, Progress, answered_by, engines_of, quiet
 from trnbench.arrays import IntArray
+from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.emulate.collective import PlayedCollective, play
-from trnbench.emulate.collective_data import DataCheck, check_data
-from trnbench.emulate.collective_streams import ChunkStream, play_selected, play_together
+from trnbench.emulate.collective.data import DataCheck, check_data
+from trnbench.emulate.collective.play import PlayedCollective, play
+from trnbench.emulate.collective.streams import ChunkStream, play_selected, play_together
 from trnbench.errors import InputError
+from trnbench.hardware.fabric import Torus
+from trnbench.hardware.library import load_platform
 from trnbench.mapping.legality import PlacementVerdict, cluster_verdict, verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.placed import Placed
@@ -44,9 +47,6 @@ from trnbench.mapping.placement import Placement, place
 from trnbench.numerics.formats import format_named
 from trnbench.parsing import clusters, read
 from trnbench.program.collective import Collective, bus_factor, op_named
-from trnbench.spec.collective_efficiency import CollectiveStack, load_stack, stack_of
-from trnbench.spec.fabric import Torus
-from trnbench.spec.library import load_platform
 from trnbench.workload.library import load_collective_suite
 from trnbench.workload.operation import Op
 from trnbench.workload.suite import Place

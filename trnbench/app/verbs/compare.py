@@ -43,8 +43,8 @@ from trnbench.plan.objective import (
     nearest,
     ranked,
 )
-from trnbench.plan.search_result import Tally
 from trnbench.report.quote_text import days_text, in_days
+from trnbench.search.result import Tally
 from trnbench.units import significant
 
 

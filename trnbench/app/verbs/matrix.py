@@ -8,14 +8,16 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from trnbench import parsing
-from trnbench.analytic.matrix import MATRIX_PARTS, MatrixTime, matrix_time
-from trnbench.analytic.matrix_systolic import ArrayConventions, ArrayTime, array_time
+from trnbench.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
+from trnbench.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
 from trnbench.answers.matrix import MatrixAnswer
 from trnbench.app.use_case import Engine, Progress, answered_by, engines_of, quiet
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.emulate.matrix import MatrixRun, run_matrix
+from trnbench.emulate.tensor_engine.matrix import MatrixRun, run_matrix
 from trnbench.errors import InputError
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.library import load_chip
 from trnbench.mapping.tiling.legality import Precision
 from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel
 from trnbench.mapping.tiling.split import Cores
@@ -26,8 +28,6 @@ from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.numerics.rounding import RoundingRule
 from trnbench.parsing import literal, read
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
-from trnbench.spec.chip import Chip
-from trnbench.spec.library import load_chip
 from trnbench.workload.library import load_matrix_suite
 from trnbench.workload.product_text import parse_product
 from trnbench.workload.suite import Product

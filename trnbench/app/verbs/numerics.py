@@ -11,11 +11,11 @@ from trnbench import parsing
 from trnbench.answers.numerics import NumericsAnswer, RecipeCurves
 from trnbench.app.use_case import Progress, answered_by, quiet
 from trnbench.catalog.search import Catalog
-from trnbench.emulate.functional.coverage import check_memory, problems
-from trnbench.emulate.functional.data import text_of
-from trnbench.emulate.functional.optimizer import AdamW
-from trnbench.emulate.functional.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
+from trnbench.execute.coverage import check_memory, problems
+from trnbench.execute.data import text_of
+from trnbench.execute.optimizer import AdamW
+from trnbench.execute.trainer import Trainer, TrainingRun
 from trnbench.numerics.accumulation import accumulate_demo
 from trnbench.numerics.product_demo import product_demos
 from trnbench.parsing import read

@@ -34,6 +34,7 @@ from trnbench.app.use_case import (
 from trnbench.app.verbs.compare import looked
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.hardware.instance import PurchaseOption
 from trnbench.parsing import literal, maybe, read
 from trnbench.plan.failures import Estimate, operations_of
 from trnbench.plan.market import Market, every_candidate
@@ -50,7 +51,6 @@ from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import QuotaRequest, quota_request
 from trnbench.plan.sensitivity import Change, sensitivity
 from trnbench.report.quote_text import in_days
-from trnbench.spec.instance import PurchaseOption
 from trnbench.units import Dimension, show, significant
 
 

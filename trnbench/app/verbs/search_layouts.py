@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 
 from trnbench.app.knobs import layout_of
 from trnbench.app.use_case import Cancel, Progress, never, quiet
+from trnbench.calibration.collective_stack import CollectiveStack, load_stack
+from trnbench.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.plan.search import SearchHooks, search
-from trnbench.plan.search_question import Question
-from trnbench.plan.search_result import SearchResult
-from trnbench.plan.search_runs import Seen
+from trnbench.hardware.instance import Platform
+from trnbench.hardware.library import load_platform
 from trnbench.predict.setup import collectives_of, training_efficiency
-from trnbench.spec.collective_efficiency import CollectiveStack, load_stack
-from trnbench.spec.instance import Platform
-from trnbench.spec.library import load_platform
-from trnbench.spec.training_stack import TrainingEfficiency, TrainingStack
+from trnbench.search.question import Question
+from trnbench.search.result import SearchResult
+from trnbench.search.runs import Seen
+from trnbench.search.search import SearchHooks, search
 from trnbench.workload.layout import Value
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model

@@ -217,7 +217,7 @@ def _settled(layout: PartialLayout) -> bool:
 def _fastest(setup: TrainSetup, blank: TrainAnswer, progress: Progress) -> TrainAnswer:
     """Return the answer with the fastest layout that fits, or why there is none."""
     from trnbench.app.searching import question_of
-    from trnbench.plan.search import SearchHooks, search
+    from trnbench.search.search import SearchHooks, search
 
     layout = blank.layout
     result = search(

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trnbench.arrays import IntArray
+from trnbench.calibration.collective_stack import ALGORITHM_NAMES
 from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
 from trnbench.mapping.placement import NODES, Placement, RankGrid
-from trnbench.spec.collective_efficiency import ALGORITHM_NAMES
 
 ALGORITHMS: tuple[str, ...] = ALGORITHM_NAMES
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from trnbench.arrays import BoolArray, IntArray
 from trnbench.errors import InputError
+from trnbench.hardware.fabric import Torus
 from trnbench.mapping.fabric import Fabric
 from trnbench.mapping.message_plan.algorithm import Algorithm, AlgorithmStage, Refusal
 from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.placement import CHIPS, NODES, Groups, Placement, RankGrid, grid_of
 from trnbench.memo import Memo
-from trnbench.spec.fabric import Torus
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.hardware.fabric import Switch
 from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal, Site
 from trnbench.mapping.message_plan.build import Outline, PlanStep, node_lines, outline, plan_of
@@ -24,7 +25,6 @@ from trnbench.mapping.message_plan.plan import MessagePlan, RankMessages, rank_m
 from trnbench.mapping.message_plan.stages import stages_of
 from trnbench.mapping.placement import Placement
 from trnbench.memo import Memo
-from trnbench.spec.fabric import Switch
 from trnbench.workload.operation import Op
 
 AnyArray = TypeVar("AnyArray", IntArray, FloatArray)

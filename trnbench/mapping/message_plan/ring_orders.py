@@ -6,10 +6,10 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import unhandled
+from trnbench.hardware.fabric import Direct, FullMesh, Switch, Torus
 from trnbench.mapping.fabric import Fabric
 from trnbench.mapping.fabric_cycles import disjoint_cycles, torus_cycles
 from trnbench.mapping.placement import Placement
-from trnbench.spec.fabric import Direct, FullMesh, Switch, Torus
 
 
 def rings_of(placement: Placement, level: int, places: tuple[int, ...]) -> IntArray:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
+from trnbench.calibration.collective_stack import CollectiveStack, Rule, Tuning
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
 from trnbench.mapping.message_plan.members import Members, members_of
 from trnbench.mapping.message_plan.placed import Placed, place_members
 from trnbench.mapping.placement import Groups, Placement
-from trnbench.spec.collective_efficiency import CollectiveStack, Rule, Tuning
 from trnbench.workload.operation import Op
 
 

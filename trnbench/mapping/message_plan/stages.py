@@ -11,6 +11,7 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import UnknownNameError
+from trnbench.hardware.fabric import Switch, Torus
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, AlgorithmStage, Refusal, Site
 from trnbench.mapping.message_plan.direct import DirectPattern, SingleStep
 from trnbench.mapping.message_plan.halving import Halving, gray_order
@@ -21,7 +22,6 @@ from trnbench.mapping.message_plan.ring import Chain, Ring, RingExchange
 from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.message_plan.tree import Tree
 from trnbench.mapping.placement import CORES, NODES, RankGrid
-from trnbench.spec.fabric import Switch, Torus
 
 
 def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:

@@ -9,11 +9,11 @@ import numpy as np
 
 from trnbench.arrays import BoolArray
 from trnbench.errors import unhandled
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import parse_pattern, pattern_problem
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip
-from trnbench.spec.compute_unit import Multiprocessors, NeuronCores
 
 Precision: TypeAlias = Literal["native", "fast"]
 

@@ -21,10 +21,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, Number
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip
-from trnbench.spec.compute_unit import NeuronCores
 
 Kernel: TypeAlias = Literal["naive", "hoisted", "blocked-free", "blocked"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)

@@ -10,9 +10,9 @@ import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.program.matrix import MatrixProduct
-from trnbench.spec.chip import Chip
-from trnbench.spec.compute_unit import NeuronCores
 
 Cores: TypeAlias = int | Literal["all"]
 

@@ -288,7 +288,7 @@ def _step_text(step: CollectiveStep, number: int, count: int) -> str:
 def _algorithm(text: str) -> str:
     if text == AUTO:
         return text
-    from trnbench.spec.collective_efficiency import ALGORITHM_NAMES
+    from trnbench.calibration.collective_stack import ALGORITHM_NAMES
 
     if text.partition("(")[0] not in ALGORITHM_NAMES:
         raise UnknownNameError("algorithm", text, (AUTO, *ALGORITHM_NAMES))

@@ -1,0 +1,102 @@
+"""What carries over to chips and machines that nobody measured, by the stated rule."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from trnbench.calibration.training_stack import (
+    load_chip_efficiency,
+    load_training_stack,
+    training_stack_of,
+)
+from trnbench.calibration.transfer import most_of, nearest_chip, widened, wider_ends
+from trnbench.catalog.provenance import Evidence, Kind, Provenance
+from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.errors import InputError
+
+BUILT = built_in_folder()
+CATALOG = Catalog((Folder(BUILT, BUILT_IN),))
+
+
+def with_user_chip(tmp_path, like, chip_name, instance_like, instance_name):
+    for section, old, new in (
+        ("chips", like, chip_name),
+        ("instances", instance_like, instance_name),
+    ):
+        text = (BUILT / "specs" / section / f"{old}.toml").read_text()
+        text = re.sub(r"(?m)^(name\s*= ).*$", rf'\g<1>"{new}"', text, count=1)
+        text = re.sub(r"(?m)^(chip\s*= ).*$", rf'\g<1>"{chip_name}"', text, count=1)
+        text = re.sub(r"(?m)^(aliases|published_as)\s*=.*$", r"\g<1> = []", text)
+        (tmp_path / section).mkdir(exist_ok=True)
+        (tmp_path / section / f"{new}.toml").write_text(text)
+    return Catalog((Folder(tmp_path, "user"), Folder(BUILT, BUILT_IN)))
+
+
+def test_a_range_grows_in_its_logarithm():
+    # Twice 0.8 below and twice 1.25 above, in logarithms, is 0.64 and 1.5625.
+    assert wider_ends(1.0, 0.8, 1.25, 2.0) == pytest.approx((0.64, 1.5625))
+    assert wider_ends(0.9, 0.8, 0.95, 2.0, most=1.0) == pytest.approx((0.9 * (8 / 9) ** 2, 1.0))
+
+
+def test_a_range_from_nothing_grows_in_itself():
+    assert wider_ends(0.2, 0.0, 0.4, 2.0) == pytest.approx((0.0, 0.6))
+    assert wider_ends(0.2, 0.0, 0.7, 2.0, most=most_of("overlaps.tensor")) == pytest.approx((0, 1))
+
+
+def test_what_is_handed_on_is_estimated_at_best():
+    one = Evidence(text="1", source="s", kind=Kind.MEASURED, low=0.8, high=1.25)
+    bare = Evidence(text="1", source="s", kind=Kind.VENDOR)
+    found = widened(Provenance(evidence={"factor": one, "other": bare}), 2.0).evidence
+    assert found["factor"].kind is Kind.ESTIMATED
+    assert (found["factor"].low, found["factor"].high) == pytest.approx((0.64, 1.5625))
+    assert found["other"] == bare
+
+
+def test_a_users_trainium_takes_after_the_nearest_trainium(tmp_path):
+    catalog = with_user_chip(tmp_path, "trainium2", "lab-chip", "trn2.48xlarge", "lab")
+    assert nearest_chip(catalog, "lab-chip", ["trainium1", "trainium2", "h100"]) == "trainium2"
+    chip = load_chip_efficiency(catalog, "lab-chip")
+    known = load_chip_efficiency(CATALOG, "trainium2")
+    assert chip.inherits_from == known.name
+    assert chip.tensor_share == known.tensor_share
+    before = known.provenance.evidence["memory_share"]
+    after = chip.provenance.evidence["memory_share"]
+    ends = [after.low, before.low, before.high, after.high]
+    assert None not in ends
+    assert ends == sorted(set(ends), key=lambda end: end or 0.0)
+    stack = training_stack_of(catalog, "lab")
+    assert stack.inherits_from == "training-nxd-trn2"
+    assert stack.basis == "assumed"
+
+
+def test_a_users_gpu_machine_takes_over_what_was_measured(tmp_path):
+    catalog = with_user_chip(tmp_path, "h100", "lab-chip", "p5.48xlarge", "lab")
+    stack = training_stack_of(catalog, "lab")
+    known = load_training_stack(CATALOG, "nemo-hopper")
+    assert stack.inherits_from == known.name
+    assert (known.basis, stack.basis) == ("measured", "transferred")
+    assert stack.spread.low < known.spread.low
+    assert stack.spread.high > known.spread.high
+    assert stack.spread == known.unseen
+
+
+def test_only_chips_with_like_units_come_near():
+    with pytest.raises(InputError, match="no calibrated chip has compute units"):
+        nearest_chip(CATALOG, "trainium1", ["h100", "a100-80gb"])
+
+
+def test_a_measured_stack_is_taken_over_on_other_machines_and_for_other_models():
+    stack = load_training_stack(CATALOG, "nemo-hopper")
+    assert stack.fitted_on == ("dgx-h100",)
+    assert stack.basis_on("dgx-h100") == "measured"
+    assert stack.basis_on("p5.48xlarge") == "transferred"
+    assert stack.basis_on("dgx-h100", "decoder") == "measured"
+    assert stack.basis_on("dgx-h100", "decoder with experts") == "transferred"
+    at_home, elsewhere = stack.spread_on("dgx-h100"), stack.spread_on("p5.48xlarge")
+    assert at_home == stack.spread
+    assert stack.unseen is not None
+    assert stack.unseen.low < elsewhere.low < at_home.low
+    assert at_home.high < elsewhere.high < stack.unseen.high
+    assert stack.spread_on("dgx-h100", "decoder with experts") == stack.unseen

@@ -1,0 +1,1 @@
+"""Collective operations in closed form: alpha-beta over message plans, and bounds."""

@@ -1,0 +1,82 @@
+"""A sweep over sizes as its users read it: time, bandwidths, algorithm and bound for each size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnbench.analytic.collective.profile import profile
+from trnbench.analytic.collective.time import collective_time
+from trnbench.arrays import FloatArray
+from trnbench.errors import InputError
+from trnbench.mapping.fabric_bounds import lower_bound
+from trnbench.mapping.message_plan.select import Selected, selected_for
+from trnbench.program.collective import bus_factor
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Sweep:
+    """Predicted times of one collective by size; every array and tuple has one entry a size.
+
+    Bandwidths are NaN where nothing takes time.
+    `bound_s`: the time no algorithm can beat; `bound_by`: what sets the predicted time.
+    """
+
+    size_bytes: FloatArray
+    time_s: FloatArray
+    latency_s: FloatArray
+    launch_s: FloatArray
+    algbw_bytes_per_s: FloatArray
+    busbw_bytes_per_s: FloatArray
+    chunks: FloatArray
+    bound_s: FloatArray
+    algorithm: tuple[str, ...]
+    tuning: tuple[str, ...]
+    bound_by: tuple[str, ...]
+
+
+def sweep(selected: Sequence[Selected], size_bytes: FloatArray) -> Sweep:
+    """Return the analytic times for an array of sizes, each with the algorithm selected for it."""
+    sizes = np.atleast_1d(np.asarray(size_bytes, dtype=float))
+    if not selected or not (sizes > 0).all():
+        raise InputError("sizes of a sweep must be positive")
+    chosen = selected_for(selected, sizes)
+    arrays = {
+        name: np.zeros_like(sizes) for name in ("time", "latency", "launch", "chunks", "bound")
+    }
+    labels = [""] * len(sizes)
+    tunings, bound_by = labels.copy(), labels.copy()
+    for number, choice in enumerate(selected):
+        where = np.flatnonzero(chosen == number)
+        if not len(where):
+            continue
+        found = collective_time(profile(choice.placed), choice.tuning, sizes[where])
+        arrays["time"][where] = found.time_s
+        arrays["latency"][where] = found.latency_s
+        arrays["launch"][where] = found.launch_s
+        arrays["chunks"][where] = found.chunks
+        arrays["bound"][where] = lower_bound(choice.placed).s_per_byte * sizes[where]
+        for at, name in zip(where, found.bound_by, strict=True):
+            labels[at], tunings[at] = choice.algorithm.label, choice.tuning_name
+            bound_by[at] = name
+    placed = selected[0].placed
+    factor = bus_factor(placed.op, placed.ranks)
+    # A rank by itself takes no time, so it has no bandwidth.
+    speed = np.divide(
+        sizes, arrays["time"], out=np.full_like(sizes, np.nan), where=arrays["time"] > 0
+    )
+    return Sweep(
+        size_bytes=sizes,
+        time_s=arrays["time"],
+        latency_s=arrays["latency"],
+        launch_s=arrays["launch"],
+        algbw_bytes_per_s=speed,
+        busbw_bytes_per_s=speed * factor,
+        chunks=arrays["chunks"],
+        bound_s=arrays["bound"],
+        algorithm=tuple(labels),
+        tuning=tuple(tunings),
+        bound_by=tuple(bound_by),
+    )

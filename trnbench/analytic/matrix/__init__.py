@@ -1,0 +1,1 @@
+"""Matrix products in closed form, one module a kind of compute unit."""

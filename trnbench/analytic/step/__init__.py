@@ -1,0 +1,1 @@
+"""A training step in closed form: compute, exchanges, pipeline, ending, memory."""

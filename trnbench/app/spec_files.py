@@ -1,0 +1,96 @@
+"""Which record a spec file holds, and what must hold between files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from trnbench.calibration.chip_efficiency import ChipEfficiency
+from trnbench.calibration.collective_stack import CollectiveStack
+from trnbench.calibration.training_stack import TrainingStack
+from trnbench.catalog.document import Documented, load
+from trnbench.catalog.listing import unknown_name
+from trnbench.catalog.search import Catalog
+from trnbench.catalog.toml_file import read_toml
+from trnbench.claims.claim import ClaimList, instances_of, load_claims
+from trnbench.errors import DataFileError, Fault
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.instance import Instance
+from trnbench.hardware.reliability import Reliability
+from trnbench.prices.price import PriceList
+from trnbench.prices.purchase import PurchaseRules
+
+_CALIBRATIONS: Mapping[str, type[CollectiveStack | ChipEfficiency | TrainingStack]] = {
+    "tunings": CollectiveStack,
+    "tensor_share": ChipEfficiency,
+    "kernels": TrainingStack,
+}
+"""Calibrations by a key that no other has."""
+
+
+def load_calibration(path: Path) -> Documented:
+    """Return the record of the calibration in a file, whichever it is."""
+    table = read_toml(path)
+    record = next((record for key, record in _CALIBRATIONS.items() if key in table), None)
+    if record is None:
+        keys = ", ".join(f"`{key}`" for key in _CALIBRATIONS)
+        message = f"cannot tell which calibration this is; it needs one of {keys}"
+        raise DataFileError(str(path), [Fault(path="", message=message)])
+    return load(path, record)
+
+
+READERS: Mapping[str, Callable[[Path], Documented]] = {
+    "chips": partial(load, record=Chip),
+    "instances": partial(load, record=Instance),
+    "prices": partial(load, record=PriceList),
+    "purchase": partial(load, record=PurchaseRules),
+    "reliability": partial(load, record=Reliability),
+    "calibration": load_calibration,
+    "claims": load_claims,
+}
+
+_MARKS = {
+    "price": "prices",
+    "statement": "claims",
+    "metered": "purchase",
+    "failures_per_node_day": "reliability",
+    "chip": "instances",
+    "fabric": "instances",
+    "cores": "chips",
+    "multiprocessors": "chips",
+    **dict.fromkeys(_CALIBRATIONS, "calibration"),
+}
+
+
+def section_of(table: Mapping[str, object]) -> str | None:
+    """Return the section that a spec file's contents belong to, or None."""
+    return next((section for key, section in _MARKS.items() if key in table), None)
+
+
+def cross_faults(record: Documented, catalog: Catalog) -> Iterator[Fault]:
+    """Yield the names in an instance, a calibration or claims that are in no catalogue."""
+    match record:
+        case Instance():
+            yield from unknown_name(catalog, "chips", record.chip, "chip")
+            if record.host_instance is not None:
+                yield from unknown_name(catalog, "instances", record.host_instance, "host_instance")
+        case ChipEfficiency() | Reliability():
+            for i, chip in enumerate(record.chips):
+                yield from unknown_name(catalog, "chips", chip, f"chips[{i}]")
+        case CollectiveStack() | TrainingStack():
+            for i, instance in enumerate(record.instances):
+                yield from unknown_name(catalog, "instances", instance, f"instances[{i}]")
+        case ClaimList():
+            for i, run in enumerate(record.run):
+                yield from unknown_name(catalog, "models", run.model, f"run[{i}].model")
+            for i, statement in enumerate(record.statement):
+                place = f"statement[{i}].{statement.kind}"
+                for instance in instances_of(statement.check):
+                    yield from unknown_name(catalog, "instances", instance, place)
+    if isinstance(record, ChipEfficiency | CollectiveStack | TrainingStack):
+        inherited = record.inherits_from
+        if inherited is not None:
+            yield from unknown_name(catalog, "calibration", inherited, "inherits_from")
+    if isinstance(record, TrainingStack) and record.collectives is not None:
+        yield from unknown_name(catalog, "calibration", record.collectives, "collectives")

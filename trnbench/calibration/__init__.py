@@ -1,0 +1,1 @@
+"""Efficiencies fitted to measurements: of chips, training stacks and collective stacks."""

@@ -1,0 +1,1 @@
+"""What vendors claim, tried on data sheets, price lists and predictions."""

@@ -1,0 +1,1 @@
+"""Collective operations played: messages over the real links, sharing them fairly."""

@@ -1,0 +1,325 @@
+"""Overlapping collectives: chunks of one, or several at once, sharing links as they come and go.
+
+Each chunk of a collective passes its phases in order, and each lane takes one chunk at a time, in a
+fixed order.
+Whatever is on its way at a moment shares every link max-min fairly; speeds change only when a
+message ends or a step begins, so time jumps from one such event to the next. Equal rounds in a row
+may be joined to one step; alone this changes nothing, under contention it averages over them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trnbench.arrays import FloatArray, IntArray
+from trnbench.calibration.collective_stack import Tuning
+from trnbench.emulate.collective.play import (
+    PlayedCollective,
+    after_round,
+    busy_time,
+    link_totals,
+    pace,
+    play,
+    reached_capacity,
+)
+from trnbench.emulate.collective.sharing import fair_rates
+from trnbench.errors import InputError
+from trnbench.mapping.message_plan.placed import Placed
+from trnbench.mapping.message_plan.plan import turns
+from trnbench.mapping.message_plan.select import Selected, chunks_of, selected_for
+
+STEPS_PER_RUN = 16
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ChunkStream:
+    """One collective among several: when it starts, and into how many chunks it is cut."""
+
+    placed: Placed
+    tuning: Tuning
+    size_bytes: float
+    chunks: int = 1
+    start_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusySpan:
+    """A step as played, for a trace: like rounds of one phase of one chunk; times in s."""
+
+    start_s: float
+    end_s: float
+    stream: int
+    chunk: int
+    phase: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Together:
+    """Several collectives played at once: when each ended (s), and what each link carried."""
+
+    end_s: tuple[float, ...]
+    link_bytes: FloatArray
+    messages: int
+    spans: tuple[BusySpan, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """Rounds joined: bytes of each message, its latency, and what follows the last message."""
+
+    key: int
+    links: IntArray
+    size_bytes: FloatArray
+    latency_s: FloatArray
+    after_s: float
+    messages: int
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A step under way."""
+
+    step: _Step
+    task: tuple[int, int, int]
+    position: int
+    left: FloatArray
+    begun_s: float
+    ends_s: float
+    going: IntArray
+
+    @property
+    def whole(self) -> bool:
+        return len(self.going) == len(self.left)
+
+
+def play_selected(
+    selected: Sequence[Selected], size_bytes: float
+) -> tuple[Selected, PlayedCollective]:
+    """Return the algorithm selected for a size, and that collective as played."""
+    sizes = np.array([float(size_bytes)])
+    choice = selected[int(selected_for(selected, sizes)[0])]
+    chunks = int(chunks_of(choice.tuning, len(choice.placed.plan.phases), sizes)[0])
+    return choice, play_chunked(choice.placed, choice.tuning, size_bytes, chunks)
+
+
+def play_chunked(
+    placed: Placed, tuning: Tuning, size_bytes: float, chunks: int
+) -> PlayedCollective:
+    """Return one collective with its chunks overlapping; one chunk is played in plain rounds."""
+    if chunks == 1 or len(placed.plan.phases) < 2:
+        return play(placed, tuning, size_bytes)
+    together = play_together(
+        [ChunkStream(placed=placed, tuning=tuning, size_bytes=size_bytes, chunks=chunks)]
+    )
+    time = together.end_s[0]
+    return PlayedCollective(
+        time_s=time,
+        link_bytes=together.link_bytes,
+        link_busy=busy_time(together.link_bytes, placed.capacity[:-1]) / time,
+        messages=together.messages,
+        chunks=chunks,
+        events=(),
+    )
+
+
+def play_together(
+    streams: Sequence[ChunkStream], *, steps_per_run: int = STEPS_PER_RUN
+) -> Together:
+    """Return several collectives of one cluster played at once.
+
+    A link that two stacks reach with different shares gives the smaller one.
+    """
+    return _Stage(streams, steps_per_run).run()
+
+
+class _Stage:
+    """The clock, what is on its way, and what waits for what."""
+
+    def __init__(self, streams: Sequence[ChunkStream], steps_per_run: int) -> None:
+        if not streams:
+            raise InputError("no collective to play")
+        counts = {stream.placed.link_count for stream in streams}
+        if len(counts) > 1 or len({s.placed.of_one_node for s in streams}) > 1:
+            raise InputError("collectives played together must be placed on one cluster alike")
+        self.streams = streams
+        self.capacity = np.minimum.reduce(
+            [reached_capacity(stream.placed, stream.tuning) for stream in streams]
+        )
+        keys = itertools.count()
+        self.steps = [_steps(stream, steps_per_run, keys) for stream in streams]
+        self.running: list[_Running] = []
+        self.turns = [_turns_by_lane(stream) for stream in streams]
+        self.ready: set[tuple[int, int, int]] = set()
+        self.busy: set[tuple[int, int]] = set()
+        self.end = [
+            stream.start_s + (stream.tuning.launch_s if stream.placed.rounds else 0.0)
+            for stream in streams
+        ]
+        self.queue: list[tuple[float, int, tuple[int, int, int], int]] = []
+        self.serial = itertools.count()
+        self.speeds: dict[tuple[int, ...], list[FloatArray]] = {}
+        self.messages = 0
+        self.spans: list[BusySpan] = []
+
+    def run(self) -> Together:
+        """Play until nothing is left."""
+        for number, stream in enumerate(self.streams):
+            if self.steps[number]:
+                self.ready |= {(number, chunk, 0) for chunk in range(stream.chunks)}
+                self._next_on(self._lane((number, 0, 0)), self.end[number])
+        now = 0.0
+        while self.queue or self.running:
+            rates = self._rates()
+            through = min(
+                (
+                    float((r.left[r.going] / rate).min())
+                    for r, rate in zip(self.running, rates, strict=True)
+                ),
+                default=np.inf,
+            )
+            calls = self.queue[0][0] - now if self.queue else np.inf
+            step = min(through, calls)
+            now += step
+            self._advance(rates, step, now)
+            while self.queue and self.queue[0][0] <= now * (1 + 1e-15):
+                _, _, task, position = heapq.heappop(self.queue)
+                self._begin(task, position, now)
+        carried = np.sum([link_totals(s.placed, s.size_bytes) for s in self.streams], axis=0)
+        return Together(
+            end_s=tuple(self.end),
+            link_bytes=carried,
+            messages=self.messages,
+            spans=tuple(self.spans),
+        )
+
+    def _call(self, time: float, task: tuple[int, int, int], position: int) -> None:
+        heapq.heappush(self.queue, (time, next(self.serial), task, position))
+
+    def _begin(self, task: tuple[int, int, int], position: int, now: float) -> None:
+        """Start the step of a task that is due, or end the task and start what waited for it."""
+        stream, chunk, phase = task
+        steps = self.steps[stream][phase]
+        if position < len(steps):
+            step = steps[position]
+            everyone = np.arange(len(step.links))
+            self.running.append(
+                _Running(step, task, position, step.size_bytes.copy(), now, now, everyone)
+            )
+            self.messages += step.messages
+            return
+        self.end[stream] = max(self.end[stream], now)
+        lane = self._lane(task)
+        self.busy.discard(lane)
+        if phase + 1 < len(self.steps[stream]):
+            follower = (stream, chunk, phase + 1)
+            self.ready.add(follower)
+            self._next_on(self._lane(follower), now)
+        self._next_on(lane, now)
+
+    def _lane(self, task: tuple[int, int, int]) -> tuple[int, int]:
+        stream, _, phase = task
+        return stream, self.streams[stream].placed.plan.phases[phase].lane
+
+    def _next_on(self, lane: tuple[int, int], now: float) -> None:
+        """Give a free lane to the chunk whose turn it is, if that is ready."""
+        waiting = self.turns[lane[0]][lane[1]]
+        if lane not in self.busy and waiting and (lane[0], *waiting[0]) in self.ready:
+            chunk, phase = waiting.popleft()
+            self.busy.add(lane)
+            self._call(now, (lane[0], chunk, phase), 0)
+
+    def _rates(self) -> list[FloatArray]:
+        """Return the speed of what is on its way; sets of steps seen before are remembered."""
+        if not self.running:
+            return []
+        whole = all(r.whole for r in self.running)
+        key = tuple(r.step.key for r in self.running)
+        if whole and key in self.speeds:
+            return self.speeds[key]
+        paths = [r.step.links[r.going] for r in self.running]
+        width = max(path.shape[1] for path in paths)
+        none = len(self.capacity) - 1
+        joined = np.concatenate(
+            [
+                np.pad(path, ((0, 0), (0, width - path.shape[1])), constant_values=none)
+                for path in paths
+            ]
+        )
+        cuts = np.cumsum([len(path) for path in paths])[:-1]
+        rates = np.split(fair_rates(joined, self.capacity), cuts)
+        if whole:
+            self.speeds[key] = rates
+        return rates
+
+    def _advance(self, rates: list[FloatArray], step: float, now: float) -> None:
+        """Move everything on by `step`, and call the end of what has got through."""
+        staying = []
+        for running, rate in zip(self.running, rates, strict=True):
+            left = running.left[running.going] - rate * step
+            through = left <= _EQUAL * running.step.size_bytes[running.going]
+            running.left[running.going] = left
+            if through.any():
+                ended = running.going[through]
+                arrives = now + float(running.step.latency_s[ended].max())
+                running.ends_s = max(running.ends_s, arrives)
+                running.going = running.going[~through]
+            if len(running.going):
+                staying.append(running)
+            else:
+                end = running.ends_s + running.step.after_s
+                stream, chunk, phase = running.task
+                self.spans.append(
+                    BusySpan(
+                        start_s=running.begun_s,
+                        end_s=end,
+                        stream=stream,
+                        chunk=chunk,
+                        phase=phase,
+                        messages=running.step.messages,
+                    )
+                )
+                self._call(end, running.task, running.position + 1)
+        self.running = staying
+
+
+def _turns_by_lane(stream: ChunkStream) -> dict[int, deque[tuple[int, int]]]:
+    lanes = tuple(phase.lane for phase in stream.placed.plan.phases)
+    found: dict[int, deque[tuple[int, int]]] = {lane: deque() for lane in lanes}
+    for chunk, phase in turns(lanes, stream.chunks):
+        found[lanes[phase]].append((chunk, phase))
+    return found
+
+
+def _steps(stream: ChunkStream, per_run: int, keys: itertools.count[int]) -> list[list[_Step]]:
+    """Return the steps of each phase for one chunk."""
+    phases: list[list[_Step]] = [[] for _ in stream.placed.plan.phases]
+    size = stream.size_bytes / stream.chunks
+    for found in stream.placed.rounds:
+        latency = pace(stream.placed, stream.tuning, found, size)
+        after = after_round(stream.placed, found, stream.tuning, size)
+        runs = min(found.times, per_run)
+        for count, repeats in _runs(found.times, runs):
+            step = _Step(
+                next(keys),
+                found.links,
+                found.share * size * count,
+                latency * count,
+                after * count,
+                len(found.source) * count,
+            )
+            phases[found.phase] += [step] * repeats
+    return phases
+
+
+def _runs(times: int, runs: int) -> list[tuple[int, int]]:
+    """Return (rounds joined, how many such steps), `runs` steps in all."""
+    short, longer = divmod(times, runs)
+    return [(n, r) for n, r in ((short + 1, longer), (short, runs - longer)) if n and r]

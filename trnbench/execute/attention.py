@@ -1,0 +1,127 @@
+"""Fused attention of all ranks: scores never leave the kernel, the backward pass makes them again.
+
+Products go through the emulated tensor engine: the shares are rounded to the operands' format
+before they meet the values, and sums stay in FP32.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from trnbench.execute.arithmetic import Numbers
+from trnbench.execute.kernels import Arrays, KernelSetting
+from trnbench.execute.positions import hidden_pairs
+from trnbench.program.ops import AttentionOp
+from trnbench.units import FLOP_PER_MULTIPLY_ADD
+
+
+class FusedAttention:
+    """One attention operation of a block, forward or backward."""
+
+    def __init__(self, setting: KernelSetting, op: AttentionOp) -> None:
+        self._op = op
+        self._arithmetic = setting.arithmetic
+        self._format = op.format
+        queries = setting.ranks.positions(op.query.dims[1])
+        keys = setting.ranks.positions(op.key.dims[1])
+        hidden = hidden_pairs(queries, keys, setting.transformer.attention)
+        self._bias: Numbers | None = None
+        if hidden is not None:
+            if (hidden == hidden[:1]).all():
+                hidden = hidden[:1]
+            bias = np.where(hidden, -np.inf, 0.0).astype(setting.arithmetic.dtype)
+            # [rank, batch, key head, query head of it, query, key]
+            self._bias = bias[:, None, None, None]
+
+    def __call__(self, arrays: Arrays) -> tuple[Arrays, int]:
+        """Return the arrays that the operation writes, and the FLOP of all ranks.
+
+        A causal square counts half, as programs count it.
+        """
+        query, key, value = arrays[:3]
+        groups = key.shape[3]
+        q, k, v = _grouped(query, groups), _flat(key), _flat(value)
+        scale = 1 / sqrt(query.shape[-1])
+        if self._op.backward:
+            made = self._backward(q, k, v, arrays, scale)
+            products = 3 * query.shape[-1] + 2 * value.shape[-1]
+        else:
+            made = self._forward(q, k, v, query, scale)
+            products = query.shape[-1] + value.shape[-1]
+        ranks, batch, _, heads = query.shape[:4]
+        pairs = float(self._op.pairs)
+        flop = round(FLOP_PER_MULTIPLY_ADD * ranks * batch * heads * pairs * products)
+        return made, flop
+
+    def _scores(self, q: Numbers, k: Numbers, scale: float) -> Numbers:
+        scores = self._multiply(q, np.swapaxes(k, -1, -2))
+        scores *= scale
+        if self._bias is None:
+            return scores
+        ranks, batch, groups, rows, keys = scores.shape
+        queries = self._bias.shape[-2]
+        shaped = scores.reshape(ranks, batch, groups, rows // queries, queries, keys)
+        shaped += self._bias
+        return scores
+
+    def _forward(
+        self, q: Numbers, k: Numbers, v: Numbers, query: Numbers, scale: float
+    ) -> list[Numbers]:
+        shares = self._scores(q, k, scale)
+        top = shares.max(axis=-1, keepdims=True)
+        shares -= top
+        np.exp(shares, out=shares)
+        total = shares.sum(axis=-1, keepdims=True)
+        context = self._multiply(shares, v)
+        context /= total
+        sums = (top + np.log(total)).reshape(*q.shape[:3], -1, query.shape[2])
+        return [
+            _ungrouped(context, query.shape[2]),
+            sums.reshape(query.shape[0], query.shape[1], query.shape[3], query.shape[2]),
+        ]
+
+    def _backward(
+        self, q: Numbers, k: Numbers, v: Numbers, arrays: Arrays, scale: float
+    ) -> list[Numbers]:
+        query, _, _, context, sums, gradient = arrays
+        groups = k.shape[2]
+        g = _grouped(gradient, groups)
+        shares = self._scores(q, k, scale)
+        shares -= sums.reshape(*shares.shape[:-1], 1)
+        np.exp(shares, out=shares)
+        d_v = self._multiply(np.swapaxes(shares, -1, -2), g)
+        d_scores = self._multiply(g, np.swapaxes(v, -1, -2))
+        settled = np.einsum("rbsnd,rbsnd->rbns", gradient, context)
+        d_scores -= settled.reshape(*d_scores.shape[:-1], 1)
+        d_scores *= shares
+        d_scores *= scale
+        d_q = self._multiply(d_scores, k)
+        d_k = self._multiply(np.swapaxes(d_scores, -1, -2), q)
+        return [_ungrouped(d_q, query.shape[2]), _unflat(d_k), _unflat(d_v)]
+
+    def _multiply(self, left: Numbers, right: Numbers) -> Numbers:
+        return self._arithmetic.multiply(left, right, (self._format, self._format))
+
+
+def _grouped(x: Numbers, groups: int) -> Numbers:
+    """Return [rank, batch, group, rows, size]: a key head's query heads one below the other."""
+    ranks, batch, tokens, heads, size = x.shape
+    split = x.reshape(ranks, batch, tokens, groups, heads // groups, size)
+    return split.transpose(0, 1, 3, 4, 2, 5).reshape(ranks, batch, groups, -1, size)
+
+
+def _ungrouped(x: Numbers, tokens: int) -> Numbers:
+    ranks, batch, groups, rows, size = x.shape
+    split = x.reshape(ranks, batch, groups, rows // tokens, tokens, size)
+    return split.transpose(0, 1, 4, 2, 3, 5).reshape(ranks, batch, tokens, -1, size)
+
+
+def _flat(x: Numbers) -> Numbers:
+    """Return [rank, batch, head, token, size]."""
+    return np.ascontiguousarray(x.transpose(0, 1, 3, 2, 4))
+
+
+def _unflat(x: Numbers) -> Numbers:
+    return x.transpose(0, 1, 3, 2, 4)

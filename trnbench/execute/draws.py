@@ -1,0 +1,58 @@
+"""Everything random, drawn by what it is for: first weights, and the noise of rounding.
+
+A draw depends on the seed and on the name of a whole weight, its layer, the step; not on the
+layout, nor on the order in which ranks work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod, sqrt
+from zlib import crc32
+
+import numpy as np
+
+from trnbench.execute.arithmetic import NoiseArray, Numbers
+from trnbench.program.tensor import Tensor
+
+_FIRST_SPREAD = 0.02
+"""Of GPT-2 and its successors; products that add to the stream get less, by depth."""
+_INTO_STREAM = ("attention.output", ".down")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """The random numbers of one run: of a model with so many layers."""
+
+    seed: int
+    layers: int
+
+    def first_weights(self, weights: Iterable[Tensor], layer: int) -> Numbers:
+        """Return the whole weights, one after the other, before the first step."""
+        return np.concatenate([self._first(weight, layer).reshape(-1) for weight in weights])
+
+    def _first(self, weight: Tensor, layer: int) -> Numbers:
+        shape = [int(dim.whole) for dim in weight.dims]
+        if weight.name.endswith(".bias"):
+            return np.zeros(shape)
+        if "norm" in weight.name:
+            return np.ones(shape)
+        spread = _FIRST_SPREAD
+        if weight.name.endswith(_INTO_STREAM):
+            spread /= sqrt(2 * self.layers)
+        return self._generator(weight.name, layer).normal(0.0, spread, shape)
+
+    def noise(self, weights: Iterable[Tensor], layer: int, state: str, step: int) -> NoiseArray:
+        """Return 32 random bits for each element of the whole weights, for one state in a step."""
+        return np.concatenate(
+            [
+                self._generator(weight.name, layer, crc32(state.encode()), step + 1).integers(
+                    0, 1 << 32, prod(int(dim.whole) for dim in weight.dims), dtype=np.uint32
+                )
+                for weight in weights
+            ]
+        )
+
+    def _generator(self, name: str, *where: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, crc32(name.encode()), *where])

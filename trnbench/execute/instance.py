@@ -1,0 +1,223 @@
+"""One block of the model on the ranks of its stage: its state, and its part of every slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trnbench.execute.arithmetic import NoiseArray, Numbers
+from trnbench.execute.block_plan import BlockPlan
+from trnbench.execute.draws import Draws
+from trnbench.execute.optimizer import BucketState
+from trnbench.execute.passes import Sink, Values
+from trnbench.execute.residency import Residency, held_bytes
+from trnbench.execute.shards import GRADIENTS_SLICED
+from trnbench.program.block import ResidentCategory
+from trnbench.program.ops import Phase
+from trnbench.program.optimizer import MOMENTS
+from trnbench.program.tensor import element_bytes
+from trnbench.program.vocabulary import TOKEN_TABLE
+
+
+@dataclass(slots=True, eq=False)
+class _MicroBatch:
+    """What an instance keeps of a micro-batch between its slots.
+
+    `gradients` wait for the others where all of a block travel together (since ZeRO 2).
+    """
+
+    kept: Values
+    gradients: list[tuple[str, Numbers]] = field(default_factory=list)
+
+
+class BlockInstance:
+    """One block of the model; `layer` counts those of its kind.
+
+    `lender`: the embedding whose table this block reads, where one stage has both.
+    """
+
+    def __init__(
+        self,
+        plan: BlockPlan,
+        layer: int,
+        draws: Draws,
+        residency: Residency,
+        lender: BlockInstance | None = None,
+    ) -> None:
+        self.plan = plan
+        self.layer = layer
+        self._lender = lender if plan.borrows else None
+        self._draws = draws
+        self._residency = residency
+        self._micro_batches: dict[int, _MicroBatch] = {}
+        self._table: Numbers | None = None
+        setting = plan.shop.setting
+        self.states = [
+            BucketState(
+                shape,
+                setting.arithmetic,
+                plan.shop.exchange,
+                draws.first_weights((span.weight for span in shape.spans.values()), layer),
+            )
+            for shape in plan.buckets
+        ]
+        self._fixed: Values = {}
+        for weight in plan.fixed:
+            whole = draws.first_weights([weight], layer).astype(setting.arithmetic.dtype)
+            self._fixed[weight] = setting.ranks.cut(weight, whole)
+        for category, size in self._lasting_bytes():
+            residency.hold(category, size)
+
+    def _lasting_bytes(self) -> list[tuple[ResidentCategory, float]]:
+        """Return the bytes of what is there all the time, by category."""
+        recipe = self.plan.shop.setting.arithmetic.recipe
+        sizes: list[tuple[ResidentCategory, float]] = [
+            ("weights", held_bytes(weight, numbers)) for weight, numbers in self._fixed.items()
+        ]
+        for i, state in enumerate(self.states):
+            of_all = state.weights.shape[1] / state.shape.elements
+            sizes.append(("weights", of_all * self._weight_bytes(i)))
+            sizes.append(("gradients", _bytes(state.gradients, recipe.gradients)))
+            sizes.append(("optimizer", MOMENTS * _bytes(state.mean, recipe.moments)))
+            if state.master is not None and recipe.master is not None:
+                sizes.append(("optimizer", _bytes(state.master, recipe.master)))
+        return sizes
+
+    def _weight_bytes(self, i: int) -> float:
+        """Return the bytes of a bucket's whole weights, copies in smaller formats included."""
+        recipe, bucket = self.plan.shop.setting.arithmetic.recipe, self.plan.block.buckets[i]
+        size = self.states[i].shape.elements * element_bytes(recipe.weights)
+        if recipe.quantised:
+            size += float(bucket.quantised_elements) * element_bytes(recipe.linear)
+        return size
+
+    # Slots
+
+    def run_forward(
+        self, micro_batch: int, entering: Numbers | None, outside: Mapping[str, Numbers]
+    ) -> Numbers:
+        """Return what the block hands on; `outside` are whole tensors that come from outside."""
+        block, hold = self.plan.block, self._residency.hold
+        values, gathered = self._weights("F")
+        for tensor in self.plan.outside:
+            values[tensor] = self.plan.shop.setting.ranks.cut(tensor, outside[tensor.name])
+        if entering is not None:
+            values[block.entering[0]] = entering
+        there = [tensor for tensor in block.kept.tensors if tensor in values]
+        hold("activations", sum(held_bytes(tensor, values[tensor]) for tensor in there))
+        self.plan.forward.run(values, self._residency, self._sink(micro_batch))
+        self._residency.release("communication", gathered)
+        kept = {tensor: values[tensor] for tensor in block.kept.tensors}
+        self._micro_batches[micro_batch] = _MicroBatch(kept=kept)
+        return values[block.leaving[0]]
+
+    def run_backward(self, micro_batch: int, gradient: Numbers) -> Numbers | None:
+        """Return the gradient of what entered, from that of what was handed on."""
+        plan, held = self.plan, self._micro_batches[micro_batch]
+        values, gathered = self._weights("B_input")
+        values.update(held.kept)
+        values[plan.given] = gradient
+        if plan.given in plan.later:
+            self._residency.hold("activations", held_bytes(plan.given, gradient))
+        room = self._gradient_room()
+        plan.backward.run(values, self._residency, self._sink(micro_batch))
+        stays = {tensor: values[tensor] for tensor in plan.later}
+        if not plan.split:
+            self._drop(held.kept)
+            self._finish(micro_batch)
+        held.kept = stays
+        self._residency.release("communication", gathered + room)
+        into = plan.block.entering_gradients.values()
+        return next((values[tensor] for tensor in into), None)
+
+    def run_weight(self, micro_batch: int) -> None:
+        """Compute the weight gradients that a split backward pass has left."""
+        held = self._micro_batches[micro_batch]
+        values: Values = {**held.kept}
+        room = self._gradient_room()
+        self.plan.weight.run(values, self._residency, self._sink(micro_batch))
+        self._drop(held.kept)
+        self._finish(micro_batch)
+        self._residency.release("communication", room)
+
+    def _drop(self, kept: Values) -> None:
+        gone = (held_bytes(tensor, numbers) for tensor, numbers in kept.items())
+        self._residency.release("activations", sum(gone))
+
+    # Weights and their gradients
+
+    def _weights(self, phase: Phase) -> tuple[Values, float]:
+        """Return the weights for a pass, and the bytes of what was gathered for it."""
+        values, gathered = dict(self._fixed), 0.0
+        for i, state in enumerate(self.states):
+            op = self.plan.exchange(phase, state.shape.axis, state.shape.axis)
+            flat = state.gather(op)
+            if op is not None:
+                gathered += self._weight_bytes(i)
+            for name, span in state.shape.spans.items():
+                values[span.weight] = span.of(flat)
+                if name == TOKEN_TABLE:
+                    self._table = values[span.weight]
+        if self._lender is not None:
+            assert self._lender._table is not None
+            values[self.plan.block.parameters[TOKEN_TABLE].weight] = self._lender._table
+        self._residency.hold("communication", gathered)
+        return values, gathered
+
+    def _gradient_room(self) -> float:
+        """Make room for all gradients of the block where they are kept in slices; return bytes."""
+        recipe = self.plan.shop.setting.arithmetic.recipe
+        room = sum(
+            state.shape.elements * element_bytes(recipe.gradients)
+            for state in self.states
+            if state.shape.zero >= GRADIENTS_SLICED and state.shape.replicas > 1
+        )
+        self._residency.hold("communication", room)
+        return float(room)
+
+    def _sink(self, micro_batch: int) -> Sink:
+        return lambda gradient, numbers: self._take(micro_batch, self.plan.names[gradient], numbers)
+
+    def _take(self, micro_batch: int, name: str, numbers: Numbers) -> None:
+        """Take in a weight's gradient; that of a borrowed table goes to its owner."""
+        for state in self.states:
+            if name in state.shape.spans:
+                if state.shape.zero < GRADIENTS_SLICED:
+                    state.add(name, numbers)
+                else:
+                    self._micro_batches[micro_batch].gradients.append((name, numbers))
+                return
+        assert self._lender is not None, name
+        self._lender._take(micro_batch, name, numbers)
+
+    def _finish(self, micro_batch: int) -> None:
+        """Close a micro-batch: gradients kept in slices are summed over the replicas now."""
+        waiting = self._micro_batches.pop(micro_batch).gradients
+        for state in self.states:
+            axis, spans = state.shape.axis, state.shape.spans
+            if state.shape.zero < GRADIENTS_SLICED:
+                continue
+            ranks = self.plan.shop.setting.ranks.ranks
+            flat = np.zeros((ranks, state.shape.elements), dtype=state.gradients.dtype)
+            for name, numbers in waiting:
+                if name in spans:
+                    into = spans[name].of(flat)
+                    into += numbers
+            state.add_flat(flat, self.plan.exchange("B_weight", axis, axis))
+
+    # The end of a step
+
+    def noise(self, state: BucketState, step: int, of: str) -> NoiseArray | None:
+        """Return the noise that rounds one of a bucket's states in a step, where any does."""
+        arithmetic = self.plan.shop.setting.arithmetic
+        if arithmetic.exact or arithmetic.recipe.rounding != "sr":
+            return None
+        weights = (span.weight for span in state.shape.spans.values())
+        whole = self._draws.noise(weights, self.layer, of, step)
+        return state.shape.taken(whole, state.shape.own_place)
+
+
+def _bytes(numbers: Numbers, number_format: str) -> float:
+    return float(numbers.shape[1] * element_bytes(number_format))

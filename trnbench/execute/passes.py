@@ -1,0 +1,115 @@
+"""A list of operations run one after the other; tensors are dropped after their last use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trnbench.execute.arithmetic import Numbers
+from trnbench.execute.operations import RunOperation, Workshop, runner
+from trnbench.execute.residency import Residency, held_bytes
+from trnbench.program.ops import Operation
+from trnbench.program.tensor import Tensor
+
+Values: TypeAlias = dict[Tensor, Numbers]
+Sink: TypeAlias = Callable[[Tensor, Numbers], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Written:
+    """A tensor an operation writes: the shape its arrays must have, and what becomes of it."""
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    lasts: bool
+    sinks: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Step:
+    run: RunOperation
+    reads: tuple[Tensor, ...]
+    writes: tuple[_Written, ...]
+    frees: tuple[Tensor, ...]
+
+
+class Pass:
+    """Operations of a block in order, ready to run any number of times.
+
+    `lasting` tensors outlive the pass (they count as activations), `leaving` ones are handed on;
+    `sunk` ones (gradients of weights) go to a sink as soon as they are there, `consumed` ones of
+    the lasting are let go after their last use all the same.
+    """
+
+    def __init__(
+        self,
+        shop: Workshop,
+        ops: Sequence[Operation],
+        *,
+        lasting: Iterable[Tensor],
+        leaving: Iterable[Tensor] = (),
+        sunk: Iterable[Tensor] = (),
+        consumed: Iterable[Tensor] = (),
+    ) -> None:
+        self._shop = shop
+        self._lasting = frozenset(lasting)
+        self._consumed = frozenset(consumed)
+        stays = (self._lasting - self._consumed) | frozenset(leaving)
+        into_sink = frozenset(sunk)
+        ranks = shop.setting.ranks.ranks
+        last = {read: i for i, op in enumerate(ops) for read in op.reads}
+        self._counted = frozenset(t for op in ops for t in (*op.reads, *op.writes))
+        self._steps = []
+        for i, op in enumerate(ops):
+            assert op.count > 0, op.name
+            dead = [t for t in dict.fromkeys(op.reads) if last[t] == i and t not in stays]
+            dead += [t for t in op.writes if t not in last and t not in stays | into_sink]
+            self._steps.append(
+                _Step(
+                    run=runner(shop, op),
+                    reads=op.reads,
+                    writes=tuple(
+                        _Written(
+                            tensor=tensor,
+                            shape=(ranks, *(int(size) for size in tensor.shape)),
+                            lasts=tensor in self._lasting,
+                            sinks=tensor in into_sink,
+                        )
+                        for tensor in op.writes
+                    ),
+                    frees=tuple(t for t in dead if t.role != "weight"),
+                )
+            )
+
+    def run(self, values: Values, residency: Residency, sink: Sink) -> None:
+        """Run the operations on arrays by tensor, which gains what they write."""
+        store = self._shop.setting.arithmetic.store
+        sizes: dict[Tensor, float] = {}
+        for tensor in self._counted:
+            if tensor in values and tensor not in self._lasting and tensor.role != "weight":
+                sizes[tensor] = held_bytes(tensor, values[tensor])
+        residency.hold("scratch", sum(sizes.values()))
+        for step in self._steps:
+            arrays = step.run([values[tensor] for tensor in step.reads])
+            for written, made in zip(step.writes, arrays, strict=True):
+                tensor = written.tensor
+                assert made.shape == written.shape, (tensor.name, made.shape, written.shape)
+                numbers = store(made, tensor.format)
+                if written.sinks:
+                    sink(tensor, numbers)
+                    continue
+                if not written.lasts:
+                    sizes[tensor] = held_bytes(tensor, numbers)
+                    residency.hold("scratch", sizes[tensor])
+                elif tensor not in values:
+                    # One that is kept and computed again all the same takes its own place.
+                    residency.hold("activations", held_bytes(tensor, numbers))
+                values[tensor] = numbers
+            for tensor in step.frees:
+                numbers = values.pop(tensor)
+                if tensor in self._consumed:
+                    residency.release("activations", held_bytes(tensor, numbers))
+                else:
+                    residency.release("scratch", sizes.pop(tensor))
+        residency.release("scratch", sum(sizes.values()))

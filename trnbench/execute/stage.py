@@ -1,0 +1,85 @@
+"""A pipeline stage: its blocks by chunk, and the slots it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trnbench.execute.arithmetic import Arithmetic, Numbers
+from trnbench.execute.block_plan import BlockPlan
+from trnbench.execute.draws import Draws
+from trnbench.execute.exchange import Exchanger
+from trnbench.execute.instance import BlockInstance
+from trnbench.execute.kernels import KernelSetting
+from trnbench.execute.operations import Workshop
+from trnbench.execute.parts import StagePart
+from trnbench.execute.ranks import StageRanks
+from trnbench.execute.residency import Residency
+from trnbench.execute.traffic import Book
+from trnbench.program.schedule import splits_backward
+from trnbench.program.step import StepProgram
+
+
+class Stage:
+    """The ranks of one pipeline stage with everything they hold; `parts` are its chunks."""
+
+    def __init__(
+        self,
+        program: StepProgram,
+        number: int,
+        parts: tuple[StagePart, ...],
+        arithmetic: Arithmetic,
+        draws: Draws,
+        book: Book,
+    ) -> None:
+        assert program.model.transformer is not None
+        assert program.model.vocabulary is not None
+        self.number = number
+        self.residency = Residency()
+        self.ranks = StageRanks(program)
+        self.exchange = Exchanger(self.ranks, book, number)
+        setting = KernelSetting(
+            ranks=self.ranks, transformer=program.model.transformer, arithmetic=arithmetic
+        )
+        shop = Workshop(setting=setting, exchange=self.exchange, book=book)
+        split = splits_backward(program.layout.schedule)
+        tied = program.model.vocabulary.tied
+        plans = {
+            kind: BlockPlan(shop, program.blocks[kind], split=split, tied=tied)
+            for kind in dict.fromkeys(kind for part in parts for kind, _ in part)
+        }
+        self._chunks: list[list[BlockInstance]] = []
+        lender: BlockInstance | None = None
+        for part in parts:
+            chunk = []
+            for kind, layer in part:
+                instance = BlockInstance(plans[kind], layer, draws, self.residency, lender)
+                lender = instance if kind == "embedding" else lender
+                chunk.append(instance)
+            self._chunks.append(chunk)
+
+    @property
+    def blocks(self) -> list[BlockInstance]:
+        """All blocks of the stage, in the order of the model within each chunk."""
+        return [block for chunk in self._chunks for block in chunk]
+
+    def forward(
+        self, chunk: int, micro_batch: int, entering: Numbers | None, outside: Mapping[str, Numbers]
+    ) -> Numbers:
+        """Return the activations that a chunk hands on."""
+        for block in self._chunks[chunk]:
+            entering = block.run_forward(micro_batch, entering, outside)
+        assert entering is not None
+        return entering
+
+    def backward(self, chunk: int, micro_batch: int, gradient: Numbers) -> Numbers | None:
+        """Return the gradient of what entered a chunk; None where that was text."""
+        back: Numbers | None = gradient
+        for block in reversed(self._chunks[chunk]):
+            assert back is not None
+            back = block.run_backward(micro_batch, back)
+        return back
+
+    def weight(self, chunk: int, micro_batch: int) -> None:
+        """Compute the weight gradients of a chunk, where they have slots of their own."""
+        for block in reversed(self._chunks[chunk]):
+            block.run_weight(micro_batch)

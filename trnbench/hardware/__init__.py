@@ -1,0 +1,1 @@
+"""Chips, instances, fabrics and their reliability, as data."""

@@ -1,0 +1,1 @@
+"""Dated prices and the rules of purchase, as published."""

@@ -1,0 +1,113 @@
+"""Dated prices of one instance type, and which of them holds on a day."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Literal
+
+import attrs
+
+from trnbench.catalog.document import load_named
+from trnbench.catalog.provenance import Provenance, Source
+from trnbench.catalog.quantity import UsdPerHour
+from trnbench.catalog.search import Catalog
+from trnbench.errors import UnknownNameError
+from trnbench.hardware.instance import PurchaseOption
+
+ANY = "any"
+
+
+@attrs.frozen(kw_only=True)
+class Price:
+    """A published rate per instance-hour, or, without `usd_per_hour`, that none was found.
+
+    The rate was read on a day between `date_from` and `date_to`, the widest bounds of what is
+    known, and so applies from `date_to` on; `unchanged_since` is an earlier day with the same rate.
+    A spot rate is the median of `zones` zones that range from `low_` to `high_usd_per_hour`; a
+    second-hand rate has the one that it replaces inside this range.
+    """
+
+    region: str
+    option: Literal[PurchaseOption, "any"]
+    terms: str | None = None
+    usd_per_hour: UsdPerHour | None = None
+    low_usd_per_hour: UsdPerHour | None = None
+    high_usd_per_hour: UsdPerHour | None = None
+    zones: int | None = None
+    date_from: datetime.date
+    date_to: datetime.date
+    unchanged_since: datetime.date | None = None
+    note: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse dates in the wrong order and a rate outside its own range."""
+        if self.date_from > self.date_to:
+            raise ValueError("`date_from` is after `date_to`")
+        if self.unchanged_since is not None and self.unchanged_since > self.date_from:
+            raise ValueError("`unchanged_since` is after `date_from`")
+        known = (self.low_usd_per_hour, self.usd_per_hour, self.high_usd_per_hour)
+        rates = [rate for rate in known if rate is not None]
+        if rates != sorted(rates):
+            raise ValueError("expected `low` <= `usd_per_hour` <= `high`")
+
+    @property
+    def applies_from(self) -> datetime.date:
+        """The first day on which the rate is known to hold."""
+        return self.unchanged_since or self.date_to
+
+    @property
+    def term_years(self) -> int | None:
+        """The years that `terms` commit to, where they say so ("3 years, no upfront")."""
+        stated = re.match(r"(\d+) years?\b", self.terms or "")
+        return int(stated[1]) if stated else None
+
+    def covers(self, region: str, option: str) -> bool:
+        """Return whether the row speaks of this region and purchase option."""
+        return self.region in (region, ANY) and self.option in (option, ANY)
+
+
+@attrs.frozen(kw_only=True)
+class PriceList:
+    """All published prices of one instance type, in the file's order."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    price: tuple[Price, ...]
+    provenance: Provenance = attrs.field(
+        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    )
+
+    def rows(self, *, region: str, option: str) -> tuple[Price, ...]:
+        """Return the rows of a region and purchase option, in the file's order."""
+        return tuple(row for row in self.price if row.covers(region, option))
+
+    def price_at(self, *, region: str, option: str, on: datetime.date) -> Price | None:
+        """Return the newest row that applies on that day, or None.
+
+        Of rows with the same `date_to` the one with the later `date_from` is newer, then the one
+        further down in the file. A row without a rate counts: it may say that a rate has ended.
+        """
+        applying = [
+            row for row in self.rows(region=region, option=option) if row.applies_from <= on
+        ]
+        return max(reversed(applying), key=lambda row: (row.date_to, row.date_from), default=None)
+
+    def source_of(self, row: Price) -> Source | None:
+        """Return where the rate of one of this list's rows was read; None if it has no rate."""
+        evidence = self.provenance.evidence.get(f"price[{self.price.index(row)}].usd_per_hour")
+        return self.provenance.sources.get(evidence.source) if evidence else None
+
+
+def load_prices(catalog: Catalog, name: str) -> PriceList:
+    """Return the published prices of an instance type by name or alias."""
+    return load_named(catalog, "prices", name, PriceList)
+
+
+def find_prices(catalog: Catalog, name: str) -> PriceList | None:
+    """Return the published prices of an instance type, or None where nothing is published."""
+    try:
+        return load_prices(catalog, name)
+    except UnknownNameError:
+        return None

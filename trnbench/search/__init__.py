@@ -1,0 +1,1 @@
+"""All layouts of a question: which are legal, which fit, which are fastest."""

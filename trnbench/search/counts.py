@@ -1,0 +1,77 @@
+"""How many layouts came how far, by cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from trnbench.arrays import IntArray
+from trnbench.search.legality import Family
+from trnbench.search.result import Tally
+
+MEMORY, COLLECTIVE, FORMAT = "memory", "collective", "format"
+"""What rejects a legal layout: it does not fit, the stack cannot, the chip cannot."""
+
+
+class Counts:
+    """Counts of a search; those of what is illegal are known from the start."""
+
+    def __init__(self, clusters: int, families: Iterable[Family]) -> None:
+        self._clusters = clusters
+        self._considered, self._legal = self._none(), self._none()
+        self._priced, self._done = self._none(), 0
+        self._rejected: dict[str, IntArray] = {}
+        for family in families:
+            variants = len(family.variants)
+            self._considered += variants * family.considered
+            self._legal += variants * family.legal_by_cluster
+            for rule, count in family.rejected.items():
+                self._add(rule, variants * count)
+
+    @property
+    def legal(self) -> int:
+        """Legal layouts in all."""
+        return int(self._legal.sum())
+
+    @property
+    def done(self) -> int:
+        """Legal layouts that were priced or rejected so far."""
+        return self._done
+
+    def price(self, cluster: IntArray) -> None:
+        """Count priced layouts, given the cluster of each."""
+        self._priced += np.bincount(cluster, minlength=self._clusters)
+        self._done += len(cluster)
+
+    def reject(self, rule: str, cluster: IntArray) -> None:
+        """Count legal layouts that are rejected, given the cluster of each."""
+        if len(cluster):
+            self._add(rule, np.bincount(cluster, minlength=self._clusters))
+            self._done += len(cluster)
+
+    def tally(self, clusters: slice = slice(None)) -> Tally:
+        """Return the counts of some clusters together."""
+        rejected = {rule: int(count[clusters].sum()) for rule, count in self._rejected.items()}
+        legal, priced = int(self._legal[clusters].sum()), int(self._priced[clusters].sum())
+        feasible = priced + rejected.get(COLLECTIVE, 0) + rejected.get(FORMAT, 0)
+        return Tally(
+            considered=int(self._considered[clusters].sum()),
+            legal=legal,
+            feasible=feasible,
+            priced=priced,
+            unseen=legal - feasible - rejected.get(MEMORY, 0),
+            rejected_by_reason=_sorted(rejected),
+        )
+
+    def _add(self, rule: str, count: IntArray) -> None:
+        self._rejected[rule] = self._rejected.get(rule, self._none()) + count
+
+    def _none(self) -> IntArray:
+        return np.zeros(self._clusters, dtype=np.int64)
+
+
+def _sorted(rejected: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the rules that rejected something, the busiest first."""
+    busy = sorted(rejected.items(), key=lambda item: (-item[1], item[0]))
+    return {rule: count for rule, count in busy if count}

@@ -1,0 +1,70 @@
+"""What a search is asked: a model, clusters to train it on, and what is settled beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from trnbench.calibration.collective_stack import CollectiveStack
+from trnbench.calibration.training_stack import TrainingEfficiency, TrainingStack
+from trnbench.errors import InputError
+from trnbench.hardware.instance import Platform
+from trnbench.program.precision import recipe_named
+from trnbench.workload.layout import KNOBS, Layout
+from trnbench.workload.model import Model
+from trnbench.workload.partial_layout import PartialLayout
+from trnbench.workload.sizes import MAX_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A step to be laid out on clusters of `nodes` instances each.
+
+    What `layout` leaves open is searched, or has its default if it is none of the searched knobs;
+    batch, sequence and precision have none. `headroom` is the share of a rank's usable memory to be
+    left free. Without `whole_nodes` a layout may leave ranks of a single node idle, if `dp` is
+    fixed.
+    """
+
+    model: Model
+    platform: Platform
+    efficiency: TrainingEfficiency
+    collectives: CollectiveStack
+    nodes: tuple[int, ...]
+    layout: PartialLayout
+    headroom: float = 0.0
+    logical_size: int | None = None
+    whole_nodes: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing on any machine, whatever is still to be chosen."""
+        if not self.nodes or not all(1 <= count < MAX_SIZE for count in self.nodes):
+            raise InputError(f"node counts must be from 1 to {MAX_SIZE - 1}: {self.nodes}")
+        if len(set(self.nodes)) != len(self.nodes):
+            raise InputError(f"a node count stands twice: {self.nodes}")
+        if not (isfinite(self.headroom) and 0 <= self.headroom < 1):
+            raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom}")
+        silent = [name for name in self.layout.open if KNOBS[name].needed]
+        if silent:
+            raise InputError(f"a search has to be told the {' and the '.join(silent)}")
+        try:
+            recipe_named(self.completed.precision)
+        except ValueError as fault:
+            raise InputError(str(fault)) from fault
+        if self.efficiency.samples is not None:
+            raise InputError("layouts are ranked by one number each, not by samples")
+
+    @property
+    def stack(self) -> TrainingStack:
+        """The training stack, which bounds what is looked at."""
+        return self.efficiency.stack
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks of one instance."""
+        return self.platform.instance.chips * self.platform.chip.ranks(self.logical_size)
+
+    @property
+    def completed(self) -> Layout:
+        """The layout with its open knobs at their defaults, attention at the stack's."""
+        return self.layout.complete({"attention": self.stack.attention})

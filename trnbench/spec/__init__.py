@@ -1,1 +1,0 @@
-"""Hardware and prices as frozen records, one TOML file each. Knows no workload and no model."""
