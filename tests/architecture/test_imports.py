@@ -86,6 +86,7 @@ def declared(requirements: list[str]) -> set[str]:
     return {normal(re.split(r"[<>=!~;\[ ]", text, maxsplit=1)[0]) for text in requirements}
 
 
+@cache
 def imported(folder: str) -> set[str]:
     """Return the distributions that modules below a folder import."""
     of = packages_distributions()

@@ -203,6 +203,7 @@ def test_a_log_without_its_layout_says_what_is_missing(run, log):
     assert "a log of steps needs --model, --on, --global-batch and --sequence" in done.err
 
 
+@pytest.mark.slow
 def test_heirs_of_a_fitted_family_are_written_too(run, tmp_path):
     folder = tmp_path / "new"
     folder.mkdir()

@@ -46,6 +46,7 @@ def test_a_capture_is_what_the_command_prints(command, capfdbinary, monkeypatch,
     check(found[0], f"```console\n$ {command}\n{out}```")
 
 
+@pytest.mark.slow
 def test_the_table_of_errors_is_current():
     table = TextTable(
         headings=("what", "measured by", "error"),

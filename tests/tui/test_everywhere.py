@@ -145,6 +145,7 @@ async def test_a_broken_configuration_is_told_and_left_alone(made, silent, until
         assert any("table.sort" in note.message for note in app._notifications)
 
 
+@pytest.mark.slow
 async def test_resizing_never_breaks_and_too_small_says_so(opened):
     app, pilot = opened
     for size in ((80, 24), (200, 60), (60, 16), (160, 50)):

@@ -14,6 +14,7 @@ CODES = {
     "UnknownNameError": 2,
     "DataFileError": 2,
     "EnvironmentFault": 3,
+    "GapError": 70,
 }
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from trnbench.execute.accounting import program_flop, traffic_lines
 
-STEPS = 50
+pytestmark = pytest.mark.xdist_group("layouts that train")
+
+STEPS = 25
 DENSE: dict[str, dict] = {
     "tensor": {"tp": 4},
     "tensor, sequence": {"tp": 2, "sequence_parallel": True, "dp": 2, "zero": 1},
