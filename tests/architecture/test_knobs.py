@@ -48,7 +48,7 @@ made_up = "on"
 """
 ASKED = """
 import json
-from trnbench.app.search import search_layouts
+from trnbench.app.verbs.search_layouts import search_layouts
 from trnbench.catalog.search import open_catalog
 from trnbench.program.step import training_step
 from trnbench.tui.layout_form import layout_fields

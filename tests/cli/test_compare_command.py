@@ -77,7 +77,7 @@ def test_a_deadline_that_nothing_keeps(run):
     (row,) = rows(run, *RUN, "--on", "trn1.32xlarge", "--deadline", "1h", code=1)
     assert row["feasible"] is False
     assert row["days"] is not None
-    assert "past the deadline of 0.0417 d" in row["reasons"][-1]
+    assert "past the deadline of 1 h" in row["reasons"][-1]
 
 
 def test_without_a_footing_a_deadline_is_assumed_and_said(run):

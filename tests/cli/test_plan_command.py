@@ -126,7 +126,7 @@ def test_confirmed_in_the_emulator(run):
 @pytest.mark.parametrize(
     ("limits", "binds"),
     [
-        (("--deadline", "1h"), ["deadline of 0.0417 days"]),
+        (("--deadline", "1h"), ["deadline of 1 h:"]),
         (("--budget", "100"), ["budget of 100 USD"]),
         (("--budget", "100", "--deadline", "1h"), ["deadline of", "budget of"]),
     ],

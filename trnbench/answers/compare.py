@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trnbench.answers.interval import Interval, interval_cells
+from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Cell, Row
 from trnbench.search.result import Tally
@@ -39,22 +40,6 @@ class ComparedQuote:
         }
 
 
-def together(tallies: Sequence[Tally]) -> Tally:
-    """Return the counts of some searches added up, the commonest reason for rejection first."""
-    rejected: dict[str, int] = {}
-    for tally in tallies:
-        for rule, count in tally.rejected_by_reason.items():
-            rejected[rule] = rejected.get(rule, 0) + count
-    return Tally(
-        considered=sum(tally.considered for tally in tallies),
-        legal=sum(tally.legal for tally in tallies),
-        feasible=sum(tally.feasible for tally in tallies),
-        priced=sum(tally.priced for tally in tallies),
-        unseen=sum(tally.unseen for tally in tallies),
-        rejected_by_reason=dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
-    )
-
-
 def tally_row(instance: str, tally: Tally) -> Row:
     """Return how many layouts of an instance type came how far."""
     return {
@@ -69,10 +54,19 @@ def tally_row(instance: str, tally: Tally) -> Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherStack:
+    """What a row would be with another training stack that was measured on its instance."""
+
+    stack: str
+    quote: Quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompareAnswer:
     """A comparison: a row a cluster. `footing` says in words what makes them comparable.
 
     `looked` counts the layouts of each instance type, over all clusters and parts of a run.
+    `lead` is None where no row has a price. `draws` from `seed` on are common to all rows.
     `unseen`: instance types that were not looked at, because the search was cancelled.
     """
 
@@ -82,6 +76,12 @@ class CompareAnswer:
     compared: tuple[ComparedQuote, ...]
     looked: Mapping[str, Tally]
     purchase_asked: bool
+    lead: Lead | None = None
+    draws: int = 0
+    seed: int = 0
+    deadline_s: float | None = None
+    confidence: float | None = None
+    other_stacks: tuple[OtherStack, ...] = ()
     unseen: tuple[str, ...] = ()
 
     @property
@@ -91,7 +91,11 @@ class CompareAnswer:
 
     @property
     def positive(self) -> bool:
-        """Whether every cluster can do what was asked, and has the price that was asked for."""
+        """Whether every cluster can do what was asked, and has a price as far as one is needed.
+
+        One has to have one; all where a way to buy was asked for.
+        """
         quotes = [one.quote for one in self.compared]
-        priced = all(one.cost_usd is not None for one in quotes) or not self.purchase_asked
-        return bool(quotes) and priced and all(one.feasible for one in quotes)
+        prices = [one.cost_usd is not None for one in quotes]
+        priced = all(prices) if self.purchase_asked else any(prices)
+        return priced and bool(quotes) and all(one.feasible for one in quotes)

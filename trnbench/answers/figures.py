@@ -21,7 +21,9 @@ class Figure:
 
     A column of numbers shares one prefix, which stands in the heading; `own_prefix` gives every
     cell its own, and `unit` keeps to one. `flags` stand for yes and no, `absent` for nothing,
-    `joint` between the parts of a list. `end_of` is the key of the figure whose interval ends here.
+    `joint` between the parts of a list. `smaller` are titles of smaller
+    units, each with its size in the first: a column is in the first of which its middle number is
+    1 or more. `end_of` is the key of the figure whose interval ends here.
     """
 
     key: str
@@ -33,6 +35,7 @@ class Figure:
     flags: tuple[str, str] = ("yes", "no")
     absent: str = "-"
     joint: str = ", "
+    smaller: tuple[tuple[str, float], ...] = ()
     end_of: str | None = None
 
 
@@ -85,7 +88,7 @@ _STEP = (
     *_titled(basis="speed is"),
 )
 _RUN = (
-    Figure(key="days", title="days", digits=3),
+    Figure(key="days", title="days", digits=3, smaller=(("hours", 1 / 24), ("minutes", 1 / 1440))),
     Figure(key="cost_usd", title="cost", dimension=Dimension.USD, digits=3),
     Figure(key="usd_per_million_tokens", title="USD/M tokens", digits=3),
     Figure(key="relative_time", title="x time", digits=3),

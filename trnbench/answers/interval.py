@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from trnbench.answers.row import Cell
@@ -25,13 +24,3 @@ def interval_cells(name: str, span: Interval | None) -> dict[str, Cell]:
     """Return a figure and the ends of its interval, by the names they go by."""
     ends = (None, None, None) if span is None else (span.value, span.low, span.high)
     return dict(zip((name, f"low_{name}", f"high_{name}"), ends, strict=True))
-
-
-def ratio(one: Interval | None, other: Interval | None) -> Interval | None:
-    """Return one figure over another; their intervals are taken as independent."""
-    if one is None or other is None:
-        return None
-    value = one.value / other.value
-    down = math.hypot(math.log(one.value / one.low), math.log(other.high / other.value))
-    up = math.hypot(math.log(one.high / one.value), math.log(other.value / other.low))
-    return Interval(value=value, low=value * math.exp(-down), high=value * math.exp(up))

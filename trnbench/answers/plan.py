@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
 from trnbench.plan.objective import Objective
 from trnbench.plan.quotas import QuotaRequest
@@ -60,8 +61,8 @@ class PlanAnswer:
 
     `binding` says in words what stands in the way of it, and `left_out` why an instance type has
     no part in the choice. `front` has the ways that no other beats in both time and money, fastest
-    first. `quotas`: what to request for the best, by purchase option. `command` gives the same
-    answer again.
+    first; `lead` is the cheapest of them in common draws. `quotas`: what to request for the best,
+    by purchase option. `command` gives the same answer again.
     """
 
     model: str
@@ -79,6 +80,9 @@ class PlanAnswer:
     ways: Ways
     assumed: tuple[str, ...]
     command: str
+    lead: Lead | None = None
+    draws: int = 0
+    seed: int = 0
     unseen: tuple[str, ...] = ()
 
     @property

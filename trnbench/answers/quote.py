@@ -45,6 +45,8 @@ class Quote:
     `steps` are the training steps of its parts, and `main` says which takes longest. `tokens` are
     of all parts, None for a model that knows none. `elapsed_s` and `wall` are None where it cannot
     run, `cost_usd` and `bill` where there is no price; then `reasons` or `notes` say why.
+    `warnings` are of the purchase. `cheapest_probability`: the share of common draws in which no
+    other row of the answer is cheaper.
     """
 
     instance: str
@@ -59,6 +61,8 @@ class Quote:
     bill: Bill | None = None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    cheapest_probability: float = 0.0
 
     @property
     def step(self) -> TrainAnswer:
@@ -69,6 +73,17 @@ class Quote:
     def feasible(self) -> bool:
         """Whether the run is possible and keeps what was asked of it."""
         return not self.reasons
+
+    @property
+    def every_warning(self) -> tuple[str, ...]:
+        """What to be warned of: of the steps and of the purchase."""
+        of_steps = (warning for answer in self.steps for warning in answer.warnings)
+        return tuple(dict.fromkeys([*of_steps, *self.warnings]))
+
+    @property
+    def fit_probability(self) -> float:
+        """How likely it is that every part of the run fits in memory; 0 without a layout."""
+        return min(answer.memory.fit_probability if answer.memory else 0.0 for answer in self.steps)
 
     @property
     def usd_per_million_tokens(self) -> Interval | None:
@@ -114,6 +129,7 @@ class Quote:
             "engine",
             "reasons",
             "warnings",
+            "notes",
             "feasible",
             "calibration",
             "basis",
@@ -129,13 +145,15 @@ class Quote:
             "samples": self.samples,
             **_time_cells(self),
             **_money_cells(self),
+            "cheapest_probability": self.cheapest_probability,
+            "fit_probability": self.fit_probability,
             "phases": [_phase(answer) for answer in self.steps] if len(self.steps) > 1 else [],
             "calibration": self.step.calibration,
             "basis": self.step.basis,
             "evidence": self.step.evidence.word,
             "feasible": self.feasible,
             "reasons": self.reasons,
-            "warnings": tuple(dict.fromkeys(w for answer in self.steps for w in answer.warnings)),
+            "warnings": self.every_warning,
             "notes": self.notes,
         }
 

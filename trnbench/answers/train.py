@@ -58,6 +58,7 @@ class TrainAnswer:
     memory: RankMemory | None = None
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     timeline: Timeline | None = field(default=None, repr=False)
 
     @property
@@ -106,6 +107,7 @@ class TrainAnswer:
             "feasible": self.feasible,
             "reasons": self.reasons,
             "warnings": self.warnings,
+            "notes": self.notes,
         }
         return row
 

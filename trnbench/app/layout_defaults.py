@@ -6,6 +6,7 @@ from typing import cast
 
 from trnbench.calibration.training_stack import TrainingStack
 from trnbench.errors import InputError
+from trnbench.plan.batch import fitted_batch
 from trnbench.program.keeping import recompute_that_runs
 from trnbench.workload.layout import KNOBS, AttentionKernel, Recompute
 from trnbench.workload.model import Model
@@ -36,14 +37,17 @@ def refuse_senseless(model: Model, layout: PartialLayout) -> None:
 
 
 def with_defaults(
-    model: Model, stack: TrainingStack, given: PartialLayout
+    model: Model, stack: TrainingStack, given: PartialLayout, ranks: int
 ) -> tuple[PartialLayout, tuple[str, ...]]:
     """Return the layout with all that is not searched for, and the names of what was added.
 
-    Recompute that has nothing to repeat is `none`: an answer shows what is run.
+    An open batch is one that this many ranks divide well. Recompute that has nothing to repeat is
+    `none`: an answer shows what is run.
     """
     own = {
-        "global_batch": _batch(given),
+        "global_batch": fitted_batch(
+            DEFAULT_BATCH, free_ranks(given, ranks), step=batch_step(given)
+        ),
         "sequence": _sequence(model),
         "attention": stack.attention,
         "precision": DEFAULT_PRECISION,
@@ -60,10 +64,17 @@ def with_defaults(
     return layout, tuple(added)
 
 
-def _batch(given: PartialLayout) -> int:
-    """Return the usual batch, or the next above that the given degrees divide."""
-    step = given.degree("dp") * given.degree("micro_batch")
-    return -(-DEFAULT_BATCH // step) * step
+def batch_step(given: PartialLayout) -> int:
+    """Return what a batch has to be a multiple of, by the degrees that are given."""
+    return given.degree("dp") * given.degree("micro_batch")
+
+
+def free_ranks(given: PartialLayout, ranks: int) -> int:
+    """Return how many ranks are left to split a batch over; 1 where the replicas are given."""
+    if given["dp"] is not None:
+        return 1
+    taken = given.replica_ranks
+    return ranks // taken if ranks % taken == 0 else ranks
 
 
 def _sequence(model: Model) -> int:

@@ -19,19 +19,28 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import cluster_limit
 from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.search.result import SearchResult
+from trnbench.search.result import SearchResult, joined
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """A part of a run with its layout: `assumed` names what took a default."""
+    """A part of a run with its layout: `assumed` names what took a default.
+
+    `batches` are the batch on each number of nodes, one that the ranks divide well where it is
+    open; the layout's is that of the fewest nodes.
+    """
 
     layout: PartialLayout
     assumed: tuple[str, ...]
     tokens: float
     samples: float
+    batches: Mapping[int, int]
+
+    def at(self, nodes: int) -> PartialLayout:
+        """Return the layout on so many nodes."""
+        return self.layout.changed(global_batch=self.batches[nodes])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,6 +56,7 @@ class Explored:
     searches: tuple[SearchResult, ...]
     market: Market | None
     refused: Mapping[int, str]
+    headroom: float | None = None
 
     @property
     def name(self) -> str:
@@ -109,10 +119,9 @@ def explore_all(
         raise InputError(f"the instance {twice[0]} is named twice")
     drafts = [_draft(catalog, request, name) for name in names]
     questions = [
-        (name, layout, question_of(draft.setup, layout, draft.counts, headroom=request.headroom))
+        (name, layout, question_of(draft.setup, layout, counts, headroom=request.headroom))
         for name, draft in zip(names, drafts, strict=True)
-        for layout in dict.fromkeys(portion.layout for portion in draft.portions)
-        if draft.counts
+        for layout, counts in draft.clusters.items()
     ]
     results = search_all(
         [(name, question) for name, _, question in questions], top=top, watch=watch or Watch()
@@ -122,8 +131,15 @@ def explore_all(
     }
     explored = []
     for name, draft in zip(names, drafts, strict=True):
-        own = [found.get((name, portion.layout)) for portion in draft.portions]
-        searches = tuple(result for result in own if result is not None)
+        own = [
+            [found.get((name, layout)) for layout in draft.layouts(portion)]
+            for portion in draft.portions
+        ]
+        searches = tuple(
+            joined([result for result in part if result is not None], draft.counts)
+            for part in own
+            if part and None not in part
+        )
         if len(searches) == len(own) or not draft.counts:
             explored.append(_explored(catalog, request, terms, draft, searches))
     return tuple(explored)
@@ -137,6 +153,19 @@ class _Draft:
     portions: tuple[Portion, ...]
     counts: tuple[int, ...]
     refused: Mapping[int, str]
+
+    def layouts(self, portion: Portion) -> tuple[PartialLayout, ...]:
+        """Return what is settled of a part of the run, once for each batch that a cluster has."""
+        return tuple(dict.fromkeys(portion.at(nodes) for nodes in self.counts))
+
+    @property
+    def clusters(self) -> Mapping[PartialLayout, tuple[int, ...]]:
+        """The numbers of nodes that go with each layout."""
+        found: dict[PartialLayout, dict[int, None]] = {}
+        for portion in self.portions:
+            for nodes in self.counts:
+                found.setdefault(portion.at(nodes), {})[nodes] = None
+        return {layout: tuple(counts) for layout, counts in found.items()}
 
 
 def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
@@ -177,6 +206,7 @@ def _explored(
         searches=searches,
         market=_market(catalog, request, terms, draft.setup, draft.portions, searches),
         refused=draft.refused,
+        headroom=request.headroom,
     )
 
 
@@ -188,7 +218,13 @@ def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
         given = given.changed(sequence=part.sequence)
     if part.tokens is not None and setup.model.recommender is not None:
         raise InputError(f"{setup.model.name} is a recommender: say how many samples, not tokens")
-    layout, assumed = with_defaults(setup.model, setup.stack, given)
+    each = setup.ranks // setup.nodes
+    batches: dict[int, int] = {}
+    layout: PartialLayout = given
+    assumed: tuple[str, ...] = ()
+    for nodes in sorted(request.node_counts, reverse=True):
+        layout, assumed = with_defaults(setup.model, setup.stack, given, nodes * each)
+        batches[nodes] = layout.degree("global_batch")
     batch, sequence = layout.degree("global_batch"), layout.degree("sequence")
     tokens = part.tokens if part.tokens is not None else (part.samples or 0.0) * sequence
     samples = tokens / sequence
@@ -197,7 +233,7 @@ def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
             f"{samples:,.4g} samples are less than one step of {batch:,}",
             hint="give a smaller --global-batch",
         )
-    return Portion(layout=layout, assumed=assumed, tokens=tokens, samples=samples)
+    return Portion(layout=layout, assumed=assumed, tokens=tokens, samples=samples, batches=batches)
 
 
 def _market(

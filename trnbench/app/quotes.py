@@ -9,7 +9,9 @@ import numpy as np
 from trnbench.answers.interval import Interval
 from trnbench.answers.quote import Quote, Wall
 from trnbench.answers.train import Searched, TrainAnswer
+from trnbench.app.batch import batch_words
 from trnbench.app.markets import Explored, Portion
+from trnbench.app.searching import question_of
 from trnbench.app.verbs.train import blank_answer, settled_answers
 from trnbench.plan.billing import Bill
 from trnbench.plan.cost import Phase, TrainingCost, TrainingJob, training_cost
@@ -47,7 +49,7 @@ def quote(
     return _priced(blank, explored.market, cost)
 
 
-def quote_of_none(explored: Explored, nodes: int, *, headroom: float) -> Quote:
+def quote_of_none(explored: Explored, nodes: int, *, headroom: float | None) -> Quote:
     """Return the refusal of a run on a cluster: reasons, and the layout that comes nearest."""
     steps = []
     reasons: list[str] = []
@@ -68,8 +70,9 @@ def quote_of_none(explored: Explored, nodes: int, *, headroom: float) -> Quote:
         steps.append(step)
         reasons += step.reasons
         if not step.reasons and cluster is not None and cluster.nearest is not None:
+            asked = question_of(explored.setup, portion.layout, (nodes,), headroom=headroom)
             reasons.append(
-                f"needs {cluster.nearest.ratio:.2f}x of what a headroom of {headroom:.0%} leaves"
+                f"needs {cluster.nearest.ratio:.2f}x of what is left by {asked.kept_free}"
             )
     if nodes in explored.refused:
         reasons = [explored.refused[nodes]]
@@ -84,10 +87,14 @@ def _step(
     setup, portion = replace(explored.setup, nodes=nodes), explored.portions[place]
     blank = blank_answer(setup, layout, portion.assumed)
     (answer,) = settled_answers(setup, blank, (engine,))
-    tally, plain = explored.searches[place].by_nodes[nodes].tally, portion.layout.plain
+    asked, cluster = portion.at(nodes), explored.searches[place].by_nodes[nodes]
+    tally, plain, best = cluster.tally, asked.plain, cluster.best
     return replace(
         answer,
         chosen=tuple(name for name, value in layout.plain.items() if plain[name] != value),
+        notes=batch_words(setup, asked, portion.assumed, best, headroom=explored.headroom)
+        if best
+        else (),
         searched=Searched(legal=tally.legal, feasible=tally.feasible),
     )
 
@@ -102,6 +109,7 @@ def _blank(explored: Explored, nodes: int, steps: tuple[TrainAnswer, ...]) -> Qu
         main=0,
         tokens=None if recommender else sum(portion.tokens for portion in portions),
         samples=sum(portion.samples for portion in portions),
+        notes=tuple(dict.fromkeys(note for step in steps for note in step.notes)),
     )
 
 
@@ -163,7 +171,8 @@ def _priced(blank: Quote, market: Market, cost: TrainingCost) -> Quote:
         ),
         cost_usd=(_span(cost.cost_usd, cost.low_cost_usd, cost.high_cost_usd) if bought else None),
         bill=paid if isinstance(paid, Bill) and bought else None,
-        notes=notes,
+        notes=(*blank.notes, *notes),
+        warnings=paid.warnings if isinstance(paid, Bill) and bought else (),
     )
 
 

@@ -28,6 +28,8 @@ from trnbench.workload.sizes import MAX_SIZE
 
 MAX_NODES = 512
 """Clusters are looked at up to this size, unless asked otherwise."""
+LEAST_SURE, MOST_SURE = 0.5, 0.99
+"""The draws tell no more of the tails than this."""
 DEADLINE_S = 60 * DAY_S
 """A run without a deadline is to end within so many seconds: else the slowest would be cheapest."""
 
@@ -59,9 +61,10 @@ class RunRequest:
     """A run to be bought; what its layout leaves open is chosen.
 
     `nodes` to look at; none: powers of two up to `max_nodes`, as Capacity Blocks are sold.
-    `headroom` is the share of a rank's memory to be left free. Prices are those of `price_date`, on
-    terms as in `PriceTerms`. `failures_per_node_day` and `checkpoint_interval_s` replace what the
-    data say.
+    `headroom` is the share of a rank's memory to be left free, None as much as may be needed beyond
+    the prediction. `confidence`: with which limits are to be kept, None by the estimate. Prices are
+    those of `price_date`, on terms as in `PriceTerms`. `failures_per_node_day` and
+    `checkpoint_interval_s` replace what the data say.
     """
 
     model: str
@@ -71,7 +74,8 @@ class RunRequest:
     layout: PartialLayout = field(default_factory=PartialLayout)
     nodes: tuple[int, ...] = ()
     max_nodes: int = MAX_NODES
-    headroom: float = 0.0
+    headroom: float | None = None
+    confidence: float | None = None
     stack: str | None = None
     logical_size: int | None = None
     purchase: tuple[str, ...] = ()
@@ -96,8 +100,13 @@ class RunRequest:
             twice = [one for one in many if many.count(one) > 1]
             if twice:
                 raise InputError(f"the {what} {twice[0]} is named twice")
-        if not 0 <= self.headroom < 1:
+        if self.headroom is not None and not 0 <= self.headroom < 1:
             raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom:g}")
+        if self.confidence is not None and not LEAST_SURE <= self.confidence <= MOST_SURE:
+            raise InputError(
+                f"a confidence is from {LEAST_SURE:.0%} to {MOST_SURE:.0%}, "
+                f"found {self.confidence:.3g}"
+            )
         if self.checkpoint_interval_s is not None and not 0 < self.checkpoint_interval_s < math.inf:
             raise InputError("the time between checkpoints must be above 0")
 
@@ -125,6 +134,7 @@ def run_request(
     nodes: int | str | Sequence[int | str] = (),
     max_nodes: int | str | None = None,
     headroom: float | str | None = None,
+    confidence: float | str | None = None,
     stack: str | None = None,
     lnc: int | str | None = None,
     purchase: str | Sequence[str] = (),
@@ -158,7 +168,8 @@ def run_request(
         layout=layout_of(**knobs),
         nodes=tuple(read(parsing.whole("--nodes"), count) for count in counts),
         max_nodes=maybe(parsing.whole("--max-nodes"), max_nodes) or MAX_NODES,
-        headroom=maybe(parsing.share("--headroom"), headroom) or 0.0,
+        headroom=maybe(parsing.share("--headroom"), headroom),
+        confidence=maybe(parsing.share("--confidence"), confidence),
         stack=stack,
         logical_size=maybe(parsing.whole("--lnc"), lnc),
         purchase=names("--purchase", purchase) if purchase else (),

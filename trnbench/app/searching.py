@@ -37,7 +37,7 @@ class Watch:
 
 
 def question_of(
-    setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float = 0.0
+    setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float | None = None
 ) -> Question:
     """Return the question of a search for the knobs that the layout leaves open."""
     return Question(

@@ -117,11 +117,18 @@ def samples_of(numbers: dict[str, Numbers]) -> int | None:
     return next((len(row) for row in numbers.values() if not isinstance(row, float | int)), None)
 
 
+def ends_of(value: Numbers) -> tuple[float, float]:
+    """Return the least and the largest of a number's samples; NaN where one of them is."""
+    if isinstance(value, float | int):
+        return value, value
+    return float(value.min()), float(value.max())
+
+
 def check_numbers(numbers: dict[str, Numbers]) -> None:
     """Refuse numbers that are negative or endless, and rows of samples of different length."""
     for name, value in numbers.items():
-        values = [value] if isinstance(value, float | int) else value.ravel().tolist()
-        if not all(0 <= number < math.inf for number in values):
+        least, largest = ends_of(value)
+        if not 0 <= least <= largest < math.inf:
             raise ValueError(f"`{name}` must be a finite number, not negative")
     rows = {name: row for name, row in numbers.items() if not isinstance(row, float | int)}
     if any(row.ndim != 1 for row in rows.values()):
@@ -136,7 +143,7 @@ def _check(record: ChipEfficiency | KernelEfficiency) -> None:
     check_numbers(numbers)
     fields = attrs.fields_dict(type(record))
     for name, value in numbers.items():
-        values = [value] if isinstance(value, float | int) else value.tolist()
+        least, largest = ends_of(value)
         most = fields[name].metadata.get("most")
-        if most is not None and not all(0 < number <= most for number in values):
+        if most is not None and not 0 < least <= largest <= most:
             raise ValueError(f"`{name}` must be above 0 and at most {most:g}")

@@ -19,6 +19,7 @@ from trnbench.calibration.chip_efficiency import (
     Ratios,
     Times,
     check_numbers,
+    ends_of,
     numbers_of,
     samples_of,
 )
@@ -188,11 +189,8 @@ class TrainingStack:
                 raise ValueError(f"`default_for` has {instance!r}, `instances` has not")
         if self.basis == "transferred" and self.inherits_from is None:
             raise ValueError("a transferred stack must say which it `inherits_from`")
-        if any(
-            not 0 <= share <= 1
-            for row in numbers_of(self.overlaps).values()
-            for share in ([row] if isinstance(row, float | int) else row.tolist())
-        ):
+        overlaps = [ends_of(row) for row in numbers_of(self.overlaps).values()]
+        if not all(0 <= least <= largest <= 1 for least, largest in overlaps):
             raise ValueError("an overlap must be from 0 to 1")
         if self.release is not None and self.release not in self.releases:
             raise ValueError(f"no release {self.release!r}; known: {', '.join(self.releases)}")
@@ -315,6 +313,15 @@ def training_stack_of(catalog: Catalog, instance: str) -> TrainingStack:
         basis="transferred" if nearest.basis == "measured" else "assumed",
         spread=nearest.unseen or nearest.spread,
         provenance=widened(nearest.provenance, HANDED_ON),
+    )
+
+
+def stacks_fitted_on(catalog: Catalog, instance: str) -> tuple[TrainingStack, ...]:
+    """Return the training stacks with measured steps of an instance (by name), by their names."""
+    return tuple(
+        load_training_stack(catalog, entry.name)
+        for entry in _entries(catalog, STACK_PREFIX)
+        if instance in _listed(catalog, entry, "fitted_on")
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.engine import Engine
+from trnbench.cli.engine import EngineChoice
 from trnbench.cli.names import completes
 from trnbench.cli.output import OutputFormat, write_whole
 from trnbench.cli.printing import printing
@@ -99,8 +99,8 @@ def collective(
             autocompletion=completes(("calibration",)),
         ),
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="Closed form, message by message.")] = (
-        Engine.ANALYTIC
+    engine: Annotated[EngineChoice, typer.Option(help="Closed form, message by message.")] = (
+        EngineChoice.ANALYTIC
     ),
     fail_link: Annotated[
         list[str] | None,

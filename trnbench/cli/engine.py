@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Engine(StrEnum):
+class EngineChoice(StrEnum):
     """Which engine answers."""
 
     ANALYTIC = "analytic"
@@ -15,7 +15,7 @@ class Engine(StrEnum):
     @property
     def engines(self) -> tuple[str, ...]:
         """The engines this stands for."""
-        return ("analytic", "emulate") if self is Engine.BOTH else (self.value,)
+        return ("analytic", "emulate") if self is EngineChoice.BOTH else (self.value,)
 
 
 class TrainEngine(StrEnum):
@@ -29,4 +29,4 @@ class TrainEngine(StrEnum):
     @property
     def engines(self) -> tuple[str, ...]:
         """The engines this stands for."""
-        return (self.value,) if self is TrainEngine.FUNCTIONAL else Engine(self.value).engines
+        return (self.value,) if self is TrainEngine.FUNCTIONAL else EngineChoice(self.value).engines

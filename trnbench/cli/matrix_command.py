@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.engine import Engine
+from trnbench.cli.engine import EngineChoice
 from trnbench.cli.names import completes
 from trnbench.cli.output import OutputFormat, write_whole
 from trnbench.cli.printing import printing
@@ -74,9 +74,9 @@ def matrix(
     dtype: Annotated[
         str | None, typer.Option(metavar="FORMAT,...", help="Formats; default: bf16, the suite's.")
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="Closed form, instruction by instruction.")] = (
-        Engine.ANALYTIC
-    ),
+    engine: Annotated[
+        EngineChoice, typer.Option(help="Closed form, instruction by instruction.")
+    ] = (EngineChoice.ANALYTIC),
     kernel: Annotated[Kernel, typer.Option(help="Kernel schedule of a NeuronCore.")] = (
         Kernel.BLOCKED
     ),
@@ -121,7 +121,7 @@ def matrix(
     if array is not None:
         chosen = (suite, on, dtype, sparsity, rounding, seed, trace)
         defaults = (engine, kernel, precision, cores) == (
-            *(Engine.ANALYTIC, Kernel.BLOCKED, Precision.NATIVE, "1"),
+            *(EngineChoice.ANALYTIC, Kernel.BLOCKED, Precision.NATIVE, "1"),
         )
         if any(value is not None for value in chosen) or check or plot or not defaults:
             raise InputError("--array stands alone: give it products and an output, no more")

@@ -76,7 +76,16 @@ CLUSTER = (
         typer.Option(
             parser=share("--headroom"),
             metavar="SHARE",
-            help="Of a rank's memory to leave free: 10%.",
+            help="Of a rank's memory to leave free: 10%; else what may be lost at most.",
+        ),
+    ),
+    _option(
+        "confidence",
+        float | None,
+        typer.Option(
+            parser=share("--confidence"),
+            metavar="SHARE",
+            help="Keep deadline and budget in so many of the draws, 50% to 99%.",
         ),
     ),
     _option(

@@ -105,6 +105,7 @@ class Bill:
     price_to: datetime.date | None = None
     source: Source | None = None
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +238,18 @@ def _machines(rules: BlockRules, nodes: FloatArray) -> FloatArray:
     return np.array(bought)[where].reshape(nodes.shape)
 
 
+def single_block_usd(
+    offers: Offers, tariff: Tariff, *, wall_s: FloatArray, nodes: FloatArray
+) -> FloatArray:
+    """Return what runs cost in one block each; NaN where no block holds them or none is sold."""
+    if tariff.option != "capacity-block" or offers.rules is None:
+        return np.full(wall_s.shape, np.nan)
+    rules = offers.rules.block_of(offers.instance)
+    lengths = np.append(np.array(rules.durations_days, float), np.nan)
+    days = lengths[np.searchsorted(lengths[:-1], (wall_s + rules.ends_early_s) / DAY_S)]
+    return np.asarray(days * DAY_S / HOUR_S * _machines(rules, nodes) * tariff.usd_per_hour)
+
+
 def term_years(rules: PurchaseRules, offers: Offers, tariff: Tariff) -> int:
     """Return the years a tariff commits to: as its row states, else as the buyer asks.
 
@@ -260,6 +273,7 @@ def bill(
             reasons=_reasons(offers, tariff, wall_s=wall_s, nodes=nodes),
         )
     days, sizes, notes = _in_words(offers, tariff, wall_s, nodes, charged)
+    warnings = _zone_warnings(sizes, nodes)
     return Bill(
         instance=tariff.instance,
         option=tariff.option,
@@ -286,6 +300,7 @@ def bill(
         price_to=tariff.price.date_to if tariff.price else None,
         source=tariff.source,
         notes=(*tariff.notes, *notes),
+        warnings=warnings,
     )
 
 
@@ -368,6 +383,15 @@ def _interruption_words(rules: PurchaseRules) -> str:
     )
 
 
+def _zone_warnings(sizes: Sequence[int], nodes: int) -> tuple[str, ...]:
+    if len(sizes) < 2 or nodes < 2:
+        return ()
+    return (
+        f"{added(sizes)} machines are separate blocks that may lie in different zones, and the "
+        "network between the machines of a step does not cross zones: buy them in one",
+    )
+
+
 def _block_words(
     rules: BlockRules, wall_s: float, nodes: int, charged: Charges
 ) -> tuple[tuple[int, ...], tuple[int, ...], list[str]]:
@@ -375,15 +399,18 @@ def _block_words(
     sizes = sizes_of(rules, nodes) or ()
     early = show(rules.ends_early_s, Dimension.SECONDS)
     notes = [f"paid whole and up front; each block is usable until {early} before its end"]
-    if len(sizes) > 1 and charged.machines > 1:
-        notes.append(f"{added(sizes)} machines are separate blocks and may not share a zone")
     if charged.machines > nodes:
         notes.append(f"{int(charged.machines)} machines are the fewest on sale for {nodes}")
     if len(lengths) > 1:
         one = single_block_days(rules, wall_s)
         if one is not None:
             usd = significant(one * DAY_S / HOUR_S * float(charged.machines) * charged.usd_per_hour)
-            notes.append(f"as one block: {one} days, {usd} USD, with no restart")
+            notes.append(
+                f"as one block: {one} days, {usd} USD, with no restart: the cost's upper end, as "
+                "blocks that follow each other in one zone are only assumed to be on sale"
+            )
+        else:
+            notes.append("blocks that follow each other in one zone are assumed to be on sale")
         notes.append("an extension of a running block, where there is one, saves the restart")
     if sum(lengths[:-1]) * DAY_S > rules.ahead_s:
         ahead = show(rules.ahead_s, Dimension.SECONDS)

@@ -15,7 +15,16 @@ from numpy.typing import ArrayLike
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError
 from trnbench.hardware.reliability import Reliability
-from trnbench.plan.billing import Bill, Charges, NoBill, RateEnd, bill, charges, ending
+from trnbench.plan.billing import (
+    Bill,
+    Charges,
+    NoBill,
+    RateEnd,
+    bill,
+    charges,
+    ending,
+    single_block_usd,
+)
 from trnbench.plan.failures import AS_KNOWN, Stated, operations_of
 from trnbench.plan.goodput import Goodput, goodput
 from trnbench.plan.purchase import Offers, Tariff
@@ -149,7 +158,7 @@ class TrainingCost:
         if isinstance(machines, NoBill):
             return machines
         size = float(self.checkpoint_bytes[index])
-        stored = float(_storage_usd(self.offers, size, machines.elapsed_s))
+        stored = float(storage_usd(self.offers, size, machines.elapsed_s))
         return replace(machines, cost_usd=machines.cost_usd + stored, storage_usd=stored)
 
     def reasons(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
@@ -225,11 +234,17 @@ def _priced(
         machines = charges(
             offers, tariff, wall_s=wall_s, nodes=nodes, seam_s=taken.seam_s, rate=rate
         )
-        stored = _storage_usd(offers, size, machines.elapsed_s)
+        stored = storage_usd(offers, size, machines.elapsed_s)
         return replace(machines, cost_usd=machines.cost_usd + stored)
 
     central = charged(taken.wall_s, "used")
     low, high = (charged(low_wall, "low"), charged(high_wall, "high")) if ranges else [central] * 2
+    if ranges:
+        # That blocks can be had back to back is assumed; if not, it takes one that holds the run.
+        alone = single_block_usd(offers, tariff, wall_s=ending(taken.wall_s), nodes=nodes)
+        alone = alone + storage_usd(offers, size, central.elapsed_s)
+        bound = np.where(central.restarts > 0, np.fmax(high.cost_usd, alone), high.cost_usd)
+        high = replace(high, cost_usd=bound)
     return Priced(
         tariff=tariff,
         goodput=taken,
@@ -293,7 +308,7 @@ def _chosen(
     )
 
 
-def _storage_usd(offers: Offers, checkpoint_bytes: ArrayLike, elapsed_s: ArrayLike) -> FloatArray:
+def storage_usd(offers: Offers, checkpoint_bytes: ArrayLike, elapsed_s: ArrayLike) -> FloatArray:
     """Return the USD of storing the kept checkpoints for as long as a run takes."""
     store, kept = offers.store, offers.terms.kept
     if store is None or kept is None:

@@ -71,11 +71,12 @@ def goodput(
     checkpoint_bytes: ArrayLike,
     interval_s: float | None = None,
     ranges: bool = True,
+    drawn: Mapping[Unsure, FloatArray] | None = None,
 ) -> Goodput:
     """Return the wall time of runs, s; `interval_s` between checkpoints is Daly's unless given.
 
     `checkpoint_bytes` are of a whole checkpoint, over all ranks. Without `ranges` the ends of the
-    wall time are the wall time itself.
+    wall time are the wall time itself. `drawn` replaces estimates, run by run.
     """
     work, count, size = np.broadcast_arrays(
         np.asarray(work_s, float), np.asarray(nodes, float), np.asarray(checkpoint_bytes, float)
@@ -84,7 +85,7 @@ def goodput(
         raise InputError("a run needs work, a node and a checkpoint of more than 0 bytes")
     if interval_s is not None and not interval_s > 0:
         raise InputError(f"checkpoint interval {interval_s:g} s must be above 0")
-    central = _conditions(operations, count, size)
+    central = _conditions(operations, count, size, drawn)
     segments = _segments(central, work, interval_s)
     done = _done(central, work, segments)
     restarts = _restarts(central, done)
@@ -124,17 +125,17 @@ class _Conditions:
     restart_s: FloatArray
     dump_s: FloatArray
     write_s: FloatArray
-    start_s: float
+    start_s: float | FloatArray
 
 
 def _conditions(
     operations: Operations,
     nodes: FloatArray,
     size: FloatArray,
-    moved: Mapping[Unsure, float] | None = None,
+    moved: Mapping[Unsure, float] | Mapping[Unsure, FloatArray] | None = None,
 ) -> _Conditions:
     """Return the failures and recoveries of runs, with some numbers moved from their estimates."""
-    at: dict[Unsure, float] = {
+    at: dict[Unsure, float | FloatArray] = {
         name: estimate.value for name, estimate in operations.estimates.items()
     }
     at.update(moved or {})
@@ -144,7 +145,7 @@ def _conditions(
     failed, taken = at["failures_per_node_day"], at["interruptions_per_node_day"]
     often = failed + taken
     recovery = at["recovery_s"]
-    if often > 0:
+    if np.all(often > 0):
         recovery = (failed * recovery + taken * operations.reclaimed_recovery_s) / often
     return _Conditions(
         failures_per_s=nodes * often / DAY_S,

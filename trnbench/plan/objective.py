@@ -29,7 +29,9 @@ AS_LATE_SHARE = 0.02
 class Candidate:
     """A run on so many instances, bought in one way.
 
-    `option` and `cost_usd` are None where nothing is on sale; times are known all the same.
+    `option` and `cost_usd` are None where nothing is on sale; times are known all the same. Limits
+    are kept by `sure_elapsed_s` and `sure_cost_usd` where these are known: what is not exceeded
+    with the confidence that was asked for.
     """
 
     instance: str
@@ -37,6 +39,8 @@ class Candidate:
     option: PurchaseOption | None
     elapsed_s: float
     cost_usd: float | None
+    sure_elapsed_s: float | None = None
+    sure_cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +54,16 @@ class Limits:
     def excess(self, candidate: Candidate) -> dict[Limit, float]:
         """Return by how much a candidate breaks each limit that it breaks: a ratio above 1."""
         broken: dict[Limit, float] = {}
-        if self.deadline_s is not None and not candidate.elapsed_s <= self.deadline_s:
-            broken["deadline"] = candidate.elapsed_s / self.deadline_s
+        end_s = _or(candidate.sure_elapsed_s, candidate.elapsed_s)
+        if self.deadline_s is not None and not end_s <= self.deadline_s:
+            broken["deadline"] = end_s / self.deadline_s
         if candidate.cost_usd is None:
             if self.priced:
                 broken["price"] = math.inf
-        elif self.budget_usd is not None and not candidate.cost_usd <= self.budget_usd:
-            broken["budget"] = candidate.cost_usd / self.budget_usd
+            return broken
+        cost_usd = _or(candidate.sure_cost_usd, candidate.cost_usd)
+        if self.budget_usd is not None and not cost_usd <= self.budget_usd:
+            broken["budget"] = cost_usd / self.budget_usd
         return broken
 
     def kept_by(self, candidate: Candidate) -> bool:
@@ -98,12 +105,14 @@ def nearest(candidates: Sequence[Candidate], limits: Limits) -> Candidate | None
     One with a price comes before others; of these, then, the one with the least machine time.
     """
     sold = [one for one in candidates if one.cost_usd is not None] if limits.priced else []
-    earliest = min((one.elapsed_s for one in sold or candidates), default=math.inf)
+    ends = (_or(one.sure_elapsed_s, one.elapsed_s) for one in sold or candidates)
+    earliest = min(ends, default=math.inf)
     in_time = limits.deadline_s is None or earliest <= limits.deadline_s
     late = -math.inf if in_time else as_late_s(earliest)
 
     def order(candidate: Candidate) -> tuple[bool, float, float]:
-        excess = limits.excess(replace(candidate, elapsed_s=max(candidate.elapsed_s, late)))
+        end_s = max(_or(candidate.sure_elapsed_s, candidate.elapsed_s), late)
+        excess = limits.excess(replace(candidate, sure_elapsed_s=end_s))
         unsold = excess.pop("price", None) is not None
         worst = max(excess.values(), default=0.0)
         machine_s = candidate.nodes * candidate.elapsed_s if unsold else 0.0
@@ -126,6 +135,10 @@ def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
             front.append(candidate)
             least = _cost(candidate)
     return front
+
+
+def _or(sure: float | None, central: float) -> float:
+    return central if sure is None else sure
 
 
 def _cost(candidate: Candidate) -> float:

@@ -32,13 +32,14 @@ class StepFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMemory:
-    """What a rank of the worst stage holds, and what it has."""
+    """What a rank of the worst stage holds, and what it has; how likely it is that this fits."""
 
     stage: str
     by_category: Mapping[MemoryCategory, float]
     total_bytes: float
     capacity_bytes: float
     reserve_bytes: float
+    fit_probability: float
 
     @property
     def available_bytes(self) -> float:
@@ -46,7 +47,7 @@ class RankMemory:
         return self.capacity_bytes - self.reserve_bytes
 
     @classmethod
-    def of(cls, held: StepMemory) -> RankMemory:
+    def of(cls, held: StepMemory, fit_probability: float) -> RankMemory:
         """Return the memory of the one layout of a scalar program."""
         return cls(
             stage=held.worst().role,
@@ -54,6 +55,7 @@ class RankMemory:
             total_bytes=float(held.total_bytes),
             capacity_bytes=held.capacity_bytes,
             reserve_bytes=held.reserve_bytes,
+            fit_probability=fit_probability,
         )
 
 

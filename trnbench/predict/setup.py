@@ -39,7 +39,9 @@ class TrainSetup:
     """A model on so many instances of a platform, and how well these are known.
 
     `own_stack`: whether the stack is that of the software in question, not one that stands in for
-    it. The memo holds for any model and number of nodes; whoever replaces more needs a new one.
+    it. `measured` is the stack from whose measured rows the stack's numbers were taken over, None
+    where they are its own. The memo holds for any model and number of nodes; whoever replaces more
+    needs a new one.
     """
 
     model: Model
@@ -49,6 +51,7 @@ class TrainSetup:
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     own_stack: bool = True
+    measured: TrainingStack | None = None
     memo: SetupMemo = field(default_factory=SetupMemo, repr=False)
 
     @property
@@ -116,7 +119,17 @@ def train_setup(
         logical_size=logical_size,
         efficiency=efficiency,
         collectives=collectives_of(catalog, platform, efficiency.stack),
+        measured=_measured(catalog, efficiency.stack),
     )
+
+
+def _measured(catalog: Catalog, stack: TrainingStack) -> TrainingStack | None:
+    """Return the nearest stack with measured rows that a stack was taken over from."""
+    found, seen = stack, {stack.name}
+    while found.fit is None and found.inherits_from and found.inherits_from not in seen:
+        seen.add(found.inherits_from)
+        found = load_training_stack(catalog, found.inherits_from)
+    return None if found is stack else found
 
 
 def training_efficiency(

@@ -12,8 +12,11 @@ import numpy as np
 from trnbench.analytic.step.memory import memory
 from trnbench.analytic.step.time import StepPrices, step_prices
 from trnbench.analytic.step.utilization import utilization
+from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.mapping.rank_groups import platform_answer
+from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
+from trnbench.predict.fit import fit_probability
 from trnbench.predict.prediction import Prediction, RankMemory, StepFigures
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
@@ -54,7 +57,10 @@ def predict(
     too_much = held.refusal()
     prices = prices_of(setup, program, setup.samples)
     found = Prediction(
-        memory=RankMemory.of(held),
+        memory=RankMemory.of(
+            held,
+            fit_probability(program, setup.platform, setup.stack, logical_size=setup.logical_size),
+        ),
         reasons=(*((too_much,) if too_much else ()), *unpriced(prices)),
         warnings=warnings,
     )
@@ -62,6 +68,14 @@ def predict(
         return found
     found = replace(found, step=_closed_form(setup, prices))
     return found if playing is None else _played(setup, program, found, playing)
+
+
+def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row: str) -> FloatArray:
+    """Return the step time in common draws, seconds; `row` names what is of this step alone."""
+    program = training_step(setup.model, layout)
+    times_s = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
+    residual = residual_of(setup.stack, setup.measured or setup.stack, setup.spread)
+    return np.asarray(times_s * residual.factors(draws, row))
 
 
 def prices_of(

@@ -6,18 +6,20 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.answers.compare import CompareAnswer, tally_row
-from trnbench.answers.figures import FIGURES
+from trnbench.answers.compare import CompareAnswer, OtherStack, tally_row
+from trnbench.answers.lead import verdict_is
 from trnbench.answers.quote import Quote, price_day
 from trnbench.report.quote_text import (
     cluster_text,
     degree_columns,
     money_text,
+    time_text,
     tokens_text,
 )
-from trnbench.report.report import Column, Report, columns, draw_rows, interval_text
+from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style, wrap
+from trnbench.report.verdict import basis_lines, verdict_text
 
 CONVENTIONS = {
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
@@ -40,6 +42,10 @@ def compare_report(
         rows=tuple(one.row() for one in answer.compared),
         columns=_columns(answer),
         summary={
+            "verdict": verdict_text(answer),
+            "verdict_is": verdict_is(answer.lead),
+            "draws": answer.draws,
+            "seed": answer.seed,
             "footing": answer.footing,
             "baseline": answer.baseline,
             "layouts": [tally_row(name, tally) for name, tally in answer.looked.items()],
@@ -77,18 +83,8 @@ def _heading(answer: CompareAnswer, style: Style) -> str:
     quotes = [one.quote for one in answer.compared]
     what = f"{answer.model}, {tokens_text(quotes[0])}" if quotes else answer.model
     lines = [style.strong(what), wrap(answer.footing, style.width, "")]
-    cheapest = min(
-        (one for one in answer.compared if one.quote.cost_usd and one.quote.feasible),
-        key=lambda one: one.quote.cost_usd.value if one.quote.cost_usd else 0.0,
-        default=None,
-    )
-    if cheapest is not None and cheapest.quote.cost_usd is not None:
-        words = f"cheapest: {cluster_text(cheapest.quote)}, "
-        words += money_text(cheapest.quote.cost_usd.value)
-        if cheapest.cost is not None and cheapest.quote.instance != answer.baseline:
-            times = interval_text(cheapest.cost, FIGURES["relative_cost"])
-            words += f", {times} times {answer.baseline}"
-        lines.append(wrap(words, style.width, ""))
+    if quotes:
+        lines.append(wrap(verdict_text(answer), style.width, ""))
     return "\n".join(lines)
 
 
@@ -146,12 +142,14 @@ def _notes(answer: CompareAnswer) -> list[str]:
         quote = one.quote
         for note in (
             *(f"no: {reason}" for reason in quote.reasons),
-            *(f"warning: {warning}" for warning in quote.step.warnings),
+            *(f"warning: {warning}" for warning in quote.every_warning),
             *quote.notes,
         ):
             names = notes.setdefault(note, [])
             names += [quote.instance] if quote.instance not in names else []
-    lines = [f"{named(names)}: {note}" for note, names in notes.items()]
+    lines = basis_lines(answer.compared)
+    lines += [_other_stack_line(one) for one in answer.other_stacks]
+    lines += [f"{named(names)}: {note}" for note, names in notes.items()]
     weakest: dict[str, dict[str, None]] = {}
     for one in answer.compared:
         weakest.setdefault(one.quote.step.evidence.word, {})[one.quote.instance] = None
@@ -164,3 +162,12 @@ def _notes(answer: CompareAnswer) -> list[str]:
         unseen = f"; not looked at: {', '.join(answer.unseen)}" if answer.unseen else ""
         told.append(f"interrupted: the best of what was looked at{unseen}")
     return [*lines, *told]
+
+
+def _other_stack_line(one: OtherStack) -> str:
+    quote = one.quote
+    where = f"{cluster_text(quote)} with {one.stack}, measured on it too"
+    if quote.elapsed_s is None:
+        return f"{where}: {', '.join(quote.reasons)}"
+    cost = f", {money_text(quote.cost_usd.value)}" if quote.cost_usd else ""
+    return f"{where}: {time_text(quote.elapsed_s.value)}{cost} in the same layout"

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from trnbench.answers.compare import tally_row, together
+from trnbench.answers.compare import tally_row
+from trnbench.answers.lead import verdict_is
 from trnbench.answers.plan import BreakEven, Confirmed, PlanAnswer
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Cell, Row
@@ -15,17 +16,18 @@ from trnbench.plan.sensitivity import Change
 from trnbench.report.quote_text import (
     chain_text,
     cluster_text,
-    days_text,
     degree_columns,
-    in_days,
     layout_text,
     money_text,
     sentence,
+    time_text,
     tokens_text,
 )
 from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style, TextTable, draw, wrap
+from trnbench.report.verdict import plan_verdict_text
+from trnbench.search.result import Tally
 from trnbench.units import DAY_S, significant
 from trnbench.workload.layout import RANK_DEGREES
 
@@ -69,8 +71,12 @@ def _columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
 def _summary(answer: PlanAnswer) -> dict[str, object]:
     asked = answer.asked
     told = answer.best or answer.nearest
-    searched = together(tuple(answer.looked.values()))
+    searched = Tally.sum(tuple(answer.looked.values()))
     return {
+        "verdict": plan_verdict_text(answer),
+        "verdict_is": verdict_is(answer.lead),
+        "draws": answer.draws,
+        "seed": answer.seed,
         "answer": sentence(told) if told else None,
         "feasible": answer.best is not None,
         "binding": answer.binding,
@@ -178,7 +184,7 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
     best, asked = answer.best, answer.asked
     if best is not None:
         first, last = answer.front[0], answer.front[-1]
-        lines = [style.strong(wrap(sentence(best), style.width, ""))]
+        lines = [style.strong(wrap(plan_verdict_text(answer), style.width, ""))]
         if asked.objective == "pareto" and first is not last:
             lines = [
                 style.strong(wrap(f"cheapest: {sentence(last)}", style.width, "")),
@@ -187,7 +193,7 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
         elapsed = best.elapsed_s
         if elapsed and asked.deadline_s and elapsed.high > asked.deadline_s:
             end = "" if elapsed.value > asked.deadline_s else " at the upper end of the interval"
-            late = f"past the deadline of {in_days(asked.deadline_s)}{end}"
+            late = f"past the deadline of {time_text(asked.deadline_s)}{end}"
             lines.append(wrap(late, style.width, ""))
     elif answer.nearest is not None:
         lines = [style.strong("no plan keeps what was asked")]
@@ -199,7 +205,7 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
     if quote is not None:
         limits = [f"{answer.model}, {tokens_text(quote)}", f"least {_wanted(answer)}"]
         if asked.deadline_s:
-            limits.append(f"within {in_days(asked.deadline_s)}")
+            limits.append(f"within {time_text(asked.deadline_s)}")
         if asked.budget_usd:
             limits.append(f"for at most {money_text(asked.budget_usd)}")
         lines.append(wrap(", ".join(limits), style.width, ""))
@@ -240,7 +246,7 @@ def _played(confirmed: Sequence[Confirmed], style: Style) -> str:
                 significant(closed.step_time_s),
                 significant(played.step_time_s),
                 f"{100 * difference:+.2f} %",
-                days_text(one.played.elapsed_s.value) if one.played.elapsed_s else "-",
+                time_text(one.played.elapsed_s.value) if one.played.elapsed_s else "-",
                 money_text(one.played.cost_usd.value) if one.played.cost_usd else "-",
             )
         )
@@ -272,7 +278,7 @@ def _section(title: str, lines: Iterable[str], style: Style) -> str:
 
 
 def _warnings(quote: Quote) -> list[str]:
-    return [f"warning: {warning}" for answer in quote.steps for warning in answer.warnings]
+    return [f"warning: {warning}" for warning in quote.every_warning]
 
 
 def _sensitivity(answer: PlanAnswer, style: Style) -> str:
@@ -284,14 +290,14 @@ def _sensitivity(answer: PlanAnswer, style: Style) -> str:
         rows.append(
             (
                 f"{_MOVED[change.moved]} x {significant(change.factor, 3)}",
-                days_text(same.elapsed_s) if same else "-",
+                time_text(same.elapsed_s) if same else "-",
                 money_text(same.cost_usd) if same and same.cost_usd is not None else "-",
                 "yes" if change.kept else "no",
                 "stays" if stays else _candidate_text(best),
             )
         )
     table = TextTable(
-        headings=("if", "days", "cost", "keeps limits", "best plan then"),
+        headings=("if", "time", "cost", "keeps limits", "best plan then"),
         rows=tuple(rows),
         right=(False, True, True, False, False),
     )
@@ -302,8 +308,8 @@ def _candidate_text(candidate: Candidate | None) -> str:
     if candidate is None:
         return "none"
     cost = "no price" if candidate.cost_usd is None else money_text(candidate.cost_usd)
-    days = days_text(candidate.elapsed_s)
-    return f"{candidate.nodes:,} x {candidate.instance}, {candidate.option}: {days} days, {cost}"
+    time = time_text(candidate.elapsed_s)
+    return f"{candidate.nodes:,} x {candidate.instance}, {candidate.option}: {time}, {cost}"
 
 
 def _break_even(rows: Sequence[BreakEven], style: Style) -> str:

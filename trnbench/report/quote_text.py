@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.quote import Quote
 from trnbench.plan.billing import Bill, added
 from trnbench.report.report import Column, cell_text, columns, interval_text
-from trnbench.units import DAY_S, Dimension, scale_for, show, significant
+from trnbench.units import DAY_S, HOUR_S, Dimension, scale_for, show, significant
 from trnbench.workload.partial_layout import PartialLayout, shown_degrees
 
 DIGITS = 3
-EXACT = 7
+EXACT = 6
+"""Digits of a rate."""
+LEAST = 1e-4
+"""A part of a run's time that is less than this is not worth a word."""
 
 
 def days_text(seconds: float) -> str:
@@ -21,10 +25,31 @@ def days_text(seconds: float) -> str:
     return cell_text(seconds / DAY_S, FIGURES["days"])
 
 
-def in_days(seconds: float) -> str:
-    """Return a time in days, with the word."""
-    number = days_text(seconds)
-    return f"{number} day{'s' * (number != '1')}"
+@dataclass(frozen=True, slots=True)
+class TimeUnit:
+    """A unit of time: its length in seconds, its word, and what stands behind a single number."""
+
+    seconds: float
+    word: str
+    behind: str
+
+
+DAYS = TimeUnit(DAY_S, "days", "days")
+TIME_UNITS = (DAYS, TimeUnit(HOUR_S, "hours", "h"), TimeUnit(60.0, "minutes", "min"))
+
+
+def time_unit(seconds: Iterable[float]) -> TimeUnit:
+    """Return the longest unit in which the middle one of some times is at least 1."""
+    known = sorted(seconds)
+    middle = known[len(known) // 2] if known else DAY_S
+    return next((unit for unit in TIME_UNITS if middle >= unit.seconds), TIME_UNITS[-1])
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in a unit that suits it: 5.8 days, 1.6 h, 40 min."""
+    unit = time_unit((seconds,))
+    number = cell_text(seconds / unit.seconds, FIGURES["days"])
+    return f"{number} {'day' if unit is DAYS and number == '1' else unit.behind}"
 
 
 def money_text(usd: float) -> str:
@@ -76,9 +101,8 @@ def chain_text(quote: Quote) -> list[str]:
             "restarts": wall.restart_s,
             "between purchases": elapsed.value - wall.total_s,
         }
-        # What is left of two sums is no gap.
-        told = [f"{name} {_time(s)}" for name, s in parts.items() if s > elapsed.value * 1e-12]
-        lines.append(f"{days_text(elapsed.value)} days: {', '.join(told)}")
+        told = [f"{name} {_time(s)}" for name, s in parts.items() if s > elapsed.value * LEAST]
+        lines.append(f"{time_text(elapsed.value)}: {', '.join(told)}")
         size = show(wall.checkpoint_bytes, Dimension.BYTES)
         lines.append(
             f"{significant(wall.failures, DIGITS)} failures expected; a checkpoint of {size} every "
@@ -93,8 +117,8 @@ def _bill_lines(bill: Bill) -> list[str]:
     machines = bill.cost_usd - bill.storage_usd
     lines = [
         f"{bill.machines:,} machine{'s' * (bill.machines > 1)} x "
-        f"{significant(bill.billed_hours, EXACT)} h x "
-        f"{significant(bill.usd_per_hour, EXACT)} USD/h = {significant(machines, EXACT)} USD"
+        f"{significant(bill.billed_hours, DIGITS)} h x "
+        f"{significant(bill.usd_per_hour, EXACT)} USD/h = {significant(machines, DIGITS)} USD"
     ]
     if bill.discount:
         lines.append(
@@ -103,7 +127,7 @@ def _bill_lines(bill: Bill) -> list[str]:
     if bill.storage_usd:
         lines.append(
             f"checkpoints kept: {significant(bill.storage_usd)} USD, "
-            f"{significant(bill.cost_usd, EXACT)} USD in all"
+            f"{significant(bill.cost_usd, DIGITS)} USD in all"
         )
     if bill.source is not None:
         lines.append(
@@ -136,8 +160,9 @@ def sentence(quote: Quote) -> str:
     where = f"{cluster_text(quote)}, {layout_text(quote.step.layout)}"
     if elapsed is None:
         return where
-    days = elapsed.scaled(1 / DAY_S)
-    told = f"{interval_text(days, FIGURES['days'])} days on {where}"
+    unit = time_unit((elapsed.value,))
+    span = interval_text(elapsed.scaled(1 / unit.seconds), FIGURES["days"])
+    told = f"{span} {unit.behind} on {where}"
     if cost is None or bill is None:
         return f"{told}, no price"
     scale = scale_for(cost.value, Dimension.USD)

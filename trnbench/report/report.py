@@ -65,6 +65,8 @@ def as_table(report: Report) -> TextTable:
         else:
             before, scale = figure.key, _column_scale(figure, report.rows)
             title = f"{figure.title} ({scale.unit})" if scale and scale.unit else figure.title
+            if figure.smaller and scale:
+                title = scale.unit
         headings.append(title)
         scales.append(scale)
     return TextTable(
@@ -107,16 +109,30 @@ def _is_number(value: object) -> bool:
 
 
 def _column_scale(figure: Figure, rows: Sequence[Row]) -> Scale | None:
+    if figure.smaller:
+        return _smaller_scale(figure, _magnitudes(figure, rows))
     if figure.dimension is None or figure.own_prefix:
         return None
     if figure.unit is not None:
         return unit_scale(figure.unit, figure.dimension)
-    values = sorted(
+    values = _magnitudes(figure, rows)
+    return scale_for(values[len(values) // 2] if values else 1.0, figure.dimension)
+
+
+def _magnitudes(figure: Figure, rows: Sequence[Row]) -> list[float]:
+    return sorted(
         abs(value)
         for row in rows
         if isinstance(value := row.get(figure.key), int | float) and value and math.isfinite(value)
     )
-    return scale_for(values[len(values) // 2] if values else 1.0, figure.dimension)
+
+
+def _smaller_scale(figure: Figure, values: Sequence[float]) -> Scale:
+    """Return the first unit of which the middle number is at least 1; the smallest if none."""
+    middle = values[len(values) // 2] if values else 1.0
+    units = [Scale(unit=figure.title, factor=1.0)]
+    units += [Scale(unit=title, factor=size) for title, size in figure.smaller]
+    return next((unit for unit in units if middle >= unit.factor), units[-1])
 
 
 def _cell(row: Row, column: Column, scale: Scale | None) -> str:

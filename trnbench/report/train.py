@@ -144,6 +144,7 @@ def _notes_of_case(case: Sequence[TrainAnswer]) -> list[str]:
     name = first.label or f"{first.model} on {_where(first)}"
     notes = [f"{name}: no: {reason}" for reason in first.reasons]
     notes += [f"{name}: warning: {warning}" for warning in first.warnings]
+    notes += [f"{name}: {note}" for note in first.notes]
     return [*notes, f"{first.instance}: {_calibration(first)}"]
 
 
@@ -157,7 +158,7 @@ def _case(case: Sequence[TrainAnswer], plot: bool, style: Style) -> list[str]:
         blocks.append(memory_table(first.memory, style))
     if plot and first.feasible:
         blocks.append(_gantt(case, style))
-    notes = [f"warning: {warning}" for warning in first.warnings]
+    notes = [*(f"warning: {warning}" for warning in first.warnings), *first.notes]
     if first.step is not None:
         notes.append(f"MFU: {MFU}; HFU: {HFU}.")
     notes.append(f"{_calibration(first)}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -117,11 +117,18 @@ def _reasons(ending: Ending, nearest: NearestMiss | None) -> tuple[str, ...]:
     if ending.refusals or nearest is None:
         return ending.refusals
     alone = training_step(question.model, nearest.layout)
-    refused = memory(
-        alone,
-        question.platform,
-        fragmentation_ratio=question.stack.fragmentation,
-        logical_size=question.logical_size,
-    ).refusal()
-    kept = f"needs {nearest.ratio:.2f}x of what a headroom of {question.headroom:.0%} leaves"
+    expected, careful = (
+        memory(
+            alone,
+            question.platform,
+            fragmentation_ratio=ratio,
+            logical_size=question.logical_size,
+        )
+        for ratio in (question.stack.fragmentation, question.fragmentation_ratio)
+    )
+    refused = expected.refusal()
+    if refused and question.headroom is None:
+        left = careful.capacity_bytes - question.available_bytes
+        refused = replace(careful, reserve_bytes=left).refusal()
+    kept = f"needs {nearest.ratio:.2f}x of what is left by {question.kept_free}"
     return (refused or kept,)

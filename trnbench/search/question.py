@@ -9,7 +9,9 @@ from trnbench.calibration.collective_stack import CollectiveStack
 from trnbench.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.errors import InputError
 from trnbench.hardware.instance import Platform
+from trnbench.predict.fit import fragmentation_range, reserve_range
 from trnbench.program.precision import recipe_named
+from trnbench.units import Dimension, show
 from trnbench.workload.layout import KNOBS, Layout
 from trnbench.workload.model import Model
 from trnbench.workload.partial_layout import PartialLayout
@@ -22,8 +24,9 @@ class Question:
 
     What `layout` leaves open is searched, or has its default if it is none of the searched knobs;
     batch, sequence and precision have none. `headroom` is the share of a rank's usable memory to be
-    left free. Without `whole_nodes` a layout may leave ranks of a single node idle, if `dp` is
-    fixed.
+    left free; None leaves free what the upper ends of the platform's reserve and the allocator's
+    losses may take. Without `whole_nodes` a layout may leave ranks of a single node idle, if `dp`
+    is fixed.
     """
 
     model: Model
@@ -32,7 +35,7 @@ class Question:
     collectives: CollectiveStack
     nodes: tuple[int, ...]
     layout: PartialLayout
-    headroom: float = 0.0
+    headroom: float | None = None
     logical_size: int | None = None
     whole_nodes: bool = True
 
@@ -42,7 +45,8 @@ class Question:
             raise InputError(f"node counts must be from 1 to {MAX_SIZE - 1}: {self.nodes}")
         if len(set(self.nodes)) != len(self.nodes):
             raise InputError(f"a node count stands twice: {self.nodes}")
-        if not (isfinite(self.headroom) and 0 <= self.headroom < 1):
+        share = self.headroom
+        if share is not None and not (isfinite(share) and 0 <= share < 1):
             raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom}")
         silent = [name for name in self.layout.open if KNOBS[name].needed]
         if silent:
@@ -58,6 +62,33 @@ class Question:
     def stack(self) -> TrainingStack:
         """The training stack, which bounds what is looked at."""
         return self.efficiency.stack
+
+    @property
+    def fragmentation_ratio(self) -> float:
+        """The share of passing memory that layouts are counted to lose."""
+        if self.headroom is None:
+            return fragmentation_range(self.stack).high
+        return self.stack.fragmentation
+
+    @property
+    def available_bytes(self) -> float:
+        """What a layout may use of a rank's memory."""
+        capacity = self.platform.memory_per_rank_bytes(self.logical_size)
+        reserve = reserve_range(self.platform, self.logical_size)
+        if self.headroom is None:
+            return capacity - reserve.high
+        return (capacity - reserve.value) * (1 - self.headroom)
+
+    @property
+    def kept_free(self) -> str:
+        """What has to stay free, in words."""
+        if self.headroom is not None:
+            return f"a headroom of {self.headroom:.0%}"
+        reserve = show(reserve_range(self.platform, self.logical_size).high, Dimension.BYTES)
+        return (
+            f"a reserve of {reserve} and {self.fragmentation_ratio:.0%} lost to fragmentation, "
+            "their upper ends (--headroom 0 counts with their values)"
+        )
 
     @property
     def ranks_per_node(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trnbench.workload.layout import Layout
@@ -47,6 +47,22 @@ class Tally:
     priced: int
     unseen: int
     rejected_by_reason: Mapping[str, int]
+
+    @classmethod
+    def sum(cls, tallies: Sequence[Tally]) -> Tally:
+        """Return the counts of several searches added up, the commonest reason first."""
+        rejected: dict[str, int] = {}
+        for tally in tallies:
+            for rule, count in tally.rejected_by_reason.items():
+                rejected[rule] = rejected.get(rule, 0) + count
+        return cls(
+            considered=sum(tally.considered for tally in tallies),
+            legal=sum(tally.legal for tally in tallies),
+            feasible=sum(tally.feasible for tally in tallies),
+            priced=sum(tally.priced for tally in tallies),
+            unseen=sum(tally.unseen for tally in tallies),
+            rejected_by_reason=dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,3 +125,26 @@ class SearchResult:
     def rejected_by_reason(self) -> Mapping[str, int]:
         """Layouts by the rule that rejected them."""
         return self.tally.rejected_by_reason
+
+
+def joined(results: Sequence[SearchResult], nodes: Sequence[int]) -> SearchResult:
+    """Return one result of searches of different clusters, these in the order of `nodes`."""
+    if len(results) == 1:
+        return results[0]
+    clusters = {n: cluster for result in results for n, cluster in result.by_nodes.items()}
+    best = [found for result in results for found in result.ranked]
+    ranked = sorted(best, key=lambda found: -found.tokens_per_s)[: max(map(len, _ranked(results)))]
+    misses = [result.nearest for result in results if result.nearest is not None]
+    return SearchResult(
+        tally=Tally.sum([result.tally for result in results]),
+        ranked=tuple(ranked),
+        by_nodes={n: clusters[n] for n in nodes if n in clusters},
+        nearest=min(misses, key=lambda miss: miss.ratio, default=None),
+        reasons=() if ranked else tuple(r for result in results for r in result.reasons),
+        complete=all(result.complete for result in results),
+        elapsed_s=sum(result.elapsed_s for result in results),
+    )
+
+
+def _ranked(results: Sequence[SearchResult]) -> list[tuple[Found, ...]]:
+    return [result.ranked for result in results]

@@ -17,7 +17,7 @@ import numpy as np
 from trnbench.analytic.step.collectives import Engines
 from trnbench.analytic.step.compute import Products, compute_time
 from trnbench.analytic.step.exchanges import Exchanges, exchanges_of
-from trnbench.analytic.step.memory import Flights, memory, needed_bytes
+from trnbench.analytic.step.memory import Flights, needed_bytes
 from trnbench.analytic.step.time import StepPrices, step_prices
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.errors import InputError
@@ -108,7 +108,7 @@ class _Search:
         self.ranking = LayoutRanking(clusters=len(question.nodes), top=top)
         self.misses = LayoutRanking(clusters=len(question.nodes), top=1)
         self.runs: list[Run] = []
-        self.available_bytes = 0.0
+        self.available_bytes = question.available_bytes
         self.refusals: dict[str, None] = {}
         self._engines: Engines = {}
 
@@ -128,8 +128,6 @@ class _Search:
             own = own_modes(variant)
             program = training_step(self.question.model, layout, like=lowered.get(own))
             lowered[own] = program
-            if not self.available_bytes:
-                self.available_bytes = self._available_bytes(program, mine[0].legal)
             for family in mine:
                 played = _played(program, family.schedule)
                 run = Run(space=space, variant=variant, whole=played.layout)
@@ -153,18 +151,6 @@ class _Search:
             if key not in prices:
                 prices[key] = self._prices(batch.program, exchanges, products)
             self._time(batch, replace(prices[key], program=batch.program))
-
-    def _available_bytes(self, program: StepProgram, points: Points) -> float:
-        """Return the bytes of a rank's memory that a layout may use, the same for all."""
-        question = self.question
-        room = memory(
-            program,
-            question.platform,
-            fragmentation_ratio=question.stack.fragmentation,
-            logical_size=question.logical_size,
-            points=next(points.chunks(1)),
-        )
-        return room.available_bytes * (1 - question.headroom)
 
     def _exchanges(self, program: StepProgram, wanted: BoolArray) -> Exchanges:
         """Return the prices of exchanges that all programs of a space share."""
@@ -205,16 +191,20 @@ class _Search:
         """Return the layouts that fit, and count those that do not."""
         number = len(self.runs)
         self.runs.append(run)
-        lost = self.question.stack.fragmentation
+        question = self.question
+        careful = question.fragmentation_ratio != question.stack.fragmentation
+        lost = (question.fragmentation_ratio, *([question.stack.fragmentation] if careful else ()))
         kept: list[Points] = []
         sizes: list[FloatArray] = []
         for chunk, flights in pieces:
             if self.hooks.cancel():
                 break
-            needed = needed_bytes(program, fragmentation_ratio=lost, points=chunk, flights=flights)
+            needed, *expected = needed_bytes(
+                program, fragmentation_ratios=lost, points=chunk, flights=flights
+            )
             fits = needed <= self.available_bytes
             kept.append(some(chunk, fits))
-            sizes.append(needed[fits])
+            sizes.append((expected[0] if expected else needed)[fits])
             over, too_much = some(chunk, ~fits), needed[~fits]
             clusters = run.space.clusters[over.index[0]]
             self.counts.reject(MEMORY, clusters)

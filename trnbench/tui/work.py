@@ -20,7 +20,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import IO, TypeAlias
 
-from trnbench.tui.work_process import Ask, Cancel, Outcome, WorkProgress, WorkQuestion
+from trnbench.tui.work_process import Ask, CancelAsk, Outcome, WorkProgress, WorkQuestion
 
 GRACE_S = 0.4
 """A question that is to end has so long to end by itself."""
@@ -107,7 +107,7 @@ class WorkLane:
                 return
             self._pending = None
             if self._connection is not None:
-                self._send(Cancel(self._generation))
+                self._send(CancelAsk(self._generation))
                 self._end_soon(self._generation)
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class WorkLane:
         name = f"trnbench-{self.name}"
         threading.Thread(target=self._live, name=name, daemon=True).start()
 
-    def _send(self, message: Ask | Cancel) -> None:
+    def _send(self, message: Ask | CancelAsk) -> None:
         assert self._connection is not None
         try:
             self._connection.send(message)

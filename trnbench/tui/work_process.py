@@ -33,7 +33,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelAsk:
     """Drop the question of this number, and all before it."""
 
     generation: int
@@ -134,11 +134,11 @@ class _Server:
             else:
                 self.connection.send((ask.generation, Cancelled()))
 
-    def take(self, message: Ask | Cancel) -> None:
+    def take(self, message: Ask | CancelAsk) -> None:
         match message:
             case Ask():
                 self.waiting = message
-            case Cancel():
+            case CancelAsk():
                 self.dropped = message.generation
 
     def answer(self, ask: Ask) -> Outcome:

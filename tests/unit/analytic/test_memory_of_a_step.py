@@ -264,9 +264,11 @@ def test_a_grid_holds_what_its_layouts_hold(zero, schedule):
     points = points_where(program.legal)
     some = memory(program, TRN1, fragmentation_ratio=0.1, points=points)
     assert np.array_equal(some.total_bytes, grid.total_bytes[program.legal])
-    quick = needed_bytes(program, fragmentation_ratio=0.1, points=points)
+    (quick,) = needed_bytes(program, fragmentation_ratios=(0.1,), points=points)
     assert quick == pytest.approx(some.total_bytes, rel=1e-12)
-    parts = [needed_bytes(program, fragmentation_ratio=0.1, points=c) for c in points.chunks(7)]
+    parts = [
+        needed_bytes(program, fragmentation_ratios=(0.1,), points=c)[0] for c in points.chunks(7)
+    ]
     assert np.array_equal(np.concatenate(parts), quick)
     for number, index in enumerate(zip(*points.index, strict=True)):
         alone = memory(program.at(index), TRN1, fragmentation_ratio=0.1)

@@ -170,7 +170,7 @@ def test_sixty_five_machines_are_two_blocks():
     # 2 days x 24 h x 65 x 10 USD/h
     assert paid.cost_usd == 31200
     assert (paid.machines, paid.block_sizes) == (65, (64, 1))
-    assert any("64 + 1 machines" in note and "zone" in note for note in paid.notes)
+    assert any("64 + 1 machines" in warning and "zone" in warning for warning in paid.warnings)
 
 
 def test_more_machines_than_are_sold():
@@ -216,7 +216,7 @@ def test_an_ultraserver_block_ends_an_hour_early():
     # 13.97 d = 335.28 h; 14 days less an hour hold 335.
     assert paid.blocks_days == (14, 1)
     assert paid.block_sizes == (1, 1)
-    assert any("2 x 1 machines" in note for note in paid.notes)
+    assert any("2 x 1 machines" in warning for warning in paid.warnings)
 
 
 def test_the_discount_on_blocks_is_questioned():

@@ -208,3 +208,19 @@ def test_a_store_that_is_not_known_is_refused():
             prices=None,
             rules=None,
         )
+
+
+def test_the_single_block_is_the_upper_end_of_blocks_in_a_row():
+    # 44 days: 42 + 3, or one of 49. The interval of the run itself ends at 45 paid days.
+    found = cost("trn1.32xlarge", [phase(44.0)], options=("capacity-block",))
+    day = 24 * 9.532
+    assert found.cost_usd == pytest.approx(45 * day)
+    assert found.high_cost_usd == pytest.approx(49 * day)
+    assert any("49 days" in note and "upper end" in note for note in found.bill().notes)
+    # A run that one block holds has no such end, nor has one that no block holds.
+    assert cost("trn1.32xlarge", [phase(34.0)], options=("capacity-block",)).high_cost_usd == (
+        pytest.approx(35 * day)
+    )
+    long = cost("trn1.32xlarge", [phase(190.0)], options=("capacity-block",))
+    assert long.high_cost_usd == long.cost_usd
+    assert any("assumed to be on sale" in note for note in long.bill().notes)

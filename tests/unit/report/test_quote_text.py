@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trnbench.answers.figures import FIGURES
-from trnbench.answers.interval import Interval, ratio
+from trnbench.answers.interval import Interval
 from trnbench.app.run_request import Part, RunRequest
 from trnbench.app.verbs.compare import CompareRequest, compare_run
 from trnbench.catalog.search import open_catalog
@@ -80,16 +80,6 @@ def test_purchases():
     wide = bill("capacity-block", blocks_days=(28,), block_sizes=(64, 1))
     assert purchase_text(wide) == "as Capacity Blocks of 28 days, 64 + 1 machines"
     assert purchase_text(bill("on-demand")) == "on demand"
-
-
-def test_a_ratio_joins_both_intervals():
-    # 10 % either way on both: ln 1.1 x sqrt 2 as a logarithm
-    one = Interval(value=2.0, low=2 / 1.1, high=2.2)
-    found: Any = ratio(one, Interval(value=4.0, low=4 / 1.1, high=4.4))
-    assert found.value == 0.5
-    assert found.high == pytest.approx(0.5 * 1.1**2**0.5)
-    assert found.low == pytest.approx(0.5 / 1.1**2**0.5)
-    assert ratio(one, None) is None
 
 
 def test_the_sentence_of_a_plan():

@@ -47,6 +47,7 @@ STEP = StepFigures(
     hfu=0.45,
 )
 MEMORY = RankMemory(
+    fit_probability=1.0,
     stage="first",
     by_category=dict.fromkeys(CATEGORIES, 0.0) | {"weights": 6 * GIB, "activations": 2 * GIB},
     total_bytes=8 * GIB,

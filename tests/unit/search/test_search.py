@@ -136,8 +136,8 @@ def one_by_one(asked: Question, nodes: int) -> tuple[Counter[str], dict[Layout, 
         if refused or not program.legal:
             continue
         counts["legal"] += 1
-        held = memory(program, asked.platform, fragmentation_ratio=asked.stack.fragmentation)
-        if held.total_bytes > held.available_bytes * (1 - asked.headroom):
+        held = memory(program, asked.platform, fragmentation_ratio=asked.fragmentation_ratio)
+        if held.total_bytes > asked.available_bytes:
             continue
         counts["feasible"] += 1
         prices = step_prices(program, asked.platform, asked.efficiency, asked.collectives)

@@ -125,25 +125,28 @@ def memory(
         stages=stages,
         total_bytes=_worst(program, stages, points),
         capacity_bytes=platform.memory_per_rank_bytes(logical_size),
-        reserve_bytes=_reserve_bytes(platform, logical_size),
+        reserve_bytes=reserve_bytes(platform, logical_size),
     )
 
 
 def needed_bytes(
     program: StepProgram,
     *,
-    fragmentation_ratio: float,
+    fragmentation_ratios: Sequence[float],
     points: Points | None = None,
     flights: Flights | None = None,
-) -> FloatArray:
-    """Return the bytes that a rank of the worst stage needs: the total of `memory`, in less time.
+) -> list[FloatArray]:
+    """Return the bytes that a rank of the worst stage needs at each ratio, faster than `memory`.
 
     `flights` remembers what is in flight at these points, for programs on the same grid.
     """
     reader = _reader(program, points, flights)
-    needed = np.zeros(program.shape if points is None else len(points))
+    shape = program.shape if points is None else len(points)
+    needed = [np.zeros(shape) for _ in fragmentation_ratios]
     for stage in program.stages:
-        np.maximum(needed, reader.total_bytes(stage, fragmentation_ratio), out=needed)
+        staying, passing = reader.kinds_bytes(stage)
+        for most, ratio in zip(needed, fragmentation_ratios, strict=True):
+            np.maximum(most, staying + passing * (1 + ratio), out=most)
     return needed
 
 
@@ -168,7 +171,7 @@ def _worst(
     return total
 
 
-def _reserve_bytes(platform: Platform, logical_size: int | None) -> float:
+def reserve_bytes(platform: Platform, logical_size: int | None) -> float:
     """Return a rank's reserve; it is stated for ranks of the default logical size."""
     chip = platform.chip
     return chip.reserve.per_rank_bytes * chip.ranks() / chip.ranks(logical_size)
@@ -232,12 +235,12 @@ class _Reader:
         held["fragmentation"] = np.asarray(passing * fragmentation_ratio)
         return StageMemory(role=stage.role, stages=self._pick(stage.multiplicity), by_category=held)
 
-    def total_bytes(self, stage: StageClass, fragmentation_ratio: float) -> FloatArray:
-        """Return the same categories added up; nothing where a layout has no such stage."""
+    def kinds_bytes(self, stage: StageClass) -> tuple[FloatArray, FloatArray]:
+        """Return what stays and what passes, added up; nothing where there is no such stage."""
         staying = sum((size for _, size in self._staying(stage)), start=np.zeros(()))
         passing = sum((size for _, size in self._passing(stage)), start=np.zeros(()))
-        held = staying + passing * (1 + fragmentation_ratio)
-        return np.asarray(held * (self._pick(stage.multiplicity) > 0))
+        there = self._pick(stage.multiplicity) > 0
+        return np.asarray(staying * there), np.asarray(passing * there)
 
     def _staying(self, stage: StageClass) -> Iterator[tuple[MemoryCategory, FloatArray]]:
         """Yield what a class of stages holds for the whole step."""

@@ -9,14 +9,21 @@ A cluster is bought in the cheapest way that keeps the footing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trnbench import parsing
-from trnbench.answers.compare import CompareAnswer, ComparedQuote, together
-from trnbench.answers.interval import Interval, ratio
+from trnbench.answers.compare import CompareAnswer, ComparedQuote, OtherStack
 from trnbench.answers.quote import Quote
+from trnbench.app.draws import (
+    cost_ratio,
+    lead_of,
+    outcomes,
+    time_ratio,
+    with_confidence,
+    with_probabilities,
+)
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote, quote_of_none
 from trnbench.app.run_request import DEADLINE_S, RunRequest, run_request
@@ -30,10 +37,12 @@ from trnbench.app.use_case import (
     quiet,
     takes_options_of,
 )
+from trnbench.calibration.training_stack import TrainingStack, stacks_fitted_on
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.parsing import maybe
 from trnbench.plan.break_even import break_even_speed
+from trnbench.plan.draws import DrawnPurchase
 from trnbench.plan.market import candidates
 from trnbench.plan.objective import (
     NO_LIMITS,
@@ -43,7 +52,9 @@ from trnbench.plan.objective import (
     nearest,
     ranked,
 )
-from trnbench.report.quote_text import days_text, in_days
+from trnbench.predict.common_draws import CommonDraws
+from trnbench.predict.setup import TrainSetup, family_of, train_setup
+from trnbench.report.quote_text import time_text
 from trnbench.search.result import Tally
 from trnbench.units import significant
 
@@ -122,16 +133,26 @@ def compare_run(
             asked = nodes or (request.baseline_nodes if name == baseline else None)
             found = row_of_market(request, by_name[name], asked, baseline=budget)
             rows[name, nodes] = found
+    draws = CommonDraws()
+    places = [(name, nodes) for name in by_name for nodes in footings]
+    drawn = outcomes(by_name, [rows[place] for place in places], draws)
+    quotes = with_probabilities([rows[place] for place in places], drawn)
+    beside = {place: n for n, place in enumerate(places)}
     compared = [
-        _compared(by_name[name], rows[name, nodes], rows.get((baseline, nodes)))
-        for name in by_name
-        for nodes in footings
+        _compared(by_name[name], quotes, drawn, beside[name, nodes], beside.get((baseline, nodes)))
+        for name, nodes in places
     ]
     return CompareAnswer(
         model=run.model,
         footing=_footing(request, baseline),
         baseline=baseline,
         compared=tuple(compared),
+        lead=lead_of(quotes, drawn, baseline),
+        draws=draws.count,
+        seed=draws.seed,
+        deadline_s=request.limits.deadline_s,
+        confidence=run.confidence,
+        other_stacks=_other_stacks(catalog, by_name, quotes),
         looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.purchase),
         unseen=tuple(name for name in named if name not in by_name),
@@ -195,7 +216,7 @@ def compare(
 
 def looked(explored: Explored) -> Tally:
     """Return the counts of layouts of an instance type that were looked at."""
-    return together([result.tally for result in explored.searches])
+    return Tally.sum([result.tally for result in explored.searches])
 
 
 def row_of_market(
@@ -219,19 +240,38 @@ def row_of_market(
     if baseline is not None:
         return _at_equal_cost(explored, ways, baseline)
     limits = request.limits
+    if limits.deadline_s is not None:
+        ways = with_confidence(explored, ways, request.run.confidence)
     kept = ranked(ways, limits, "cost")
     if kept:
         fewest = min(way.nodes for way in kept)
-        return quote(explored, next(way for way in kept if way.nodes == fewest))
+        chosen = next(way for way in kept if way.nodes == fewest)
+        return _warned(quote(explored, chosen), request)
     soonest = nearest(ways, limits) or ways[0]
     found = quote(explored, soonest)
+    end_s = soonest.sure_elapsed_s
+    sure = "" if end_s is None else f" in {request.run.confidence:.0%} of draws"
     late = (
-        f"{days_text(soonest.elapsed_s)} d at the fastest, on {soonest.nodes:,} nodes, is past the "
-        f"deadline of {days_text(limits.deadline_s or 0.0)} d"
+        f"{time_text(soonest.elapsed_s if end_s is None else end_s)} at the fastest{sure}, on "
+        f"{soonest.nodes:,} nodes, is past the deadline of {time_text(limits.deadline_s or 0.0)}"
     )
     if request.deadline_s is None:
         return replace(found, notes=(*found.notes, late))
     return found.refused((late,))
+
+
+def _warned(found: Quote, request: CompareRequest) -> Quote:
+    """Return a quote that keeps the deadline by its estimate, with a warning if it may miss it."""
+    deadline_s, elapsed = request.limits.deadline_s, found.elapsed_s
+    if request.run.confidence is not None or deadline_s is None or elapsed is None:
+        return found
+    if elapsed.high <= deadline_s:
+        return found
+    late = (
+        f"may take {time_text(elapsed.high)}, past the deadline of {time_text(deadline_s)}; "
+        "--confidence 80% keeps it with a margin"
+    )
+    return replace(found, warnings=(*found.warnings, late))
 
 
 def _at_equal_cost(explored: Explored, ways: Sequence[Candidate], baseline: Quote) -> Quote:
@@ -255,27 +295,62 @@ def _at_equal_cost(explored: Explored, ways: Sequence[Candidate], baseline: Quot
     )
 
 
-def _compared(explored: Explored, row: Quote, baseline: Quote | None) -> ComparedQuote:
-    if baseline is None:
+def _compared(
+    explored: Explored,
+    quotes: Sequence[Quote],
+    drawn: Sequence[DrawnPurchase | None],
+    place: int,
+    base: int | None,
+) -> ComparedQuote:
+    row = quotes[place]
+    if base is None:
         return ComparedQuote(quote=row, time=None, cost=None, break_even_mfu=None)
-    even = None
-    target, step = baseline.cost_usd, row.step.step
-    if row is baseline:
-        same = Interval(value=1.0, low=1.0, high=1.0)
-        return ComparedQuote(
-            quote=row,
-            time=same if row.elapsed_s else None,
-            cost=same if target else None,
-            break_even_mfu=None,
-        )
-    if target and explored.market and row.cost_usd and step:
+    target, step, even = quotes[base].cost_usd, row.step.step, None
+    if place != base and target and explored.market and row.cost_usd and step:
         speed = break_even_speed(explored.market, row.nodes, target.value)
         even = None if speed is None else speed * step.mfu
     return ComparedQuote(
         quote=row,
-        time=ratio(row.elapsed_s, baseline.elapsed_s),
-        cost=ratio(row.cost_usd, baseline.cost_usd),
+        time=time_ratio(quotes, drawn, place, base),
+        cost=cost_ratio(quotes, drawn, place, base),
         break_even_mfu=even,
+    )
+
+
+def _other_stacks(
+    catalog: Catalog, explored: Mapping[str, Explored], quotes: Sequence[Quote]
+) -> tuple[OtherStack, ...]:
+    """Return rows with other stacks that were measured on the instance, in the same layouts."""
+    found = []
+    for row in quotes:
+        known = explored[row.instance]
+        if known.market is None or row.elapsed_s is None:
+            continue
+        family, own = family_of(known.setup.model), known.setup.stack.name
+        for stack in stacks_fitted_on(catalog, row.instance):
+            if stack.name == own or stack.basis_on(row.instance, family) != "measured":
+                continue
+            other = replace(known, setup=_with_stack(catalog, known.setup, stack))
+            way = Candidate(
+                instance=row.instance,
+                nodes=row.nodes,
+                option=row.bill.option if row.bill else None,
+                elapsed_s=row.elapsed_s.value,
+                cost_usd=None,
+            )
+            layouts = tuple(step.layout for step in row.steps)
+            found.append(OtherStack(stack=stack.name, quote=quote(other, way, layouts=layouts)))
+    return tuple(found)
+
+
+def _with_stack(catalog: Catalog, setup: TrainSetup, stack: TrainingStack) -> TrainSetup:
+    return train_setup(
+        catalog,
+        setup.model,
+        setup.platform,
+        setup.nodes,
+        stack=stack,
+        logical_size=setup.logical_size,
     )
 
 
@@ -287,11 +362,13 @@ def _footing(request: CompareRequest, baseline: str) -> str:
     if request.baseline_nodes is not None:
         footing = f"on {request.baseline_nodes:,} nodes"
     elif deadline_s is None:
-        footing = f"on {_listed(run.node_counts)} nodes each"
+        several = "s" * (run.node_counts != (1,))
+        footing = f"on {_listed(run.node_counts)} node{several} each"
     else:
         assumed = "" if request.deadline_s else " (assumed)"
         fewest = f"on the fewest nodes, of {among}, that finish"
-        footing = f"{fewest} in {in_days(deadline_s)}{assumed}"
+        sure = "" if run.confidence is None else f" with {run.confidence:.0%} confidence"
+        footing = f"{fewest} in {time_text(deadline_s)}{assumed}{sure}"
     if request.equal_cost:
         return f"{baseline} {footing}; the others as fast as that money makes them, of {among}"
     return footing

@@ -16,6 +16,7 @@ from trnbench import parsing
 from trnbench.answers.plan import PlanAnswer, Ways
 from trnbench.answers.quote import Quote
 from trnbench.app.command_lines import plan_line
+from trnbench.app.draws import lead_of, outcomes, with_confidence, with_probabilities
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.plan_break_even import break_even
 from trnbench.app.plan_confirm import confirmed
@@ -37,7 +38,7 @@ from trnbench.errors import InputError
 from trnbench.hardware.instance import PurchaseOption
 from trnbench.parsing import literal, maybe, read
 from trnbench.plan.failures import Estimate, operations_of
-from trnbench.plan.market import Market, every_candidate
+from trnbench.plan.market import Market, candidates
 from trnbench.plan.objective import (
     Candidate,
     Limits,
@@ -50,8 +51,12 @@ from trnbench.plan.objective import (
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import QuotaRequest, quota_request
 from trnbench.plan.sensitivity import Change, sensitivity
-from trnbench.report.quote_text import in_days
+from trnbench.predict.common_draws import CommonDraws
+from trnbench.report.quote_text import time_text
 from trnbench.units import Dimension, show, significant
+
+WORTH_A_THOUGHT = 0.5
+"""Plans that train for less than this part of their time are not shown beside the chosen one."""
 
 
 def plan_run(catalog: Catalog, request: PlanRequest, *, watch: Watch | None = None) -> PlanAnswer:
@@ -141,7 +146,7 @@ class _Planning:
 
     def answer(self, watch: Watch) -> PlanAnswer:
         """Return the plan."""
-        ways = every_candidate(self.markets)
+        ways = self._ways()
         asked, limits = self.request.asked, self.limits
         objective: Order = asked.objective
         best = ranked(ways, limits, objective)
@@ -155,13 +160,22 @@ class _Planning:
         chosen = best[0] if best else None
         near, binding = (None, ()) if chosen else self._nearest(ways)
         quoted = self._quote(chosen) if chosen else None
+        front = self._front(best, quoted)
+        draws = CommonDraws()
+        rows = front or tuple(one for one in (near,) if one is not None)
+        drawn = outcomes({one.name: one for one in self.explored}, rows, draws)
+        likely = with_probabilities(rows, drawn)
+        chosen_row = next((n for n, one in enumerate(rows) if one is quoted), None)
         return PlanAnswer(
             model=self.request.run.model,
             asked=asked,
-            best=quoted,
-            nearest=near,
+            best=quoted if chosen_row is None else likely[chosen_row],
+            nearest=likely[0] if near is not None else None,
             binding=binding,
-            front=self._front(best, quoted),
+            front=likely if front else (),
+            lead=lead_of(likely, drawn),
+            draws=draws.count,
+            seed=draws.seed,
             left_out=self._left_out(),
             changes=self._changes(chosen, quoted, limits, objective),
             break_even=break_even(self.explored, chosen, limits, objective, self.baseline),
@@ -178,6 +192,15 @@ class _Planning:
             ),
         )
 
+    def _ways(self) -> list[Candidate]:
+        """Return every way to buy, with what it does not exceed with the confidence asked for."""
+        return [
+            way
+            for one in self.explored
+            if one.market is not None
+            for way in with_confidence(one, candidates(one.market), self.request.run.confidence)
+        ]
+
     def _explored(self, name: str) -> Explored:
         return next(one for one in self.explored if one.name == name)
 
@@ -189,9 +212,14 @@ class _Planning:
         return quote(explored, candidate)
 
     def _front(self, kept: Sequence[Candidate], chosen: Quote | None) -> tuple[Quote, ...]:
-        return tuple(
+        quotes = (
             chosen if chosen is not None and chosen.is_of(one) else self._quote(one)
             for one in pareto(kept)
+        )
+        return tuple(
+            one
+            for one in quotes
+            if one is chosen or (one.wall is not None and one.wall.goodput >= WORTH_A_THOUGHT)
         )
 
     def _nearest(self, ways: Sequence[Candidate]) -> tuple[Quote | None, tuple[str, ...]]:
@@ -241,7 +269,7 @@ class _Planning:
             if one.market is not None
         )
         relaxed = replace(self, explored=explored)
-        ways = every_candidate(relaxed.markets)
+        ways = relaxed._ways()
         kept = ranked(ways, self.limits, self.request.asked.objective)
         near = kept[0] if kept else nearest(ways, self.limits)
         return near, relaxed._quote(near) if near else None
@@ -259,7 +287,7 @@ class _Planning:
         elif "deadline" in excess and asked.deadline_s is not None:
             most = f", and {near.nodes:,} nodes are the most looked at" if largest else ""
             words.append(
-                f"deadline of {in_days(asked.deadline_s)}: {in_days(near.elapsed_s)} "
+                f"deadline of {time_text(asked.deadline_s)}: {time_text(near.elapsed_s)} "
                 f"on {near.nodes:,} x {near.instance}, {excess['deadline']:.3g}x{most}"
             )
         if "budget" in excess and asked.budget_usd is not None and near.cost_usd is not None:
@@ -313,7 +341,7 @@ class _Planning:
         asked, run = self.request.asked, self.request.run
         words = []
         if asked.assumed_deadline and asked.deadline_s is not None:
-            words.append(f"deadline {in_days(asked.deadline_s)}, as none was given")
+            words.append(f"deadline {time_text(asked.deadline_s)}, as none was given")
         if not run.nodes:
             words.append(f"nodes: powers of two up to {run.max_nodes:,}")
         if quoted is not None:

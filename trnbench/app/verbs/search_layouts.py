@@ -36,7 +36,7 @@ def search_layouts(
     efficiency: TrainingEfficiency | None = None,
     collectives: str | CollectiveStack | None = None,
     logical_size: int | None = None,
-    memory_headroom: float = 0.0,
+    memory_headroom: float | None = None,
     whole_nodes: bool = True,
     top: int = 20,
     progress: Progress = quiet,

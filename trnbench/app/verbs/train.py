@@ -9,6 +9,7 @@ from typing import Any
 
 from trnbench import parsing
 from trnbench.answers.train import Searched, TrainAnswer
+from trnbench.app.batch import batch_words
 from trnbench.app.knobs import layout_of
 from trnbench.app.layout_defaults import SEARCHED, refuse_senseless, with_defaults
 from trnbench.app.train_request import TrainCase, TrainRequest, suite_cases
@@ -140,7 +141,7 @@ def step_answers(
 ) -> tuple[TrainAnswer, ...]:
     """Return what a step takes by every engine, in the fastest layout where some is left open."""
     refuse_senseless(setup.model, given)
-    layout, assumed = with_defaults(setup.model, setup.stack, given)
+    layout, assumed = with_defaults(setup.model, setup.stack, given, setup.ranks)
     blank = blank_answer(setup, layout, assumed)
     if not _settled(layout):
         blank = _fastest(setup, blank, progress)
@@ -236,4 +237,5 @@ def _fastest(setup: TrainSetup, blank: TrainAnswer, progress: Progress) -> Train
     if result.best is None:
         return replace(blank, layout=layout, searched=searched, reasons=result.reasons)
     chosen = tuple(name for name in blank.layout.open if name in SEARCHED)
-    return replace(blank, layout=layout, chosen=chosen, searched=searched)
+    notes = batch_words(setup, blank.layout, blank.assumed, result.best)
+    return replace(blank, layout=layout, chosen=chosen, searched=searched, notes=notes)

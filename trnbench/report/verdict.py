@@ -1,0 +1,143 @@
+"""Which purchase is the cheapest, in a sentence, and what that rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trnbench.answers.compare import CompareAnswer, ComparedQuote
+from trnbench.answers.interval import Interval
+from trnbench.answers.lead import Lead
+from trnbench.answers.plan import PlanAnswer
+from trnbench.answers.quote import Quote, price_day
+from trnbench.report.quote_text import cluster_text, money_text, sentence, time_text
+from trnbench.units import HOUR_S
+
+BASES = {"measured": "measured", "transferred": "carried over", "assumed": "assumed"}
+"""What a speed rests on -> as a buyer says it."""
+SECOND_HAND = "second-hand"
+DWARFED = 0.5
+"""Machines of which less than this part is used are paid for their minimum, not for the work."""
+
+
+def verdict_text(answer: CompareAnswer) -> str:
+    """Return which row is the cheapest, by how much, and how sure that is; or why there is none."""
+    quotes = [one.quote for one in answer.compared]
+    lead = answer.lead
+    if not any(quote.feasible for quote in quotes) or lead is None:
+        return _no(answer, quotes)
+    winner = quotes[lead.winner]
+    assert winner.cost_usd is not None
+    text = f"cheapest: {cluster_text(winner)}, {money_text(winner.cost_usd.value)}"
+    share = share_text(winner.cheapest_probability)
+    if lead.rival is not None and lead.cost is not None:
+        rival = _name(quotes[lead.rival], quotes)
+        text += f": {_apart(lead.cost.value)} {rival}, {_error(lead.cost)}; cheapest in {share})"
+    elif len(quotes) > 1:
+        text += f" (cheapest in {share})"
+    text += _tie(lead, quotes)
+    minimums = [one for one in map(_minimum, quotes) if one]
+    return text + (f" ({'; '.join(minimums)})" if minimums else "")
+
+
+def plan_verdict_text(answer: PlanAnswer) -> str:
+    """Return the plan in a sentence, and how sure it is that none of the others is cheaper."""
+    if answer.best is None:
+        near = f"; nearest: {sentence(answer.nearest)}" if answer.nearest else ""
+        return f"no: {'; '.join(answer.binding) or 'nothing was looked at to the end'}{near}"
+    text = sentence(answer.best)
+    if answer.lead is None:
+        return text
+    share = share_text(answer.best.cheapest_probability)
+    return f"{text}; the cheapest of these plans in {share}{_tie(answer.lead, answer.front)}"
+
+
+def _tie(lead: Lead, quotes: Sequence[Quote]) -> str:
+    if not lead.tied:
+        return ""
+    shares = (
+        f"{_name(quotes[place], quotes)} ({100 * lead.shares[place]:.0f} %)" for place in lead.tied
+    )
+    return f"; a tie with {', '.join(shares)}"
+
+
+def share_text(share: float) -> str:
+    """Return a share of the draws; what is not all of them is not called so."""
+    percent = f"{100 * share:.0f}"
+    if share < 1 and percent == "100":
+        percent = ">99"
+    return f"{percent} % of draws"
+
+
+def basis_lines(compared: Sequence[ComparedQuote]) -> list[str]:
+    """Return what each row's speed and price rest on, rows alike together."""
+    found: dict[str, dict[str, None]] = {}
+    for one in compared:
+        quote = one.quote
+        words = f"speed {BASES[quote.step.basis]}, {_price_basis(quote)}"
+        found.setdefault(words, {})[quote.instance] = None
+    return [f"{', '.join(names)}: {words}" for words, names in found.items()]
+
+
+def _price_basis(quote: Quote) -> str:
+    bill = quote.bill
+    if bill is None:
+        return "no price"
+    if bill.origin == "own":
+        return "a price of your own"
+    day = f" of {price_day(bill)}" if price_day(bill) else ""
+    if bill.origin == "assumed":
+        return f"price assumed from one{day}"
+    second_hand = any(note.startswith(SECOND_HAND) for note in bill.notes)
+    return f"price {SECOND_HAND if second_hand else 'read'}{day}"
+
+
+def _no(answer: CompareAnswer, quotes: Sequence[Quote]) -> str:
+    running = [quote for quote in quotes if quote.elapsed_s is not None]
+    if not running:
+        told = "; ".join(f"{one.instance}: {', '.join(one.reasons)}" for one in quotes[:1])
+        return f"no: none runs it; {told}" if told else "no: nothing was looked at"
+    fastest = min(running, key=lambda one: one.elapsed_s.value if one.elapsed_s else 0.0)
+    assert fastest.elapsed_s is not None
+    told = f"fastest {fastest.instance}, {time_text(fastest.elapsed_s.value)} on {fastest.nodes:,}"
+    if any(quote.feasible for quote in quotes):
+        return f"no: none has a price; {told}"
+    if answer.deadline_s is not None:
+        sure = "" if answer.confidence is None else f" with {answer.confidence:.0%} confidence"
+        return f"no: none finishes in {time_text(answer.deadline_s)}{sure}; {told}"
+    return f"no: {running[0].instance}: {running[0].reasons[0]}"
+
+
+def _name(quote: Quote, among: Sequence[Quote]) -> str:
+    alone = sum(one.instance == quote.instance for one in among) == 1
+    return quote.instance if alone else cluster_text(quote)
+
+
+def _apart(ratio: float) -> str:
+    percent = round(100 * abs(ratio - 1))
+    if percent == 0:
+        return "as much as"
+    return f"{percent} % {'below' if ratio < 1 else 'above'}"
+
+
+def _error(ratio: Interval) -> str:
+    within = "within" if ratio.low < 1 < ratio.high else "beyond"
+    low, high = (_end(number) for number in (ratio.low, ratio.high))
+    return f"{within} the error ({low} to {high}"
+
+
+def _end(ratio: float) -> str:
+    words = _apart(ratio)
+    return "equal" if words == "as much as" else words
+
+
+def _minimum(quote: Quote) -> str:
+    """Return that a purchase pays far more time than it uses, where it does."""
+    bill = quote.bill
+    if bill is None or bill.option != "capacity-block":
+        return ""
+    if bill.wall_s >= DWARFED * bill.billed_hours * HOUR_S:
+        return ""
+    return (
+        f"{quote.instance} is sold by the day here: {money_text(bill.cost_usd)} for "
+        f"{bill.billed_hours:g} h, {time_text(bill.wall_s)} used"
+    )
