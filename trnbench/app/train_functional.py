@@ -241,7 +241,7 @@ def _train(
     losses: list[float] = []
     if request.folder is not None:
         found = resume(request.folder, trainer, same)
-        losses += found.losses if found else ()
+        losses += found or ()
         if found is None:
             # A folder that cannot be written to is found out now, not after the first steps.
             save(request.folder, trainer, losses, same)

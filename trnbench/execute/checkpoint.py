@@ -12,7 +12,6 @@ import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -33,13 +32,6 @@ _FAULTS = (
     zipfile.BadZipFile,
 )
 """What reading a file raises that is not what it should be."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingProgress:
-    """How far a run was: the loss of every step so far."""
-
-    losses: tuple[float, ...]
 
 
 def save(
@@ -74,16 +66,18 @@ def save(
     return target
 
 
-def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> TrainingProgress | None:
-    """Give a trainer the state of a folder's newest checkpoint; None if there is none.
+def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> tuple[float, ...] | None:
+    """Give a trainer the state of a folder's newest checkpoint; return the losses of its steps.
+
+    None if there is no checkpoint.
 
     A file that is damaged or of another run is an input error; the trainer is then as it was.
     """
     found = checkpoints(folder)
     if not found:
         return None
-    arrays, note = _read(found[-1], found[:-1])
-    _refuse_other(found[-1], note.run, _plain(run))
+    arrays, theirs, losses = _read(found[-1], found[:-1])
+    _refuse_other(found[-1], theirs, _plain(run))
     if _shapes(arrays) != _shapes(_arrays(trainer)):
         raise InputError(
             f"{found[-1]}: a checkpoint of a model with other weights",
@@ -92,19 +86,13 @@ def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> Trainin
     for i, (_, state) in enumerate(trainer.states()):
         names = [name for name in _STATES if f"{i}.{name}" in arrays]
         state.restore({name: arrays[f"{i}.{name}"] for name in names})
-    trainer.steps_done = len(note.losses)
-    return TrainingProgress(losses=note.losses)
+    trainer.steps_done = len(losses)
+    return losses
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return a folder's checkpoints, the newest last."""
     return sorted(folder.glob(f"step-*{_SUFFIX}"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Note:
-    run: Mapping[str, object]
-    losses: tuple[float, ...]
 
 
 def _arrays(trainer: Trainer) -> dict[str, Numbers]:
@@ -133,7 +121,10 @@ def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
     return plain
 
 
-def _read(path: Path, before: Sequence[Path]) -> tuple[dict[str, Numbers], _Note]:
+def _read(
+    path: Path, before: Sequence[Path]
+) -> tuple[dict[str, Numbers], Mapping[str, object], tuple[float, ...]]:
+    """Return a checkpoint's arrays, the run it is of, and its losses."""
     hint = "remove it to start anew"
     if before:
         hint = f"remove it to go on from {before[-1].name}"
@@ -150,7 +141,7 @@ def _read(path: Path, before: Sequence[Path]) -> tuple[dict[str, Numbers], _Note
         raise InputError(f"{path}: not a whole checkpoint", hint=hint) from error
     if not whole:
         raise InputError(f"{path}: a damaged checkpoint: its numbers have changed", hint=hint)
-    return arrays, _Note(run=run, losses=losses)
+    return arrays, run, losses
 
 
 def _refuse_other(path: Path, theirs: Mapping[str, object], ours: Mapping[str, object]) -> None:

@@ -35,23 +35,22 @@ class PlacementVerdict:
         return not self.reasons
 
 
+def _refused(reason: str, alternative: str) -> PlacementVerdict:
+    return PlacementVerdict(reasons=(reason,), alternatives=(alternative,))
+
+
 def cluster_verdict(platform: Platform, nodes: int) -> PlacementVerdict:
     """Return whether this many instances can form one cluster."""
     instance = platform.instance
     network = instance.network
     if nodes > 1 and network is None:
-        return PlacementVerdict(
-            reasons=(f"{instance.name} has no network adapters for {nodes} nodes",),
-            alternatives=("1 node",),
-        )
+        return _refused(f"{instance.name} has no network adapters for {nodes} nodes", "1 node")
     limit = network.max_chips_per_cluster if network else None
     if limit is not None and nodes * instance.chips > limit:
         most = limit // instance.chips
-        return PlacementVerdict(
-            reasons=(
-                f"{nodes} nodes are {nodes * instance.chips} chips; a cluster has at most {limit}",
-            ),
-            alternatives=(f"up to {most} nodes",),
+        return _refused(
+            f"{nodes} nodes are {nodes * instance.chips} chips; a cluster has at most {limit}",
+            f"up to {most} nodes",
         )
     return PlacementVerdict()
 
@@ -59,9 +58,9 @@ def cluster_verdict(platform: Platform, nodes: int) -> PlacementVerdict:
 def even_groups(placement: Placement, ranks: int, size: int) -> IntArray | PlacementVerdict:
     """Return `ranks` ranks in consecutive groups of `size`, or why they do not divide."""
     if ranks > placement.ranks:
-        return PlacementVerdict(
-            reasons=(f"{ranks} ranks asked for, the cluster has {placement.ranks}",),
-            alternatives=(f"up to {placement.ranks} ranks",),
+        return _refused(
+            f"{ranks} ranks asked for, the cluster has {placement.ranks}",
+            f"up to {placement.ranks} ranks",
         )
     if size < 1 or ranks % size:
         near = sorted(
@@ -115,9 +114,8 @@ def _job_size(placement: Placement, members: IntArray) -> PlacementVerdict:
     few = ", ".join(map(str, degrees.ranks_per_job))
     name = placement.platform.instance.name
     more = f" or a multiple of {multiple}" if multiple else ""
-    return PlacementVerdict(
-        reasons=(f"{name} runs {few}{more} ranks in a job, not {job}",),
-        alternatives=(f"{few}{more} ranks in all",),
+    return _refused(
+        f"{name} runs {few}{more} ranks in a job, not {job}", f"{few}{more} ranks in all"
     )
 
 
@@ -135,9 +133,9 @@ def _group_shape(placement: Placement, members: IntArray) -> PlacementVerdict:
         cut = local.reshape(len(members), hosts, -1) if size % hosts == 0 else None
         if cut is not None and bool((cut == cut[:, :1]).all()):
             return PlacementVerdict()
-        return PlacementVerdict(
-            reasons=("a group over several hosts must hold the same ranks on each of them",),
-            alternatives=("the same local ranks on every host",),
+        return _refused(
+            "a group over several hosts must hold the same ranks on each of them",
+            "the same local ranks on every host",
         )
     legal = degrees.tensor_parallel
     warned = degrees.tensor_parallel_warned
@@ -149,9 +147,8 @@ def _group_shape(placement: Placement, members: IntArray) -> PlacementVerdict:
         return PlacementVerdict(
             warnings=(f"groups of {size} ranks are not supported everywhere on {name}",)
         )
-    return PlacementVerdict(
-        reasons=(f"{name} has no replica groups of {size} ranks in a host",),
-        alternatives=(f"groups of {listed} ranks",),
+    return _refused(
+        f"{name} has no replica groups of {size} ranks in a host", f"groups of {listed} ranks"
     )
 
 
@@ -162,11 +159,9 @@ def _size(collective: Collective, ranks: int) -> PlacementVerdict:
     if collective.elements >= least:
         return PlacementVerdict()
     least_bytes = least * collective.element_bytes
-    return PlacementVerdict(
-        reasons=(
-            f"{collective.size_bytes:g} bytes are less than one element for each of {ranks} ranks",
-        ),
-        alternatives=(f"from {least_bytes:g} bytes",),
+    return _refused(
+        f"{collective.size_bytes:g} bytes are less than one element for each of {ranks} ranks",
+        f"from {least_bytes:g} bytes",
     )
 
 
@@ -215,11 +210,9 @@ def _wired_pairs(
         far = inside & apart & (hops > (2 if _switched(placement) else 1))
         if far.any():
             at = int(np.flatnonzero(far)[0])
-            return PlacementVerdict(
-                reasons=(
-                    f"ranks {source[at]} and {target[at]} of the permute have no link between them",
-                ),
-                alternatives=("pairs along a ring of neighbouring chips",),
+            return _refused(
+                f"ranks {source[at]} and {target[at]} of the permute have no link between them",
+                "pairs along a ring of neighbouring chips",
             )
     return PlacementVerdict()
 

@@ -36,9 +36,9 @@ def test_a_resumed_run_has_the_same_losses_to_the_bit(degrees, make, tmp_path):
     done = [first.step() for _ in range(3)]
     save(tmp_path, first, done, RUN)
     second = make(**degrees)
-    progress = resume(tmp_path, second, RUN)
-    assert progress is not None
-    assert [*progress.losses, *(second.step() for _ in range(3))] == losses
+    before = resume(tmp_path, second, RUN)
+    assert before is not None
+    assert [*before, *(second.step() for _ in range(3))] == losses
     for name, weight in whole.weights().items():
         assert (second.weights()[name] == weight).all(), name
 
@@ -86,9 +86,9 @@ def test_a_damaged_checkpoint_is_named_with_the_one_before(damage, make, tmp_pat
     assert "\n" not in caught.value.message
     assert fresh.steps_done == 0
     path.unlink()
-    progress = resume(tmp_path, fresh, RUN)
-    assert progress is not None
-    assert progress.losses == tuple(losses[:1])
+    before = resume(tmp_path, fresh, RUN)
+    assert before is not None
+    assert before == tuple(losses[:1])
 
 
 def test_a_checkpoint_of_another_run_is_refused_with_what_differs(make, tmp_path):
@@ -142,9 +142,9 @@ def test_a_full_disk_is_one_line_and_leaves_the_checkpoint_before(make, tmp_path
         save(tmp_path, trainer, losses, RUN)
     assert "\n" not in caught.value.message
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001.npz"]
-    progress = resume(tmp_path, make(), RUN)
-    assert progress is not None
-    assert progress.losses == tuple(losses[:1])
+    before = resume(tmp_path, make(), RUN)
+    assert before is not None
+    assert before == tuple(losses[:1])
 
 
 def test_a_write_that_was_killed_half_way_counts_for_nothing(make, tmp_path, monkeypatch):
@@ -158,9 +158,9 @@ def test_a_write_that_was_killed_half_way_counts_for_nothing(make, tmp_path, mon
             save(tmp_path, trainer, losses, RUN)
     assert [path.suffix for path in sorted(tmp_path.iterdir())] == [".npz", ".unfinished"]
     fresh = make()
-    progress = resume(tmp_path, fresh, RUN)
-    assert progress is not None
-    again = [*progress.losses, fresh.step()]
+    before = resume(tmp_path, fresh, RUN)
+    assert before is not None
+    again = [*before, fresh.step()]
     assert again == losses
     save(tmp_path, fresh, again, RUN)
     assert {path.suffix for path in tmp_path.iterdir()} == {".npz"}

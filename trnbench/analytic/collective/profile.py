@@ -17,7 +17,7 @@ from trnbench.analytic.collective.shape import PhaseProfile, Profile, Resource
 from trnbench.arrays import IntArray
 from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.build import node_lines
-from trnbench.mapping.message_plan.pattern import MessagePattern, identity
+from trnbench.mapping.message_plan.pattern import MessagePattern
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.rails import Rail, one_rail
 
@@ -49,7 +49,7 @@ def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
     rail = one_rail(node, index)
     if rail is None:
         return _of_a_node(placed.placement.fabric, profiled(placed, index))
-    key = (identity(step.pattern), rail.adapter, rail.lines, rail.lines_per_link)
+    key = (step.pattern.identity, rail.adapter, rail.lines, rail.lines_per_link)
     return remembered(key, memo, unit, lambda: _on_rail(rail))
 
 
@@ -100,7 +100,7 @@ def _lines(placed: Placed, index: int) -> list[tuple[Hashable, MessagePattern, H
         lines = node_lines(found, step)
         if step.pattern.positions > lines.shape[1] > 1:
             return None
-        mark = identity(step.pattern)
+        mark = step.pattern.identity
         patterns[mark] = step.pattern
         ranks = members.local[ways == grid] if len(placed.outlines) > 1 else members.local
         lines_of.setdefault(mark, []).append(ranks[:, lines].reshape(-1, lines.shape[1]))

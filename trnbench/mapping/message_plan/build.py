@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.mapping.message_plan.algorithm import Algorithm, AlgorithmStage, Refusal, Site
-from trnbench.mapping.message_plan.direct import Pairs
-from trnbench.mapping.message_plan.in_switch import InSwitch
+from trnbench.mapping.message_plan.direct import pairwise
 from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
 from trnbench.mapping.message_plan.plan import MessagePlan, PlanPhase
 from trnbench.mapping.message_plan.stages import stages_of
@@ -29,13 +28,12 @@ _PARTS: Mapping[Op, CollectivePart] = {
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlanStep:
-    """One phase before its lines are drawn: the stage it runs on, and as what part."""
+    """One phase before its lines are drawn, and the stage it runs on."""
 
     pattern: MessagePattern
     stage: AlgorithmStage
     level: int
     lane: int
-    part: CollectivePart
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -95,11 +93,9 @@ def _schedule(site: Site, op: Op, stages: list[AlgorithmStage]) -> Outline | Ref
         if part == "reduce":
             radix[level] = pattern.blocks
         # A switch that joins on the way in and copies on the way out does both at once.
-        apart = isinstance(pattern, InSwitch) and part == "gather"
+        apart = pattern.name == "in-switch" and part == "gather"
         lane = level + len(stages) if apart else level
-        steps.append(
-            PlanStep(pattern=pattern, stage=stages[level], level=level, lane=lane, part=part)
-        )
+        steps.append(PlanStep(pattern=pattern, stage=stages[level], level=level, lane=lane))
     if op == "broadcast":
         radix = [site.algorithm.pieces]
         share = tuple(1.0 / site.algorithm.pieces for _ in stages)
@@ -123,9 +119,9 @@ def _pairs(site: Site, op: Op, pairs: IntArray | None) -> Outline:
         here = np.arange(ranks)
         pairs = np.stack([here, (here + 1) % ranks], axis=1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    pattern = Pairs(positions=ranks, pairs=pairs, alike=_alike_on_nodes(site.grid, pairs))
+    pattern = pairwise(ranks, pairs, alike=_alike_on_nodes(site.grid, pairs))
     stage = AlgorithmStage(axes=tuple(range(len(site.grid.levels))), make=lambda _: pattern)
-    step = PlanStep(pattern=pattern, stage=stage, level=0, lane=0, part="exchange")
+    step = PlanStep(pattern=pattern, stage=stage, level=0, lane=0)
     return Outline(
         site=site,
         op=op,
@@ -159,7 +155,7 @@ def plan_of(found: Outline) -> MessagePlan:
     phases = []
     for step in found.steps:
         chosen = lines[step.level]
-        if step.part == "broadcast":
+        if step.pattern.part == "broadcast":
             chosen = chosen[(place[chosen[:, 0], : step.level] == 0).all(axis=1)]
         phases.append(
             PlanPhase(pattern=step.pattern, level=step.level, lane=step.lane, lines=chosen)
@@ -185,7 +181,7 @@ def node_lines(found: Outline, step: PlanStep) -> IntArray:
     over = grid.levels[:1] == (NODES,)
     inside = np.asarray(grid.ranks[0]) if over else grid.ranks
     axes = tuple(axis - over for axis in step.stage.axes if axis >= over)
-    return _lines(inside, AlgorithmStage(axes=axes, make=step.stage.make, order=step.stage.order))
+    return _lines(inside, replace(step.stage, axes=axes))
 
 
 def _lines(ranks: IntArray, stage: AlgorithmStage) -> IntArray:

@@ -2,126 +2,109 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.pattern import CollectivePart, Messages, all_positions
+from trnbench.mapping.message_plan.pattern import (
+    CollectivePart,
+    MessagePattern,
+    Messages,
+    all_positions,
+)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class DirectPattern:
-    """Each position sends straight to every other: one round, or two for a reduce."""
+def _to_others(senders: IntArray, positions: int) -> tuple[IntArray, IntArray]:
+    """Return (source, target) from each sender to all others, in the order of rising distance."""
+    source = np.repeat(senders, positions - 1)
+    step = np.tile(np.arange(1, positions), len(senders))
+    return source, (source + step) % positions
 
-    positions: int
-    part: CollectivePart
-    blocks: int
-    name: str = "direct"
-    channels: int = 1
-    relays: bool = False
-    pipelined: bool = False
 
-    @property
-    def alike(self) -> bool:
-        """A broadcast loads its root alone."""
-        return self.part != "broadcast"
+def direct(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
+    """Return each position sending straight to every other: one round, or two for a reduce.
 
-    @property
-    def distinct_rounds(self) -> tuple[tuple[int, int], ...]:
-        """A reduce scatters, then gathers."""
-        return ((0, 1), (1, 1)) if self.part == "reduce" else ((0, 1),)
+    A reduce scatters, then gathers. A broadcast loads its root alone.
+    """
+    whole = part == "broadcast"
 
-    def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
-        """Return the messages, each sender's in the order of rising distance."""
-        senders = all_positions(self.positions, sources)
-        if self.part == "broadcast":
+    def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:
+        senders = all_positions(positions, sources)
+        if whole:
             senders = senders[senders == 0]
-        reduces = self.part == "scatter" or (self.part == "reduce" and round_ == 0)
-        others = self.positions - 1
-        source = np.repeat(senders, others)
-        step = np.tile(np.arange(1, self.positions), len(senders))
-        target = (source + step) % self.positions
-        gathers = self.part == "gather" or (self.part == "reduce" and round_ == 1)
-        whole = self.part == "broadcast"
+        source, target = _to_others(senders, positions)
+        gathers = part == "gather" or (part == "reduce" and round_ == 1)
         return (
             Messages(
                 source=source,
                 target=target,
                 block=0 * source if whole else source if gathers else target,
-                count=np.full(len(source), self.blocks if whole else 1, dtype=np.int64),
+                count=np.full(len(source), blocks if whole else 1, dtype=np.int64),
                 channel=0 * source,
-                reduces=reduces,
-                origin=source if self.part == "exchange" else None,
+                reduces=part == "scatter" or (part == "reduce" and round_ == 0),
+                origin=source if part == "exchange" else None,
             ),
         )
 
+    return MessagePattern(
+        name="direct",
+        part=part,
+        positions=positions,
+        blocks=blocks,
+        alike=not whole,
+        distinct_rounds=((0, 1), (1, 1)) if part == "reduce" else ((0, 1),),
+        send=send,
+    )
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SingleStep:
-    """All-reduce in one round: everyone sends its whole buffer to everyone and adds locally."""
 
-    positions: int
-    name: str = "single-step-mesh"
-    part: CollectivePart = "reduce"
-    blocks: int = 1
-    channels: int = 1
-    relays: bool = False
-    pipelined: bool = False
-    alike: bool = True
-    distinct_rounds: tuple[tuple[int, int], ...] = ((0, 1),)
+def single_step(positions: int) -> MessagePattern:
+    """Return all-reduce in one round: everyone sends its whole buffer to everyone, adds locally."""
 
-    def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
-        """Return every buffer going to every other position."""
-        senders = all_positions(self.positions, sources)
-        source = np.repeat(senders, self.positions - 1)
-        step = np.tile(np.arange(1, self.positions), len(senders))
+    def send(_: int, sources: IntArray | None) -> tuple[Messages, ...]:
+        source, target = _to_others(all_positions(positions, sources), positions)
+        nought = 0 * source
         return (
             Messages(
                 source=source,
-                target=(source + step) % self.positions,
-                block=0 * source,
-                count=0 * source + 1,
-                channel=0 * source,
+                target=target,
+                block=nought,
+                count=nought + 1,
+                channel=nought,
                 reduces=True,
             ),
         )
 
+    return MessagePattern(
+        name="single-step-mesh",
+        part="reduce",
+        positions=positions,
+        blocks=1,
+        distinct_rounds=((0, 1),),
+        send=send,
+    )
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Pairs:
-    """Permute and send-receive: the whole buffer of each pair's source goes to its target.
+
+def pairwise(positions: int, pairs: IntArray, *, alike: bool) -> MessagePattern:
+    """Return permute and send-receive: the whole buffer of each pair's source goes to its target.
 
     `alike`: what the first node's positions send is what every node's do, as many nodes further on.
     """
-
-    positions: int
-    pairs: IntArray
-    alike: bool
-    name: str = "direct"
-    part: CollectivePart = "exchange"
-    channels: int = 1
-    relays: bool = False
-    pipelined: bool = False
-    distinct_rounds: tuple[tuple[int, int], ...] = ((0, 1),)
-
-    @property
-    def blocks(self) -> int:
-        """One buffer a position."""
-        return self.positions
-
-    def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
-        """Return one message a pair."""
-        pairs = self.pairs if sources is None else self.pairs[np.isin(self.pairs[:, 0], sources)]
-        ones = np.ones(len(pairs), dtype=np.int64)
-        return (
-            Messages(
-                source=pairs[:, 0],
-                target=pairs[:, 1],
-                origin=pairs[:, 0],
-                block=pairs[:, 1],
-                count=ones,
-                channel=0 * ones,
-                reduces=False,
-            ),
-        )
+    source, target = pairs[:, 0], pairs[:, 1]
+    every = Messages(
+        source=source,
+        target=target,
+        origin=source,
+        block=target,
+        count=np.ones(len(pairs), dtype=np.int64),
+        channel=np.zeros(len(pairs), dtype=np.int64),
+        reduces=False,
+    )
+    return MessagePattern(
+        name="direct",
+        part="exchange",
+        positions=positions,
+        blocks=positions,
+        alike=alike,
+        distinct_rounds=((0, 1),),
+        send=lambda _, sources: (every.sent_by(sources),),
+        along=pairs,
+    )

@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.pattern import CollectivePart, Messages, all_positions
+from trnbench.mapping.message_plan.pattern import (
+    CollectivePart,
+    MessagePattern,
+    Messages,
+    all_positions,
+)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Halving:
-    """Scatter by halving, gather by doubling, reduce by both; positions a power of two.
+def halving(positions: int, part: CollectivePart) -> MessagePattern:
+    """Return scatter by halving, gather by doubling, reduce by both; positions a power of two.
 
     Partners differ in one bit of their position, so a line whose order is a Gray code of a torus
-    has every partner one link away.
+    has every partner one link away. Every round differs in size.
     """
+    steps = positions.bit_length() - 1
 
-    positions: int
-    part: CollectivePart
-    name: str = "halving"
-    channels: int = 1
-    relays: bool = False
-    pipelined: bool = False
-    alike: bool = True
-
-    @property
-    def blocks(self) -> int:
-        """One block a rank."""
-        return self.positions
-
-    @property
-    def distinct_rounds(self) -> tuple[tuple[int, int], ...]:
-        """Every round differs in size."""
-        steps = self.positions.bit_length() - 1
-        return tuple((t, 1) for t in range(2 * steps if self.part == "reduce" else steps))
-
-    def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
-        """Return each position exchanging half of what is still at stake with its partner."""
-        steps = self.positions.bit_length() - 1
-        senders = all_positions(self.positions, sources)
-        reduces = self.part == "scatter" or (self.part == "reduce" and round_ < steps)
-        step = round_ if self.part == "scatter" or reduces else 2 * steps - 1 - round_
-        if self.part == "gather":
+    def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:
+        senders = all_positions(positions, sources)
+        reduces = part == "scatter" or (part == "reduce" and round_ < steps)
+        step = round_ if reduces else 2 * steps - 1 - round_
+        if part == "gather":
             step = steps - 1 - round_
-        distance = self.positions >> (step + 1)
+        distance = positions >> (step + 1)
+        # Partners exchange half of what is still at stake.
         partner = senders ^ distance
         kept_by = partner if reduces else senders
         return (
@@ -58,6 +41,15 @@ class Halving:
                 reduces=reduces,
             ),
         )
+
+    return MessagePattern(
+        name="halving",
+        part=part,
+        positions=positions,
+        blocks=positions,
+        distinct_rounds=tuple((t, 1) for t in range(2 * steps if part == "reduce" else steps)),
+        send=send,
+    )
 
 
 def gray_order(lengths: tuple[int, ...]) -> IntArray:

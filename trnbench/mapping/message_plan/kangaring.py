@@ -6,79 +6,76 @@ partial sum passes, and hands copies to them while the result passes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import GapError
-from trnbench.mapping.message_plan.pattern import CollectivePart, Messages
+from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern, Messages
+
+
+def kangaring(orders: IntArray, ranks_per_chip: int, part: CollectivePart) -> MessagePattern:
+    """Return rings `orders[channel, place]` over chips, their positions chip-major.
+
+    One channel a ring; its primary is rank `channel mod ranks_per_chip` of each chip. A block a
+    rank; a chip's blocks travel together.
+    """
+    channels, chips = orders.shape
+    rings = _Rings(orders=orders, ranks_per_chip=ranks_per_chip)
+    laps = chips - 1
+
+    def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:
+        if part not in ("scatter", "gather", "reduce"):
+            raise GapError(part, "messages on a KangaRing")
+        if part == "scatter" or (part == "reduce" and round_ <= laps):
+            batches = rings.scatter(round_)
+        else:
+            batches = rings.gather(round_ - laps if part == "reduce" else round_)
+        return tuple(batch.sent_by(sources) for batch in batches)
+
+    # The first local round, the laps, the last local round; twice the laps for a reduce.
+    rounds: tuple[tuple[int, int], ...] = ((0, 1), (1, laps), (laps + 1, 1))
+    if part == "reduce":
+        rounds = (*rounds[:2], (laps + 1, laps), (2 * laps + 1, 1))
+    return MessagePattern(
+        name="kangaring",
+        part=part,
+        positions=chips * ranks_per_chip,
+        blocks=chips * ranks_per_chip,
+        channels=channels,
+        distinct_rounds=rounds,
+        send=send,
+        along=orders,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KangaRing:
-    """Rings `orders[channel, place]` over chips of `ranks_per_chip` ranks, position chip-major."""
+class _Rings:
+    """Messages between the primaries of chips on rings, and inside the chips."""
 
     orders: IntArray
     ranks_per_chip: int
-    part: CollectivePart
-    name: str = "kangaring"
-    relays: bool = False
-    pipelined: bool = False
-    alike: bool = True
+
+    @property
+    def channels(self) -> int:
+        """Rings."""
+        return int(self.orders.shape[0])
 
     @property
     def chips(self) -> int:
         """Chips on each ring."""
         return int(self.orders.shape[1])
 
-    @property
-    def positions(self) -> int:
-        """Ranks in all."""
-        return self.chips * self.ranks_per_chip
-
-    @property
-    def blocks(self) -> int:
-        """One block a rank; a chip's blocks travel together."""
-        return self.positions
-
-    @property
-    def channels(self) -> int:
-        """One channel a ring; its primary is rank `channel mod ranks_per_chip` of each chip."""
-        return int(self.orders.shape[0])
-
-    @property
-    def distinct_rounds(self) -> tuple[tuple[int, int], ...]:
-        """The first local round, the laps, the last local round; twice for a reduce."""
-        laps = self.chips - 1
-        if self.part == "reduce":
-            return ((0, 1), (1, laps), (laps + 1, laps), (2 * laps + 1, 1))
-        return ((0, 1), (1, laps), (laps + 1, 1))
-
-    def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
-        """Return the messages between primaries and those inside the chips."""
-        laps = self.chips - 1
-        match self.part:
-            case "reduce":
-                adding = round_ <= laps
-                batches = self._scatter(round_) if adding else self._gather(round_ - laps)
-            case "scatter":
-                batches = self._scatter(round_)
-            case "gather":
-                batches = self._gather(round_)
-            case _:
-                raise GapError(self.part, "messages on a KangaRing")
-        if sources is None:
-            return batches
-        return tuple(_only(batch, sources) for batch in batches)
-
-    def _scatter(self, round_: int) -> tuple[Messages, ...]:
+    def scatter(self, round_: int) -> tuple[Messages, ...]:
+        """Return the messages of a round of the scatter: laps, then a chip's ranks get theirs."""
         if round_ > self.chips - 1:
             return (self._own_blocks(to_primary=False),)
         feed = self._local(lag=1 + round_, to_primary=True)
         return (self._ring(lag=round_, reduces=True), feed) if round_ else (feed,)
 
-    def _gather(self, round_: int) -> tuple[Messages, ...]:
+    def gather(self, round_: int) -> tuple[Messages, ...]:
+        """Return the messages of a round of the gather: a chip's ranks give theirs, then laps."""
         if round_ == 0:
             return (self._own_blocks(to_primary=True),)
         copies = self._local(lag=round_ - 1, to_primary=False)
@@ -125,23 +122,5 @@ class KangaRing:
 
     def _own_blocks(self, *, to_primary: bool) -> Messages:
         local = self._local(lag=0, to_primary=to_primary)
-        return Messages(
-            source=local.source,
-            target=local.target,
-            block=local.source if to_primary else local.target,
-            count=np.ones(len(local.source), dtype=np.int64),
-            channel=local.channel,
-            reduces=False,
-        )
-
-
-def _only(batch: Messages, sources: IntArray) -> Messages:
-    kept = np.isin(batch.source, sources)
-    return Messages(
-        source=batch.source[kept],
-        target=batch.target[kept],
-        block=batch.block[kept],
-        count=batch.count[kept],
-        channel=batch.channel[kept],
-        reduces=batch.reduces,
-    )
+        block = local.source if to_primary else local.target
+        return replace(local, block=block, count=np.ones_like(block), reduces=False)

@@ -79,19 +79,10 @@ class Members:
     def in_full(self) -> Members:
         """Return the same groups read rank by rank, all of them."""
         groups = self.groups
-        grids, ways = self.grids, self.ways
-        if len(ways) < len(groups):
-            grids, ways = _grids(self.placement, groups)
-        return Members(
-            placement=self.placement,
-            listed=groups,
-            looked_at=groups,
-            local=None,
-            nodes=self.nodes,
-            one_node=False,
-            grids=grids,
-            ways=ways,
-        )
+        alike = self.grids, self.ways
+        if len(self.ways) < len(groups):
+            alike = _grids(self.placement, groups)
+        return _rank_by_rank(self.placement, groups, *alike)
 
     def at(self, index: IntArray, groups: slice) -> IntArray:
         """Return [group, ...] the ranks that stand at these places of groups looked at."""
@@ -123,17 +114,7 @@ def members_of(placement: Placement, groups: Groups, *, symmetric: bool) -> Memb
                 grids=grids,
                 ways=ways,
             )
-    grids, ways = _grids(placement, listed)
-    return Members(
-        placement=placement,
-        listed=listed,
-        looked_at=listed,
-        local=None,
-        nodes=np.unique(listed // fabric.ranks_per_node),
-        one_node=False,
-        grids=grids,
-        ways=ways,
-    )
+    return _rank_by_rank(placement, listed, *_grids(placement, listed))
 
 
 def even_members(placement: Placement, local: IntArray, nodes: int) -> Members:
@@ -156,6 +137,12 @@ def plain_members(placement: Placement, groups: IntArray) -> Members:
     """Return groups for sends from rank to rank, without the grids that their ranks form."""
     count = groups.shape[1]
     row = RankGrid(ranks=np.arange(count), levels=(CHIPS,), places=(tuple(range(count)),))
+    return _rank_by_rank(placement, groups, (row,), (0,) * len(groups))
+
+
+def _rank_by_rank(
+    placement: Placement, groups: IntArray, grids: tuple[RankGrid, ...], ways: tuple[int, ...]
+) -> Members:
     return Members(
         placement=placement,
         listed=groups,
@@ -163,8 +150,8 @@ def plain_members(placement: Placement, groups: IntArray) -> Members:
         local=None,
         nodes=np.unique(groups // placement.fabric.ranks_per_node),
         one_node=False,
-        grids=(row,),
-        ways=(0,) * len(groups),
+        grids=grids,
+        ways=ways,
     )
 
 

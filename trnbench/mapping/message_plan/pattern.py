@@ -6,10 +6,10 @@ each block into `channels` equal parts that travel different ways at the same ti
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -46,80 +46,58 @@ class Messages:
     fan: Fan = Fan.POINT
     origin: IntArray | None = None
 
+    def sent_by(self, sources: IntArray | None) -> Messages:
+        """Return the messages that these positions send, all if none are named."""
+        if sources is None:
+            return self
+        kept = np.isin(self.source, sources)
+        return replace(
+            self,
+            source=self.source[kept],
+            target=self.target[kept],
+            block=self.block[kept],
+            count=self.count[kept],
+            channel=self.channel[kept],
+            origin=None if self.origin is None else self.origin[kept],
+        )
 
-class MessagePattern(Protocol):
-    """An algorithm on a line of `positions` ranks.
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MessagePattern:
+    """An algorithm on a line of `positions` ranks; `part` is what its rounds achieve.
 
     `relays`: each rank passes on what it has just received round a ring, so a slow hop is paid once
     a lap, not once a round. `pipelined`: pieces follow each other along a tree or chain, so latency
     is paid along the way, not once a piece. `alike`: every position does the same, so one of them
-    shows the load of all.
+    shows the load of all. `distinct_rounds`: (round, times) of rounds that differ in their
+    messages' ends or sizes, in order. `along`: the rings or pairs of positions that messages
+    follow, where there are any.
     """
 
-    @property
-    def name(self) -> str:
-        """The algorithm's name."""
-        ...
-
-    @property
-    def part(self) -> CollectivePart:
-        """What the rounds achieve."""
-        ...
-
-    @property
-    def positions(self) -> int:
-        """Ranks on the line."""
-        ...
-
-    @property
-    def blocks(self) -> int:
-        """Blocks the buffer is cut into."""
-        ...
-
-    @property
-    def channels(self) -> int:
-        """Equal parts of each block that travel separately."""
-        ...
-
-    @property
-    def relays(self) -> bool:
-        """Whether ranks pass on what they received in the round before."""
-        ...
-
-    @property
-    def pipelined(self) -> bool:
-        """Whether pieces follow each other without waiting for the slowest in every round."""
-        ...
-
-    @property
-    def alike(self) -> bool:
-        """Whether all positions carry the same load."""
-        ...
-
-    @property
-    def distinct_rounds(self) -> tuple[tuple[int, int], ...]:
-        """(round, times): rounds that differ in their messages' ends or sizes, in order."""
-        ...
+    name: str
+    part: CollectivePart
+    positions: int
+    blocks: int
+    channels: int = 1
+    relays: bool = False
+    pipelined: bool = False
+    alike: bool = True
+    distinct_rounds: tuple[tuple[int, int], ...]
+    send: Callable[[int, IntArray | None], tuple[Messages, ...]] = field(repr=False)
+    along: IntArray | None = None
 
     def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
         """Return the messages of a round; with `sources`, only those sent by these positions."""
-        ...
+        return self.send(round_, sources)
 
-
-def identity(pattern: MessagePattern) -> Hashable:
-    """Return a key by which equal patterns are found again: type and fields."""
-    found: list[Hashable] = [type(pattern).__name__]
-    for name in getattr(type(pattern), "__dataclass_fields__", ()):
-        value = getattr(pattern, name)
-        found.append((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value)
-    return tuple(found)
+    @property
+    def identity(self) -> Hashable:
+        """A key by which equal patterns are found again."""
+        sizes = self.positions, self.blocks, self.channels, self.distinct_rounds
+        along = None if self.along is None else self.along.tobytes()
+        return self.name, self.part, sizes, self.alike, along
 
 
 def all_positions(positions: int, sources: IntArray | None) -> IntArray:
     """Return the sending positions: those asked for, or all."""
     return np.arange(positions) if sources is None else sources
-
-
-def rounds(pattern: MessagePattern) -> int:
-    """Return the number of rounds of a pattern."""
-    return sum(times for _, times in pattern.distinct_rounds)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trnbench.mapping.message_plan.algorithm import AlgorithmStage, Site
-from trnbench.mapping.message_plan.build import Outline, PlanStep
+from trnbench.mapping.message_plan.build import Outline
 from trnbench.mapping.message_plan.members import even_members
-from trnbench.mapping.message_plan.pattern import identity
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.placement import NODES
 
@@ -39,7 +37,7 @@ def one_rail(placed: Placed, index: int) -> Rail | None:
         return None
     if any(_levels(found, index) != {NODES} for found in placed.outlines):
         return None
-    if len({identity(step.pattern) for step in steps}) > 1:
+    if len({step.pattern.identity for step in steps}) > 1:
         return None
     chips = members.local.ravel() // fabric.ranks_per_chip
     counts: set[int] = set()
@@ -71,13 +69,11 @@ def _line(placed: Placed, index: int) -> Placed:
     nodes = len(placed.members.nodes)
     first = placed.members.local[:1, :1]
     members = even_members(placed.placement, first, nodes).in_full()
-    stage = AlgorithmStage(axes=(0,), make=step.stage.make, order=step.stage.order)
+    stage = replace(step.stage, axes=(0,))
     alone = Outline(
-        site=Site(
-            placement=placed.placement, grid=members.grids[0], algorithm=found.site.algorithm
-        ),
+        site=replace(found.site, grid=members.grids[0]),
         op=found.op,
-        steps=(PlanStep(pattern=step.pattern, stage=stage, level=0, lane=0, part=step.part),),
+        steps=(replace(step, stage=stage, level=0, lane=0),),
         stages=(stage,),
         radix=(step.pattern.blocks,),
         share_per_block=(found.share_per_block[step.level],),

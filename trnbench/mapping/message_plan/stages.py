@@ -6,6 +6,7 @@ The table `_STAGES` names every algorithm. What cannot be built is a `Refusal` w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,14 +14,14 @@ from trnbench.arrays import IntArray
 from trnbench.errors import UnknownNameError
 from trnbench.hardware.fabric import Switch, Torus
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, AlgorithmStage, Refusal, Site
-from trnbench.mapping.message_plan.direct import DirectPattern, SingleStep
-from trnbench.mapping.message_plan.halving import Halving, gray_order
-from trnbench.mapping.message_plan.in_switch import InSwitch
-from trnbench.mapping.message_plan.kangaring import KangaRing
+from trnbench.mapping.message_plan.direct import direct, single_step
+from trnbench.mapping.message_plan.halving import gray_order, halving
+from trnbench.mapping.message_plan.in_switch import in_switch
+from trnbench.mapping.message_plan.kangaring import kangaring
 from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
-from trnbench.mapping.message_plan.ring import Chain, Ring, RingExchange
+from trnbench.mapping.message_plan.ring import chain, ring, ring_exchange
 from trnbench.mapping.message_plan.ring_orders import rings_of
-from trnbench.mapping.message_plan.tree import Tree
+from trnbench.mapping.message_plan.tree import tree
 from trnbench.mapping.placement import CORES, NODES, RankGrid
 
 
@@ -47,19 +48,12 @@ def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
 
 def _inner_stages(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
     """Return the stages on one node of a group whose first axis is the nodes."""
-    node = Site(placement=site.placement, grid=_without_nodes(site.grid), algorithm=site.algorithm)
-    stages = _STAGES[name](node)
+    grid = site.grid
+    node = RankGrid(ranks=grid.ranks[0], levels=grid.levels[1:], places=grid.places[1:])
+    stages = _STAGES[name](replace(site, grid=node))
     if isinstance(stages, Refusal):
         return stages
-    return [
-        AlgorithmStage(axes=tuple(a + 1 for a in stage.axes), make=stage.make, order=stage.order)
-        for stage in stages
-    ]
-
-
-def _without_nodes(grid: RankGrid) -> RankGrid:
-    """Return one node's part of a grid whose first axis is the nodes."""
-    return RankGrid(ranks=grid.ranks[0], levels=grid.levels[1:], places=grid.places[1:])
+    return [replace(stage, axes=tuple(axis + 1 for axis in stage.axes)) for stage in stages]
 
 
 def _orders(site: Site, axis: int) -> IntArray:
@@ -81,12 +75,12 @@ def _ring_maker(
 ) -> Callable[[CollectivePart], MessagePattern | Refusal]:
     def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part == "exchange":
-            return RingExchange(positions=orders.shape[1], two_way=not site.algorithm.one_way)
+            return ring_exchange(orders.shape[1], two_way=not site.algorithm.one_way)
         if part == "broadcast":
             starts = np.argmin(orders, axis=1)
             turned = np.stack([np.roll(o, -s) for o, s in zip(orders, starts, strict=True)])
-            return Chain(orders=turned, blocks=site.algorithm.pieces)
-        return Ring(orders=orders, part=part)
+            return chain(turned, site.algorithm.pieces)
+        return ring(orders, part)
 
     return make
 
@@ -96,7 +90,7 @@ def _direct_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
 
     def make(part: CollectivePart) -> MessagePattern | Refusal:
         blocks = site.algorithm.pieces if part == "broadcast" else size
-        return DirectPattern(positions=size, part=part, blocks=blocks)
+        return direct(size, part, blocks)
 
     return AlgorithmStage(axes=axes, make=make)
 
@@ -148,7 +142,7 @@ def _kangaring(site: Site) -> list[AlgorithmStage] | Refusal:
     def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part in ("exchange", "broadcast"):
             return _ring_maker(site, _with_cores(orders, per_chip))(part)
-        return KangaRing(orders=orders, ranks_per_chip=per_chip, part=part)
+        return kangaring(orders, per_chip, part)
 
     inner = AlgorithmStage(axes=(chips[-1], *cores), make=make)
     outer = [
@@ -180,7 +174,7 @@ def _halving_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
             return Refusal(reason=f"halving needs a power of two, not {size}")
         if part in ("exchange", "broadcast"):
             return Refusal(reason="halving does all-reduce, all-gather and reduce-scatter only")
-        return Halving(positions=size, part=part)
+        return halving(size, part)
 
     return AlgorithmStage(axes=axes, make=make, order=order)
 
@@ -204,7 +198,7 @@ def _single_step(site: Site) -> list[AlgorithmStage] | Refusal:
     def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part != "reduce":
             return Refusal(reason="single-step-mesh does all-reduce only")
-        return SingleStep(positions=site.size(axes))
+        return single_step(site.size(axes))
 
     return [AlgorithmStage(axes=axes, make=make)]
 
@@ -213,7 +207,7 @@ def _tree_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
     def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part not in ("reduce", "broadcast"):
             return Refusal(reason="tree does all-reduce and broadcast only")
-        return Tree(positions=site.size(axes), part=part, blocks=site.algorithm.pieces)
+        return tree(site.size(axes), part, site.algorithm.pieces)
 
     return AlgorithmStage(axes=axes, make=make)
 
@@ -237,7 +231,7 @@ def _in_switch(site: Site) -> list[AlgorithmStage] | Refusal:
     def make(part: CollectivePart) -> MessagePattern | Refusal:
         if part == "exchange":
             return Refusal(reason="in-switch reduction does no all-to-all")
-        return InSwitch(positions=size, part=part, pieces=site.algorithm.pieces)
+        return in_switch(size, part, site.algorithm.pieces)
 
     return [AlgorithmStage(axes=(0,), make=make)]
 
