@@ -84,13 +84,7 @@ def calibrate(
     _check_destination(out, stack, into)
     knobs: dict[str, Any] = dict(layout.given)
     request = use_case.calibrate.request(
-        measurements,
-        stack=stack,
-        date=date,
-        model=model,
-        on=on,
-        catalog=catalog,
-        **knobs,
+        measurements, stack=stack, date=date, model=model, on=on, catalog=catalog, **knobs
     )
     with ProgressLine(quiet=out.quiet) as progress:
         found = use_case.run(catalog, request, progress=progress)

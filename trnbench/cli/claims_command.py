@@ -50,11 +50,7 @@ def claims(
 
     with ProgressLine(quiet=out.quiet) as progress:
         found = app.claims(
-            names or (),
-            price_date=price_date,
-            region=region,
-            catalog=catalog,
-            progress=progress,
+            names or (), price_date=price_date, region=region, catalog=catalog, progress=progress
         )
     inputs = {
         "claims": list(names or ()),

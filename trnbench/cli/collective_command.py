@@ -10,10 +10,9 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import EngineChoice
 from trnbench.cli.names import completes
-from trnbench.cli.output import OutputFormat, write_whole
+from trnbench.cli.output import write_whole
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
-from trnbench.errors import InputError
 from trnbench.parsing import count, size, whole
 
 if TYPE_CHECKING:
@@ -135,8 +134,8 @@ def collective(
     from trnbench.app.verbs import collective as use_case
     from trnbench.report.collective import collective_report, collective_trace
 
-    if plot and out.format is not OutputFormat.TABLE:
-        raise InputError("--plot draws for people; it needs --format table")
+    if plot:
+        out.refuse_plot()
     request = use_case.collective.request(
         op,
         on=on if on is not None else (),

@@ -10,11 +10,9 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.interrupts import Interrupts, processors
 from trnbench.cli.names import completes
-from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
 from trnbench.cli.run_options import takes_run
-from trnbench.errors import InputError
 from trnbench.parsing import duration, literal
 
 if TYPE_CHECKING:
@@ -74,8 +72,8 @@ def compare(
     request = use_case.compare.request(
         **run, deadline=deadline, equal_cost=equal_cost, baseline=baseline, catalog=catalog
     )
-    if plot and out.format is not OutputFormat.TABLE:
-        raise InputError("--plot draws for people; it needs --format table")
+    if plot:
+        out.refuse_plot()
     if scaling is not None:
         return _scaling(out, catalog, request, scaling, plot=plot)
     with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:

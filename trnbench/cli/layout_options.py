@@ -6,11 +6,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from trnbench.cli.printing import hints_of
+from trnbench.cli.printing import hints_of, typed_option, with_signature
 from trnbench.workload.knob_text import knob_parser
 from trnbench.workload.layout import KNOBS, Knob
 
@@ -23,13 +23,7 @@ def layout_options(about: str = "") -> list[Parameter]:
     `about` comes before every help text, for options that have no defaults.
     """
     return [
-        Parameter(
-            knob.name,
-            Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[knob.kind | None, _option(knob, about)],
-        )
-        for knob in KNOBS.values()
+        typed_option(knob.name, knob.kind | None, _option(knob, about)) for knob in KNOBS.values()
     ]
 
 
@@ -69,8 +63,6 @@ def takes_layout(about: str = "") -> Callable[[Command], Command]:
             layout = layout_of(**{name: options.pop(name) for name in KNOBS})
             return command(out, catalog, layout=layout, **options)
 
-        with_layout.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        with_layout.__annotations__ = {p.name: p.annotation for p in parameters}
-        return with_layout
+        return with_signature(with_layout, parameters)
 
     return decorate

@@ -13,7 +13,7 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import EngineChoice
 from trnbench.cli.names import completes
-from trnbench.cli.output import OutputFormat, write_whole
+from trnbench.cli.output import write_whole
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
@@ -126,8 +126,8 @@ def matrix(
         if any(value is not None for value in chosen) or check or plot or not defaults:
             raise InputError("--array stands alone: give it products and an output, no more")
         return _bare_array(out, shapes or [], array)
-    if plot and out.format is not OutputFormat.TABLE:
-        raise InputError("--plot draws for people; it needs --format table")
+    if plot:
+        out.refuse_plot()
     if not check and (rounding is not None or seed is not None):
         raise InputError("--rounding and --seed act on numbers; they need --check")
     request = use_case.matrix.request(

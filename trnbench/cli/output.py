@@ -55,6 +55,11 @@ class Output:
         else:
             write_whole(Path(self.destination), data)
 
+    def refuse_plot(self) -> None:
+        """Refuse to draw in a format for programs."""
+        if self.format is not OutputFormat.TABLE:
+            raise InputError("--plot draws for people; it needs --format table")
+
     def narrate(self, text: str) -> None:
         """Write a line to stderr, unless quiet."""
         if not self.quiet:

@@ -10,11 +10,9 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.interrupts import Interrupts, processors
 from trnbench.cli.names import completes
-from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
 from trnbench.cli.run_options import takes_run
-from trnbench.errors import InputError
 from trnbench.parsing import duration, money
 
 if TYPE_CHECKING:
@@ -70,8 +68,8 @@ def plan(
     from trnbench.app.verbs import plan as use_case
     from trnbench.report.plan import plan_report
 
-    if plot and out.format is not OutputFormat.TABLE:
-        raise InputError("--plot draws for people; it needs --format table")
+    if plot:
+        out.refuse_plot()
     request = use_case.plan.request(
         **run,
         deadline=deadline,

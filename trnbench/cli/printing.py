@@ -45,9 +45,14 @@ def printing(command: Command) -> Command:
         out = chosen_output(output_format, json, output, quiet)
         return command(out, open_catalog(spec_dir or ()), **options)
 
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    return with_signature(run, parameters)
+
+
+def with_signature(command: Command, parameters: Sequence[Parameter]) -> Command:
+    """Return the command with the parameters that Typer shall see."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
 
 
 def hints_of(command: Command, names: Sequence[str]) -> dict[str, Any]:
@@ -59,30 +64,31 @@ def hints_of(command: Command, names: Sequence[str]) -> dict[str, Any]:
     return get_type_hints(own, globalns=command.__globals__, include_extras=True)
 
 
-def _option(name: str, kind: Any, default: object, option: Any) -> Parameter:  # noqa: ANN401
+def typed_option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
+    """Return a parameter that Typer makes this option (or argument) of."""
     form = Annotated[kind, option]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
 
 
 SHARED = [
-    _option(
+    typed_option(
         "output_format",
         OutputFormat | None,
-        None,
         typer.Option("--format", help="How to print the rows; default: table."),
     ),
-    _option("json", bool, False, typer.Option("--json", help="Short for --format json.")),
-    _option(
+    typed_option("json", bool, typer.Option("--json", help="Short for --format json."), False),
+    typed_option(
         "output",
         str,
-        STDOUT,
         typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; - is stdout."),
+        STDOUT,
     ),
-    _option("quiet", bool, False, typer.Option("--quiet", "-q", help="No narration on stderr.")),
-    _option(
+    typed_option(
+        "quiet", bool, typer.Option("--quiet", "-q", help="No narration on stderr."), False
+    ),
+    typed_option(
         "spec_dir",
         list[Path] | None,
-        None,
         typer.Option("--spec-dir", metavar="DIR", help="Look here first for specs and workloads."),
     ),
 ]

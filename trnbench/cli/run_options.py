@@ -7,41 +7,36 @@ import functools
 import inspect
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from trnbench.cli.layout_options import layout_options
 from trnbench.cli.names import completes
-from trnbench.cli.printing import hints_of
+from trnbench.cli.printing import hints_of, typed_option, with_signature
 from trnbench.parsing import count, date, duration, share, whole
 
 Command = Callable[..., int | None]
 
 
-def _option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
-    form = Annotated[kind, option]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
-
-
-MODEL = _option(
+MODEL = typed_option(
     "model",
     str,
     typer.Argument(metavar="MODEL", help="A model by name.", autocompletion=completes(("models",))),
     Parameter.empty,
 )
 RUN = (
-    _option(
+    typed_option(
         "tokens",
         float | None,
         typer.Option(parser=count("--tokens"), metavar="N", help="Tokens to train on: 2T, 300B."),
     ),
-    _option(
+    typed_option(
         "samples",
         float | None,
         typer.Option(parser=count("--samples"), metavar="N", help="Or samples: 50K."),
     ),
-    _option(
+    typed_option(
         "phase",
         list[str] | None,
         typer.Option(
@@ -49,7 +44,7 @@ RUN = (
             help="Or parts of the run with contexts of their own: 1.9T@8192 (repeatable).",
         ),
     ),
-    _option(
+    typed_option(
         "on",
         str | None,
         typer.Option(
@@ -58,8 +53,8 @@ RUN = (
             autocompletion=completes(("instances",)),
         ),
     ),
-    _option("nodes", str | None, typer.Option(metavar="N,...", help="Numbers of nodes.")),
-    _option(
+    typed_option("nodes", str | None, typer.Option(metavar="N,...", help="Numbers of nodes.")),
+    typed_option(
         "max_nodes",
         int | None,
         typer.Option(
@@ -70,7 +65,7 @@ RUN = (
     ),
 )
 CLUSTER = (
-    _option(
+    typed_option(
         "headroom",
         float | None,
         typer.Option(
@@ -79,7 +74,7 @@ CLUSTER = (
             help="Of a rank's memory to leave free: 10%; else what may be lost at most.",
         ),
     ),
-    _option(
+    typed_option(
         "confidence",
         float | None,
         typer.Option(
@@ -88,7 +83,7 @@ CLUSTER = (
             help="Keep deadline and budget in so many of the draws, 50% to 99%.",
         ),
     ),
-    _option(
+    typed_option(
         "stack",
         str | None,
         typer.Option(
@@ -96,7 +91,7 @@ CLUSTER = (
             autocompletion=completes(("calibration",)),
         ),
     ),
-    _option(
+    typed_option(
         "lnc",
         int | None,
         typer.Option(
@@ -105,7 +100,7 @@ CLUSTER = (
     ),
 )
 MONEY = (
-    _option(
+    typed_option(
         "purchase",
         str | None,
         typer.Option(
@@ -114,10 +109,10 @@ MONEY = (
             "cheapest of the first three.",
         ),
     ),
-    _option(
+    typed_option(
         "region", str | None, typer.Option(help="Default: the cheapest of the seller's main ones.")
     ),
-    _option(
+    typed_option(
         "price_date",
         datetime.date | None,
         typer.Option(
@@ -126,7 +121,7 @@ MONEY = (
             help="Prices as known on this day; default: today.",
         ),
     ),
-    _option(
+    typed_option(
         "discount",
         float | None,
         typer.Option(
@@ -135,24 +130,24 @@ MONEY = (
             help="Off published rates, as negotiated: 18%.",
         ),
     ),
-    _option(
+    typed_option(
         "price",
         list[str] | None,
         typer.Option(metavar="NAME=USD", help="Your own USD per instance-hour (repeatable)."),
     ),
-    _option(
+    typed_option(
         "assume_price",
         list[str] | None,
         typer.Option(metavar="'A=4x B'", help="A price as a multiple of another's (repeatable)."),
     ),
-    _option(
+    typed_option(
         "term_years",
         int | None,
         typer.Option(
             parser=whole("--term-years"), metavar="N", help="Years of a reservation: 1 or 3."
         ),
     ),
-    _option(
+    typed_option(
         "commitment",
         str,
         typer.Option(
@@ -161,7 +156,7 @@ MONEY = (
         ),
         "whole",
     ),
-    _option(
+    typed_option(
         "keep_checkpoints",
         str | None,
         typer.Option(
@@ -169,12 +164,12 @@ MONEY = (
             help="Bill the store of the last N checkpoints too: 3@s3-standard or 3@fsx-lustre.",
         ),
     ),
-    _option(
+    typed_option(
         "failures_per_node_day",
         float | None,
         typer.Option(metavar="RATE", help="Failures of a node in a day; default: as known."),
     ),
-    _option(
+    typed_option(
         "checkpoint_interval",
         float | None,
         typer.Option(
@@ -208,6 +203,4 @@ def takes_run(command: Command) -> Command:
         given = {name: value for name, value in options.items() if value is not None}
         return command(out, catalog, given, **mine)
 
-    with_run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_run
+    return with_signature(with_run, parameters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -9,21 +10,25 @@ import typer
 
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import TrainEngine
+from trnbench.cli.interrupts import Interrupts
 from trnbench.cli.layout_options import takes_layout
 from trnbench.cli.names import completes
-from trnbench.cli.output import OutputFormat, write_whole
+from trnbench.cli.output import write_whole
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
-from trnbench.cli.train_numbers import refuse_with_numbers, train_with_numbers
 from trnbench.errors import InputError
 from trnbench.parsing import whole
 
 if TYPE_CHECKING:
+    from trnbench.app.train_request import TrainCase
     from trnbench.app.use_case import Engine
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
     from trnbench.emulate.schedule.timeline import Timeline
     from trnbench.workload.partial_layout import PartialLayout
+
+STEPS = 100
+"""Steps of a run with real numbers."""
 
 
 @printing
@@ -114,8 +119,8 @@ def train(
     from trnbench.app.verbs import train as use_case
     from trnbench.report.train import train_report
 
-    if plot and out.format is not OutputFormat.TABLE:
-        raise InputError("--plot draws for people; it needs --format table")
+    if plot:
+        out.refuse_plot()
     functional = engine is TrainEngine.FUNCTIONAL
     if not functional and (steps is not None or resume is not None):
         option = "--steps" if steps is not None else "--resume"
@@ -130,8 +135,8 @@ def train(
     }
     if functional:
         (case, *others) = use_case.train.request(model, **asked).cases
-        refuse_with_numbers(case, others, straggler=straggler, trace=trace, plot=plot)
-        return train_with_numbers(
+        _refuse_with_numbers(case, others, straggler=straggler, trace=trace, plot=plot)
+        return _train_with_numbers(
             out, catalog, case, steps=steps, seed=seed, folder=resume, stack=stack, lnc=lnc
         )
     request = use_case.train.request(
@@ -162,3 +167,55 @@ def _write_trace(out: Output, path: Path, played: Timeline | None) -> None:
     out.narrate(f"trace: {path} (open it at ui.perfetto.dev)")
     if trace.holds is not None:
         out.narrate(f"the trace holds {trace.holds}")
+
+
+def _refuse_with_numbers(
+    case: TrainCase,
+    others: Sequence[TrainCase],
+    *,
+    straggler: Sequence[str] | None,
+    trace: Path | None,
+    plot: bool,
+) -> None:
+    """Refuse what a run with real numbers has no use for."""
+    if others or case.label:
+        raise InputError("--engine functional trains one model on one place")
+    if straggler or trace is not None:
+        option = "--straggler" if straggler else "--trace"
+        raise InputError(f"{option} acts on the played schedule; it needs --engine emulate or both")
+    if plot:
+        raise InputError("--plot draws a schedule; --engine functional draws its losses anyway")
+
+
+def _train_with_numbers(
+    out: Output,
+    catalog: Catalog,
+    case: TrainCase,
+    *,
+    steps: int | None,
+    seed: int | None,
+    folder: Path | None,
+    stack: str | None,
+    lnc: int | None,
+) -> int:
+    """Train, print, and return the exit code; an interrupted run prints what it has."""
+    from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
+    from trnbench.report.train_functional import functional_report
+
+    request = FunctionalRequest(
+        model=case.model,
+        instance=case.instance,
+        nodes=case.nodes,
+        layout=case.layout,
+        steps=steps or STEPS,
+        seed=seed or 0,
+        folder=folder,
+        stack=stack,
+        logical_size=lnc,
+    )
+    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
+        trained = run_functional(catalog, request, progress=progress, cancel=interrupts.asked)
+    out.write(functional_report(trained, inputs_of(request)))
+    if trained.interrupted:
+        return ExitCode.INTERRUPTED
+    return ExitCode.ANSWER_IS_NO if trained.reasons else ExitCode.DONE

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
-from trnbench.errors import InputError
 from trnbench.parsing import quantity
 from trnbench.units import Dimension
 
@@ -56,8 +54,8 @@ def validate(
     from trnbench import app
     from trnbench.report.validation import validation_report
 
-    if plot and out.format is not OutputFormat.TABLE:
-        raise InputError("--plot draws for people; it needs --format table")
+    if plot:
+        out.refuse_plot()
     with ProgressLine(quiet=out.quiet) as progress:
         found = app.validate(
             evidence=evidence or (), set=sets or (), catalog=catalog, progress=progress

@@ -17,13 +17,7 @@ from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import Spread
 from trnbench.errors import InputError
 from trnbench.evidence.calibrate_fit import Fit, fit, without
-from trnbench.evidence.calibrate_problem import (
-    ROW_SCATTER,
-    Measured,
-    Parameter,
-    Place,
-    problem,
-)
+from trnbench.evidence.calibrate_problem import ROW_SCATTER, Measured, Parameter, Place, problem
 from trnbench.predict.ranges import END, TIED, ranges_of
 
 UNMOVED = 0.99

@@ -129,10 +129,7 @@ class Problem:
 
 
 def problem(
-    rows: Sequence[Measured],
-    *,
-    held: Collection[str] = (),
-    free: Collection[Place] | None = None,
+    rows: Sequence[Measured], *, held: Collection[str] = (), free: Collection[Place] | None = None
 ) -> Problem:
     """Return the fit of some rows; `held` calibrations stay, and all but `free` parameters."""
     found: dict[Place, Parameter] = {}

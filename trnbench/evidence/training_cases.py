@@ -143,13 +143,7 @@ class Reader:
         )
 
     def _setup(
-        self,
-        model: Model,
-        platform: Platform,
-        nodes: int,
-        stack: TrainingStack,
-        *,
-        own_stack: bool,
+        self, model: Model, platform: Platform, nodes: int, stack: TrainingStack, *, own_stack: bool
     ) -> TrainSetup:
         """Return the set-up of a case; those on one machine with one stack share their memo."""
         key = (platform.instance.name, stack.name, stack.release)

@@ -81,9 +81,9 @@ class _Products:
         for term, plan, left_at, right_at, at in self._terms:
             left, left_format = self._operand(term, term.left, arrays[left_at])
             right, right_format = self._operand(term, term.right, arrays[right_at])
-            made = product(plan, left, right, arithmetic, (left_format, right_format))
-            self._shop.book.computed(self._format, made.flop)
-            out[at] = out[at] + made.numbers if at in out else made.numbers
+            made, flop = product(plan, left, right, arithmetic, (left_format, right_format))
+            self._shop.book.computed(self._format, flop)
+            out[at] = out[at] + made if at in out else made
         for bias_at, at in self._biases:
             bias = arrays[bias_at]
             lead = out[at].ndim - bias.ndim

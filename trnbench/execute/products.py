@@ -46,22 +46,17 @@ def plan_product(term: Term) -> ProductPlan:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputedProduct:
-    """A product's numbers in FP32, and the operations that all ranks spent on it."""
-
-    numbers: Numbers
-    flop: int
-
-
 def product(
     plan: ProductPlan,
     left: Numbers,
     right: Numbers,
     arithmetic: Arithmetic,
     formats: tuple[str, str],
-) -> ComputedProduct:
-    """Return the product of all ranks; operands are rounded to `formats` along the sum."""
+) -> tuple[Numbers, int]:
+    """Return the product of all ranks in FP32, and the FLOP they spent on it.
+
+    Operands are rounded to `formats` along the sum.
+    """
     a = _ordered(left, plan.left)
     b = _ordered(right, plan.right)
     split = 1 + plan.batch
@@ -71,9 +66,7 @@ def product(
     a = a.reshape(*batch, m, prod(a.shape[split + plan.rows :]))
     b = b.reshape(*batch, prod(b.shape[split : split + plan.summed]), n)
     made = arithmetic.multiply(a, b, formats).reshape(*batch, *rows, *columns)
-    return ComputedProduct(
-        numbers=_ordered(made, plan.out), flop=int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
-    )
+    return _ordered(made, plan.out), int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
 
 
 def _ordered(numbers: Numbers, order: Sequence[int]) -> Numbers:

@@ -27,13 +27,13 @@ def torus_cycles(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     if len(lengths) == 1:
         return (tuple(range(lengths[0])),)
     if min(lengths) < 3:
-        return tuple(disjoint_cycles(_edges(lengths)))
+        return tuple(disjoint_cycles(set().union(*_edges(lengths))))
     # The exchange is a descent with a random order; a few fixed seeds make it sure and repeatable.
     for seed in range(32):
         factors = _exchange(lengths, random.Random(seed))
         if factors is not None:
             return tuple(_walk(factor) for factor in factors)
-    return tuple(disjoint_cycles(_edges(lengths)))
+    return tuple(disjoint_cycles(set().union(*_edges(lengths))))
 
 
 def disjoint_cycles(edges: Iterable[Edge]) -> list[tuple[int, ...]]:
@@ -89,13 +89,14 @@ def _number(place: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return number
 
 
-def _edges(shape: tuple[int, ...]) -> set[Edge]:
-    edges = set()
+def _edges(shape: tuple[int, ...]) -> list[set[Edge]]:
+    """Return the edges of a torus along each axis."""
+    edges: list[set[Edge]] = [set() for _ in shape]
     for place in itertools.product(*map(range, shape)):
         for axis in range(len(shape)):
             there = tuple(at + (axis == i) for i, at in enumerate(place))
             a, b = _number(place, shape), _number(there, shape)
-            edges.add((min(a, b), max(a, b)))
+            edges[axis].add((min(a, b), max(a, b)))
     return edges
 
 
@@ -122,12 +123,7 @@ def _squares(shape: tuple[int, ...]) -> list[tuple[Edge, Edge, Edge, Edge]]:
 
 
 def _exchange(shape: tuple[int, ...], chance: random.Random) -> list[set[Edge]] | None:
-    factors: list[set[Edge]] = [set() for _ in shape]
-    for place in itertools.product(*map(range, shape)):
-        for axis in range(len(shape)):
-            there = tuple(at + (axis == i) for i, at in enumerate(place))
-            ends = _number(place, shape), _number(there, shape)
-            factors[axis].add((min(ends), max(ends)))
+    factors = _edges(shape)
     owner = {edge: i for i, factor in enumerate(factors) for edge in factor}
     squares = _squares(shape)
     rings = [_rings(factor) for factor in factors]

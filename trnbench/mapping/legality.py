@@ -74,11 +74,7 @@ def even_groups(placement: Placement, ranks: int, size: int) -> IntArray | Place
 
 
 def verdict(
-    placement: Placement,
-    collective: Collective,
-    groups: Groups,
-    *,
-    pairs: IntArray | None = None,
+    placement: Placement, collective: Collective, groups: Groups, *, pairs: IntArray | None = None
 ) -> PlacementVerdict:
     """Return whether these replica groups may run this collective on the platform."""
     members = checked_groups(placement, groups)

@@ -80,12 +80,7 @@ def _ieee(
 
 def _block(element: NumberFormat, name: str, title: str, rule: ScaleRule) -> NumberFormat:
     return replace(
-        element,
-        name=name,
-        title=title,
-        block=MX_GROUP,
-        scale_bits=MX_SCALE_BITS,
-        scale_rule=rule,
+        element, name=name, title=title, block=MX_GROUP, scale_bits=MX_SCALE_BITS, scale_rule=rule
     )
 
 

@@ -250,9 +250,7 @@ def _residents(
             category="activations", bytes=total_bytes(kept.for_weights), lifetime="until_weight"
         ),
         Resident(
-            category="activations",
-            bytes=total_bytes(kept.waiting),
-            lifetime="backward_to_weight",
+            category="activations", bytes=total_bytes(kept.waiting), lifetime="backward_to_weight"
         ),
         Resident(category="communication", bytes=array(gathered), lifetime="slot"),
         Resident(category="scratch", bytes=passing, lifetime="slot"),

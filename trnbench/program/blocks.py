@@ -85,11 +85,7 @@ def _of_block(listed: tuple[Weight, ...], block: str) -> list[Weight]:
 
 
 def _layer(
-    model: Model,
-    transformer: Transformer,
-    grid: Grid,
-    listed: tuple[Weight, ...],
-    kind: str,
+    model: Model, transformer: Transformer, grid: Grid, listed: tuple[Weight, ...], kind: str
 ) -> Block:
     if kind not in _FEEDS:
         raise GapError(kind, "layer to emit")
@@ -125,14 +121,9 @@ def _ends(
     if diffusion is not None:
         yield block("conditioning", lambda b: ((), (conditioning(b, transformer, diffusion),)))
     members = parameters(
-        grid,
-        _head_weights(listed, tied=tied is not None),
-        held={TOKEN_TABLE: array(grid.pp > 1)},
+        grid, _head_weights(listed, tied=tied is not None), held={TOKEN_TABLE: array(grid.pp > 1)}
     )
-    yield (
-        "head",
-        lower(grid, "head", members, lambda b: _head(b, model, transformer), tied=tied),
-    )
+    yield ("head", lower(grid, "head", members, lambda b: _head(b, model, transformer), tied=tied))
 
 
 def _head_weights(listed: tuple[Weight, ...], *, tied: bool) -> list[Weight]:

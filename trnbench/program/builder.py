@@ -13,15 +13,7 @@ import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.program.grid import Grid
-from trnbench.program.ops import (
-    CollectiveOp,
-    Elementwise,
-    Gather,
-    MatMul,
-    Operation,
-    Region,
-    Term,
-)
+from trnbench.program.ops import CollectiveOp, Elementwise, Gather, MatMul, Operation, Region, Term
 from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Tensor, TensorRole, array, partial_after
 from trnbench.workload.operation import Op
 

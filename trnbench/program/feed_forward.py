@@ -57,8 +57,7 @@ def moe_local(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     """Return a mixture whose ranks hold a slice of every expert: tokens stay where they are."""
     routing = _route(b, moe, stream)
     gathered = _Routing(
-        probabilities=b.gather_tokens(routing.probabilities),
-        choice=b.gather_tokens(routing.choice),
+        probabilities=b.gather_tokens(routing.probabilities), choice=b.gather_tokens(routing.choice)
     )
     tokens = b.gather_tokens(b.operand(stream))
     slots = _dispatch(b, moe, tokens, gathered.choice)
@@ -84,10 +83,7 @@ def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     cut = ("tp",) if grid.sequence_parallel else ()
     slot = sent[1]
     received = Dim(
-        name="slot",
-        size=slot.size * grid.ep,
-        whole=slot.whole,
-        axes=grid.used("expert_data", *cut),
+        name="slot", size=slot.size * grid.ep, whole=slot.whole, axes=grid.used("expert_data", *cut)
     )
     arrived = b.exchange("all-to-all", "ep", slots, (experts, received, sent[2]), copies=moe.top_k)
     if cut:

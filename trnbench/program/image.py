@@ -76,11 +76,7 @@ def denoised_loss(
     (predicted,) = b.linear(given, [("predicted", "head", "bsh,hp->bsp", (*lead, pixels))])
     target = b.given("target", predicted.dims, grid.recipe.activations)
     return b.elementwise(
-        "squared_error",
-        (predicted, target),
-        "loss",
-        lead,
-        number_format=grid.recipe.statistics,
+        "squared_error", (predicted, target), "loss", lead, number_format=grid.recipe.statistics
     )
 
 

@@ -35,9 +35,7 @@ class KeptTensors:
 
 
 def keep(
-    forward: Sequence[Operation],
-    backward: Sequence[Operation],
-    recompute: Recompute,
+    forward: Sequence[Operation], backward: Sequence[Operation], recompute: Recompute
 ) -> KeptTensors:
     """Return the tensors kept under a recompute mode, and the backward pass with its repeats."""
     again = _again(forward, recompute)
@@ -112,9 +110,7 @@ def _insert(
 
 
 def _fetch_again(
-    ops: Sequence[Operation],
-    needed: Sequence[Tensor],
-    fetched: dict[Tensor, CollectiveOp],
+    ops: Sequence[Operation], needed: Sequence[Tensor], fetched: dict[Tensor, CollectiveOp]
 ) -> tuple[list[Operation], tuple[Tensor, ...]]:
     """Replace what came from other ranks by what a rank had itself, and fetch it once more."""
     kept = [fetched[tensor].read if tensor in fetched else tensor for tensor in needed]

@@ -202,9 +202,7 @@ def _batch(grid: Grid) -> Iterator[Reason]:
         )
 
     yield Reason(
-        rule="batch",
-        broken=grid.global_batch % (grid.dp * grid.micro_batch) != 0,
-        words=words,
+        rule="batch", broken=grid.global_batch % (grid.dp * grid.micro_batch) != 0, words=words
     )
 
 

@@ -70,11 +70,7 @@ def click_loss(b: BlockBuilder, model: Recommender, features: Tensor) -> Tensor:
     logit = _mlp(b, "top", model.top_widths, features)
     clicks = b.given("clicks", (batch,), b.grid.recipe.activations)
     return b.elementwise(
-        "binary_entropy",
-        (logit, clicks),
-        "loss",
-        (batch,),
-        number_format=b.grid.recipe.statistics,
+        "binary_entropy", (logit, clicks), "loss", (batch,), number_format=b.grid.recipe.statistics
     )
 
 

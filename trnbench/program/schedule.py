@@ -17,9 +17,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from trnbench.arrays import IntArray
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
-from trnbench.program.schedule_rules import schedule_reasons
+from trnbench.program.schedule_rules import Degrees, schedule_reasons
 from trnbench.workload.layout import Schedule
 
 
@@ -98,10 +98,10 @@ def slot_order(schedule: Schedule, *, pp: int, vpp: int = 1, micro_batches: int)
 def forwards_ahead(
     schedule: Schedule,
     *,
-    pp: int | IntArray,
-    vpp: int | IntArray,
-    micro_batches: int | IntArray,
-    stage: int | IntArray,
+    pp: Degrees,
+    vpp: Degrees,
+    micro_batches: Degrees,
+    stage: Degrees,
 ) -> IntArray:
     """Return the forward slots a stage runs before it starts to alternate; arrays broadcast.
 
@@ -123,6 +123,31 @@ def forwards_ahead(
         case _:
             unhandled(schedule, "number of forward slots ahead")
     return np.asarray(np.minimum(ahead, total), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InFlight:
+    """Peak number of micro-batches a stage holds, in whole stages: a chunk counts 1 / vpp.
+
+    `until_backward` counts from the forward to the end of the backward slot, `until_weight` to the
+    end of the weight gradients; they differ only where the schedule splits the two.
+    """
+
+    until_backward: FloatArray
+    until_weight: FloatArray
+
+
+def in_flight(
+    schedule: Schedule, *, pp: Degrees, vpp: Degrees, micro_batches: Degrees, stage: Degrees
+) -> InFlight:
+    """Return the micro-batches that legal schedules hold on a stage (counted from 0)."""
+    total = np.multiply(micro_batches, vpp)
+    ahead = forwards_ahead(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=stage)
+    if splits_backward(schedule):
+        until_weight = np.minimum(total, pp) + 0 * ahead
+        return InFlight(until_backward=ahead / vpp, until_weight=until_weight / vpp)
+    held = np.minimum(ahead + 1, total) / vpp
+    return InFlight(until_backward=held, until_weight=held)
 
 
 def _split_order(schedule: Schedule, pp: int, micro_batches: int) -> SlotOrder:

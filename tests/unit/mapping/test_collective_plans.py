@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -79,35 +81,11 @@ def test_every_collective_and_algorithm_leaves_every_rank_with_what_it_should_ho
 
 def test_a_wrong_plan_is_caught():
     ring = plan("trn2.48xlarge", "all-reduce", range(0, 64, 4), "ring")
-    pattern = ring.phases[0].pattern
-
-    class Skips:
-        """The ring with its last round left out."""
-
-        def __getattr__(self, name):
-            return getattr(pattern, name)
-
-        @property
-        def distinct_rounds(self):
-            (a, n), (b, m) = pattern.distinct_rounds
-            return ((a, n), (b, m - 1))
-
-    broken = MessagePlan(
-        op=ring.op,
-        algorithm=ring.algorithm,
-        ranks=ring.ranks,
-        radix=ring.radix,
-        place=ring.place,
-        phases=(
-            type(ring.phases[0])(
-                pattern=Skips(),
-                level=0,
-                lane=0,
-                lines=ring.phases[0].lines,
-            ),
-        ),
-        share_per_block=ring.share_per_block,
-    )
+    (phase,) = ring.phases
+    (a, n), (b, m) = phase.pattern.distinct_rounds
+    # The ring with its last round left out.
+    skips = replace(phase.pattern, distinct_rounds=((a, n), (b, m - 1)))
+    broken = replace(ring, phases=(replace(phase, pattern=skips),))
     result = check_data(broken, 160)
     assert not result.passed
     # Each rank lacks one of its 16 blocks on each of the 4 rings: 10 of 160 elements.

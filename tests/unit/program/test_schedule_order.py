@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.steps import chunks_held
 from trnbench.errors import InputError
-from trnbench.program.schedule import SlotKind, SlotOrder, forwards_ahead, slot_order
-from trnbench.program.schedule_memory import in_flight
+from trnbench.program.schedule import SlotKind, SlotOrder, forwards_ahead, in_flight, slot_order
 from trnbench.program.schedule_rules import (
     CHUNKS_NEED_INTERLEAVED,
     GROUPS_OF_STAGES,

@@ -22,8 +22,7 @@ from trnbench.errors import unhandled
 from trnbench.hardware.instance import Platform
 from trnbench.program.block import Lifetime, Resident
 from trnbench.program.points import Pick, Points
-from trnbench.program.schedule import splits_backward
-from trnbench.program.schedule_memory import InFlight, in_flight
+from trnbench.program.schedule import InFlight, in_flight, splits_backward
 from trnbench.program.stages import StageClass
 from trnbench.program.step import StepProgram
 from trnbench.units import Dimension, show

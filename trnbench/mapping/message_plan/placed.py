@@ -154,11 +154,7 @@ def place_members(
     on_a_node = None
     if members.one_node and not all(step.pattern.alike for step in outlines[0].steps):
         on_a_node = Placed(
-            placement=members.placement,
-            op=op,
-            members=members,
-            outlines=outlines,
-            of_one_node=True,
+            placement=members.placement, op=op, members=members, outlines=outlines, of_one_node=True
         )
         members = members.in_full()
         outlines = _outlines(members, op, algorithm, pairs)

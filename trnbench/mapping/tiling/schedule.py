@@ -334,11 +334,7 @@ def _schedule(product: MatrixProduct, frame: _Frame, kernel: Kernel) -> partial[
 
 
 def _tiles(product: MatrixProduct, tile: Tile) -> tuple[FloatArray, FloatArray, FloatArray]:
-    return (
-        np.ceil(product.m / tile.m),
-        np.ceil(product.n / tile.n),
-        np.ceil(product.k / tile.k),
-    )
+    return (np.ceil(product.m / tile.m), np.ceil(product.n / tile.n), np.ceil(product.k / tile.k))
 
 
 def _even(tiles: FloatArray, at_most: FloatArray) -> tuple[FloatArray, FloatArray]:
