@@ -299,3 +299,43 @@ def test_malformed_input_is_one_clear_line(run, arguments, told):
     assert done.out == ""
     assert told in done.err
     assert done.err.startswith("trnbench: error: ")
+
+
+def test_each_row_has_its_share_of_the_draws(run):
+    done = run("compare", *RUN, "--on", "trn1.32xlarge,trn2.48xlarge,trn2-ultraserver", "--json")
+    found, summary = done.json["rows"], done.json["summary"]
+    shares = [row["cheapest_probability"] for row in found]
+    assert sum(shares) == pytest.approx(1)
+    assert [row["cost_usd"] is None for row in found] == [False, False, True]
+    assert shares[2] == 0
+    assert all(0 < row["fit_probability"] <= 1 for row in found)
+    assert summary["verdict_is"] == ("clear" if max(shares) >= 0.8 else "tie")
+    assert (summary["draws"], summary["seed"]) == (2048, 0)
+    assert summary["verdict"].startswith("cheapest: ")
+
+
+def test_a_no_is_as_complete_as_a_yes(run):
+    done = run("compare", *RUN, *TWO, "--deadline", "1h", "--json")
+    assert done.code == 1
+    assert done.json["summary"]["verdict"].startswith("no: none finishes in 1 h; fastest ")
+    assert sum(row["cheapest_probability"] for row in done.json["rows"]) == pytest.approx(1)
+    none = run("compare", *RUN, "--on", "trn2-ultraserver", "--nodes", "4", "--json")
+    assert none.code == 1
+    assert [row["cheapest_probability"] for row in none.json["rows"]] == [0]
+    assert none.json["summary"]["verdict_is"] == "clear"
+
+
+def test_more_confidence_takes_more_machines(run):
+    def nodes(*more):
+        return [row["nodes"] for row in rows(run, *RUN, *TWO, "--deadline", "60d", *more)]
+
+    sure, unsure = nodes("--confidence", "99%"), nodes()
+    assert all(one >= other for one, other in zip(sure, unsure, strict=True))
+    assert sure != unsure
+
+
+@pytest.mark.parametrize("share", ["49%", "99.5%", "0", "2"])
+def test_a_confidence_beyond_the_draws_is_refused(run, share):
+    done = run("compare", *RUN, *TWO, "--confidence", share)
+    assert done.code == 2
+    assert "confidence" in done.err

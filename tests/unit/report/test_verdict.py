@@ -1,0 +1,48 @@
+"""Verdicts: who leads, by how much, how surely, and when it is a tie."""
+
+from __future__ import annotations
+
+import pytest
+
+from trnbench.answers.interval import Interval
+from trnbench.answers.lead import Lead, verdict_is
+from trnbench.report.verdict import _apart, _error, share_text
+
+
+def lead(*shares, winner=0):
+    return Lead(winner=winner, rival=None, cost=None, shares=shares)
+
+
+@pytest.mark.parametrize(
+    ("found", "word", "tied"),
+    [
+        (lead(0.8, 0.2), "clear", ()),
+        (lead(0.79, 0.11, 0.1), "tie", (1, 2)),
+        (lead(0.45, 0.05, 0.5), "tie", (2,)),
+        (lead(0.1, 0.9), "tie", (1,)),
+        (lead(1.0), "clear", ()),
+    ],
+)
+def test_below_80_percent_it_is_a_tie_of_all_with_10(found, word, tied):
+    assert verdict_is(found) == word
+    assert found.tied == tied
+
+
+def test_nothing_with_a_price_is_no_tie():
+    assert verdict_is(None) == "clear"
+
+
+def test_ratios_are_said_as_percentages():
+    assert _apart(0.95) == "5 % below"
+    assert _apart(1.4) == "40 % above"
+    assert _apart(1.001) == "as much as"
+    within = Interval(value=0.95, low=0.75, high=1.4)
+    assert _error(within) == "within the error (25 % below to 40 % above"
+    beyond = Interval(value=0.7, low=0.5, high=0.9)
+    assert _error(beyond).startswith("beyond the error (50 % below to 10 % below")
+
+
+def test_what_is_not_all_is_not_called_all():
+    assert share_text(0.998) == ">99 % of draws"
+    assert share_text(1.0) == "100 % of draws"
+    assert share_text(0.567) == "57 % of draws"
