@@ -93,7 +93,7 @@ def test_a_scenario_is_read_whole(tmp_path):
 @pytest.mark.asyncio
 async def test_the_terminal_ui_opens_as_it_was_left(monkeypatch):
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
-    monkeypatch.setattr("trnbench.tui.view.View.ask", lambda self, topic, question: None)
+    monkeypatch.setattr("trnbench.tui.view.View.ask", lambda self, topic, *question: None)
     monkeypatch.setattr("trnbench.tui.view.View.warm", lambda self, topic, *modules: None)
     for path, of in ((config_path(), "tui_config.toml"), (state_path(), "tui_state.toml")):
         path.parent.mkdir(parents=True)

@@ -9,10 +9,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from trnbench.analytic.step.memory import CATEGORIES
+from trnbench.analytic.step.time import STEP_CATEGORIES
+from trnbench.answers.interval import Interval
+from trnbench.answers.quote import Quote
+from trnbench.answers.train import TrainAnswer
+from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import open_catalog
+from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.report.report import Report, columns
 from trnbench.tui.app import TrnbenchApp
-from trnbench.tui.compare_questions import COLUMNS, CompareFound, Point
+from trnbench.tui.compare_questions import COLUMNS, ClusterPoint, CompareFound
+from trnbench.workload.layout import KNOBS
+from trnbench.workload.partial_layout import PartialLayout
 
 TODAY = datetime.date(2026, 11, 21)
 LIMIT_S = 20.0
@@ -48,7 +57,7 @@ def made(home, catalog):
 @pytest.fixture
 def silent(monkeypatch):
     """Views that ask nothing, so start no process: what they show is told to them."""
-    monkeypatch.setattr("trnbench.tui.view.View.ask", lambda self, topic, question: None)
+    monkeypatch.setattr("trnbench.tui.view.View.ask", lambda self, topic, *question: None)
     monkeypatch.setattr("trnbench.tui.view.View.warm", lambda self, topic, *modules: None)
 
 
@@ -122,6 +131,68 @@ def compare_row(instance, nodes, days, cost, **more):
     return row | more
 
 
+def step_answer(row):
+    """The training step of a row made by hand."""
+
+    def parts(begin, end, names):
+        keys = {name: f"{begin}{name.replace('-', '_')}{end}" for name in names}
+        return {name: row[key] for name, key in keys.items() if key in row}
+
+    step = None
+    if row["step_time_s"] is not None:
+        step = StepFigures(
+            **{f"{end}step_time_s": row["step_time_s"] for end in ("", "low_", "high_")},
+            exposed_s=parts("exposed_", "_s", STEP_CATEGORIES),
+            hidden_s={},
+            mfu=row["mfu"],
+            mfu_headline=None,
+            hfu=row["mfu"],
+        )
+    return TrainAnswer(
+        **{name: row[name] for name in ("model", "instance", "nodes", "reasons", "warnings")},
+        label="",
+        chip="trainium1",
+        engine="analytic",
+        calibration="",
+        basis="",
+        chips=16 * row["nodes"],
+        ranks=32 * row["nodes"],
+        logical_size=None,
+        tokens_per_sample=None,
+        layout=PartialLayout(**{name: row[name] for name in KNOBS if name in row}),
+        evidence=Kind.ASSUMED,
+        step=step,
+        memory=RankMemory(
+            stage="heavy",
+            by_category=parts("memory_", "_bytes", CATEGORIES),
+            total_bytes=row["memory_bytes"],
+            capacity_bytes=row["memory_capacity_bytes"],
+            reserve_bytes=row["memory_capacity_bytes"] - row["memory_available_bytes"],
+            fit_probability=1.0,
+        ),
+    )
+
+
+def quote(row):
+    """The quote of a row made by hand."""
+
+    def interval(name, factor):
+        ends = (row[name], row[f"low_{name}"], row[f"high_{name}"])
+        if None in ends:
+            return None
+        return Interval(**dict(zip(("value", "low", "high"), ends, strict=True))).scaled(factor)
+
+    return Quote(
+        **{name: row[name] for name in ("instance", "nodes", "reasons", "notes")},
+        steps=(step_answer(row),),
+        main=0,
+        tokens=2e12,
+        samples=1.0,
+        elapsed_s=interval("days", 86400.0),
+        cost_usd=interval("cost_usd", 1.0),
+    )
+
+
 def found():
     """A comparison made by hand."""
     rows = (
@@ -132,7 +203,7 @@ def found():
         compare_row("p5.48xlarge", 64, None, None),
     )
     points = tuple(
-        Point(
+        ClusterPoint(
             instance=row["instance"],
             nodes=nodes,
             days=3000.0 / nodes * factor,
@@ -149,7 +220,8 @@ def found():
         columns=COLUMNS,
         summary={"footing": "each on the fewest nodes that finish in 60 days"},
     )
-    return CompareFound(report=report, points=points, one_size=False)
+    quotes = tuple(map(quote, rows))
+    return CompareFound(report=report, answers=quotes, points=points, one_size=False)
 
 
 def ranked_report(count):
@@ -162,4 +234,6 @@ def ranked_report(count):
 
 @pytest.fixture
 def canned():
-    return SimpleNamespace(found=found, compare_row=compare_row, ranked_report=ranked_report)
+    return SimpleNamespace(
+        found=found, compare_row=compare_row, step_answer=step_answer, ranked_report=ranked_report
+    )

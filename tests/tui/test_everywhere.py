@@ -13,8 +13,8 @@ from textual.widgets import Input, Static
 
 from trnbench.scenario import read_scenario
 from trnbench.tui.app import VIEWS, TrnbenchApp, known_bindings
+from trnbench.tui.dialogs import JumpScreen
 from trnbench.tui.help import HelpScreen
-from trnbench.tui.jump import JumpScreen
 from trnbench.tui.settings import config_path
 from trnbench.tui.widgets.field import Form
 from trnbench.tui.widgets.panels import ErrorPanel

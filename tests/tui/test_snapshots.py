@@ -12,10 +12,11 @@ from trnbench.evidence.comparison import Comparison
 from trnbench.report.report import Report
 from trnbench.tui.compare_questions import spec_report
 from trnbench.tui.evidence_questions import COLUMNS as EVIDENCE_COLUMNS
-from trnbench.tui.evidence_questions import EvidenceFound, SetErrors
+from trnbench.tui.evidence_questions import EvidenceFound
+from trnbench.tui.found import TableFound
 from trnbench.tui.layout_questions import COLUMNS as LAYOUT_COLUMNS
-from trnbench.tui.layout_questions import Detail, DrawnSchedule, Ranked
-from trnbench.tui.matrix_questions import GRID, MatrixFound, Roof
+from trnbench.tui.layout_questions import DrawnSchedule, LayoutDetail, RankedLayouts
+from trnbench.tui.matrix_questions import GRID
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
@@ -97,19 +98,18 @@ def test_layouts(pictured, canned):
         rows = tuple({**row, "tp": 8 * 2**i} for i, row in enumerate(rows))
         app.view.answered(
             "layouts",
-            Ranked(
+            RankedLayouts(
                 report=Report(verb="train", inputs={}, rows=rows, columns=LAYOUT_COLUMNS),
                 legal=1234,
                 feasible=3,
                 complete=True,
                 reasons=(),
                 elapsed_s=0.5,
-                rejected={},
             ),
         )
         refused = {**rows[0], "tp": 3, "reasons": ("tp=3 does not divide 64 heads; try 2, 4, 1",)}
         for row in (rows[0], refused):
-            app.view.answered("layout", Detail(row=row, by_hand=True))
+            app.view.answered("layout", LayoutDetail(answer=canned.step_answer(row), by_hand=True))
 
     assert pictured("layouts", (120, 40), prepare)
 
@@ -118,22 +118,17 @@ def test_schedule(pictured, canned):
     async def prepare(app, pilot):
         row = canned.compare_row("trn1.32xlarge", 32, 40.0, 1e6)
         chart = "stage 0 |FF1F--BB0=B==| 12 %\nstage 1 | F0F--BB0=B== | 12 %"
-        app.view.answered("schedule", DrawnSchedule(chart=chart, row=row, step_time_s=20.0))
+        app.view.answered(
+            "schedule", DrawnSchedule(chart=chart, answer=canned.step_answer(row), step_time_s=20.0)
+        )
 
     assert pictured("schedule", (120, 40), prepare)
 
 
 def test_matrix_heat_map(pictured):
     async def prepare(app, pilot):
-        roof = Roof(
-            chip="trainium1",
-            number_format="bf16",
-            peak_flop_per_s=9e13,
-            memory_bytes_per_s=4e11,
-            points=((100.0, 3e13), (1000.0, 8e13)),
-        )
         report = Report(verb="matrix", inputs={}, rows=(), columns=())
-        app.view.answered("matrix", MatrixFound(report=report, answers=(), roofs=(roof,)))
+        app.view.answered("matrix", TableFound(report=report))
         cells = {(m, n): min(m * n / 2**26, 1.0) for m in GRID for n in GRID}
         app.view.answered("heat map", {"trainium1 bf16": cells, "trainium2 bf16": cells})
         app.view.query_one(PictureSwitch).turn_to("heat map")
@@ -155,10 +150,8 @@ def test_evidence(pictured, until):
         )
         rows = tuple(map(comparison_row, comparisons))
         report = Report(verb="validate", inputs={}, rows=rows, columns=EVIDENCE_COLUMNS)
-        errors = SetErrors(name="trainium", rows=5, mean=0.06, median=0.05, largest=0.1, bias=0.0)
-        app.view.answered(
-            "evidence", EvidenceFound(report=report, comparisons=comparisons, errors=(errors,))
-        )
+        found = EvidenceFound(report=report, answers=comparisons, errors={})
+        app.view.answered("evidence", found)
         await drawn(app, pilot, until, "#evidence-scatter")
 
     assert pictured("evidence", (120, 40), prepare)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widget import Widget
@@ -19,8 +18,8 @@ from trnbench import app as use_cases
 from trnbench.catalog.search import Catalog
 from trnbench.errors import TrnbenchError, UnknownNameError
 from trnbench.tui.cluster import Cluster
-from trnbench.tui.help import GROUPS, HelpScreen, bindings_by_group
-from trnbench.tui.plain_colours import Styled
+from trnbench.tui.colours import Styled
+from trnbench.tui.help import HelpScreen, bindings_by_group, every_binding
 from trnbench.tui.settings import (
     Config,
     State,
@@ -213,7 +212,7 @@ class TrnbenchApp(App[None]):
 
     def action_jump(self) -> None:
         """Show letters on the places that take the keyboard."""
-        from trnbench.tui.jump import JumpScreen
+        from trnbench.tui.dialogs import JumpScreen
 
         view = self.view
         if view is None:
@@ -232,7 +231,7 @@ class TrnbenchApp(App[None]):
 
     def action_leave(self) -> None:
         """Leave; where something is running, ask first."""
-        from trnbench.tui.confirm import Confirm
+        from trnbench.tui.dialogs import Confirm
 
         running = [view for view in self._views() if view.unfinished]
         if not running:
@@ -378,10 +377,7 @@ class TrnbenchApp(App[None]):
 
 def known_bindings() -> Iterator[Binding]:
     """Yield every binding of application, views and widgets."""
-    from trnbench.tui.bindings import every_binding
-
-    owners: list[type[DOMNode]] = [TrnbenchApp, View, *map(_class_of, VIEWS)]
-    yield from every_binding(owners, list(GROUPS))
+    yield from every_binding([TrnbenchApp, View, *map(_class_of, VIEWS)])
 
 
 def _call(function: Callable[[str], object], argument: str) -> Callable[[], None]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from trnbench.program.collective import op_named
 from trnbench.report.report import Report, columns
+from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.answers.collective import CollectiveAnswer
@@ -46,17 +48,9 @@ class SweptSize:
         return f"{self.answer.instance}:{self.answer.nodes}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveSweep:
-    """The sizes of a sweep, each with its row."""
-
-    report: Report
-    sizes: tuple[SweptSize, ...]
-
-
 def collective_sweep(
     catalog: Catalog, question: CollectiveQuestion, hooks: WorkHooks
-) -> CollectiveSweep:
+) -> TableFound:
     """Return the sweep in closed form, for each place and algorithm."""
     from trnbench.app.collective_request import inputs_of
     from trnbench.app.command_lines import place_text
@@ -78,35 +72,28 @@ def collective_sweep(
     # Algorithms of one place stand together; all else is in the order in which it was asked.
     order = list(dict.fromkeys(size.on for size in sizes))
     sizes.sort(key=lambda size: order.index(size.on))
-    return CollectiveSweep(
+    return TableFound(
         report=Report(
             verb="collective",
             inputs=inputs_of(base),
             rows=tuple({"on": one.on, "asked": one.asked, **one.answer.row()} for one in sizes),
             columns=COLUMNS,
         ),
-        sizes=tuple(sizes),
+        answers=tuple(sizes),
     )
 
 
-def collective_rounds(
-    catalog: Catalog,
-    op: Op,
-    instance: str,
-    nodes: int,
-    size_bytes: float,
-    algorithm: str,
-    hooks: WorkHooks,
-) -> CollectiveSteps:
+def collective_rounds(catalog: Catalog, size: SweptSize, hooks: WorkHooks) -> CollectiveSteps:
     """Return what links carry, round by round."""
     from trnbench.app.collective_steps import collective_steps
     from trnbench.workload.suite import Place
 
     hooks.progress(0, 1, "placing messages on links")
+    answer = size.answer
     return collective_steps(
         catalog,
-        op,
-        Place(instance=instance, nodes=nodes),
-        size_bytes,
-        algorithm=None if algorithm == AUTO else algorithm,
+        op_named(answer.op),
+        Place(instance=answer.instance, nodes=answer.nodes),
+        answer.size_bytes,
+        algorithm=None if size.asked == AUTO else size.asked,
     )

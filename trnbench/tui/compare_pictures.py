@@ -1,46 +1,47 @@
-"""The pictures beside a comparison: rows of a report -> charts and bars."""
+"""The pictures below a comparison: typed answers -> charts and bars."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from trnbench.answers.row import Row
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit, number
-from trnbench.tui.compare_questions import Point
+from trnbench.tui.compare_questions import ClusterPoint
 from trnbench.tui.widgets.bars import Bar, BarsData, letters_for
-from trnbench.units import Dimension, show
+from trnbench.units import DAY_S, Dimension, show
 
-EXPOSED, SUFFIX = "exposed_", "_s"
-MEMORY = "memory_"
-NOT_PARTS = ("memory_bytes", "memory_capacity_bytes", "memory_available_bytes")
+if TYPE_CHECKING:
+    from trnbench.answers.quote import Quote
+    from trnbench.answers.train import TrainAnswer
 
 
-def cost_chart(rows: Sequence[Row], points: Sequence[Point], here: Row | None) -> ChartData:
-    """Return cost against time: what is chosen with its interval, and every other cluster."""
+def cost_chart(
+    quotes: Sequence[Quote], points: Sequence[ClusterPoint], here: Quote | None
+) -> ChartData:
+    """Return cost over time: the quotes with their intervals, and every other cluster."""
     series = []
-    for hue, row in enumerate(rows):
-        name, strong = str(row["instance"]), row is here
+    for hue, quote in enumerate(quotes):
         mine = sorted(
             (point.days, point.cost_usd)
             for point in points
-            if point.instance == name and point.cost_usd is not None
+            if point.instance == quote.instance and point.cost_usd is not None
         )
         if mine:
             series.append(
                 ChartSeries(label="", points=tuple(mine), joined=True, marked=False, hue=hue)
             )
-        days, cost = _number(row, "days"), _number(row, "cost_usd")
-        if days is not None and cost is not None:
+        time_s, cost = quote.elapsed_s, quote.cost_usd
+        if time_s is not None and cost is not None:
             series.append(
                 ChartSeries(
-                    label=cluster_label(row),
-                    points=((days, cost),),
-                    whiskers=(_ends(row, "cost_usd"),),
-                    strong=strong,
+                    label=cluster_label(quote),
+                    points=((time_s.value / DAY_S, cost.value),),
+                    whiskers=((cost.low, cost.high),),
+                    strong=quote is here,
                     hue=hue,
                 )
             )
-    unpriced = [str(row["instance"]) for row in rows if _number(row, "cost_usd") is None]
+    unpriced = [quote.instance for quote in quotes if quote.cost_usd is None]
     return ChartData(
         title="cost against time; a line joins the cluster sizes of one instance type",
         series=tuple(series),
@@ -50,16 +51,18 @@ def cost_chart(rows: Sequence[Row], points: Sequence[Point], here: Row | None) -
     )
 
 
-def speed_chart(rows: Sequence[Row], points: Sequence[Point], here: Row | None) -> ChartData:
-    """Return tokens per second against nodes."""
+def speed_chart(
+    quotes: Sequence[Quote], points: Sequence[ClusterPoint], here: Quote | None
+) -> ChartData:
+    """Return tokens per second over nodes."""
     series = []
-    for hue, row in enumerate(rows):
-        name = str(row["instance"])
+    for hue, quote in enumerate(quotes):
+        name = quote.instance
         mine = sorted((float(p.nodes), p.tokens_per_s) for p in points if p.instance == name)
         if mine:
             series.append(
                 ChartSeries(
-                    label=name, points=tuple(mine), joined=True, strong=row is here, hue=hue
+                    label=name, points=tuple(mine), joined=True, strong=quote is here, hue=hue
                 )
             )
     return ChartData(
@@ -71,94 +74,74 @@ def speed_chart(rows: Sequence[Row], points: Sequence[Point], here: Row | None) 
     )
 
 
-def time_interval_chart(rows: Sequence[Row], here: Row | None) -> ChartData:
-    """Return the days of every row with the ends of its interval."""
+def time_interval_chart(quotes: Sequence[Quote], here: Quote | None) -> ChartData:
+    """Return the days of every quote with the ends of its interval."""
     series = []
-    for place, row in enumerate(rows):
-        days = _number(row, "days")
-        if days is not None:
+    for place, quote in enumerate(quotes):
+        if quote.elapsed_s is not None:
+            days = quote.elapsed_s.scaled(1 / DAY_S)
             series.append(
                 ChartSeries(
-                    label=cluster_label(row),
-                    points=((float(place + 1), days),),
-                    whiskers=(_ends(row, "days"),),
-                    strong=row is here,
+                    label=cluster_label(quote),
+                    points=((float(place + 1), days.value),),
+                    whiskers=((days.low, days.high),),
+                    strong=quote is here,
                     hue=place,
                 )
             )
     return ChartData(
         title="days to train, with 80 % intervals",
         series=tuple(series),
-        x=ChartAxis(title="row", text=number, low=0.5, high=len(rows) + 0.5),
+        x=ChartAxis(title="row", text=number, low=0.5, high=len(quotes) + 0.5),
         y=ChartAxis(title="days", text=number, low=0.0),
     )
 
 
-def cluster_label(row: Row) -> str:
-    """Return the cluster of a row, such as trn1.32xlarge:32."""
-    return f"{row['instance']}:{row['nodes']}"
+def cluster_label(found: Quote | TrainAnswer) -> str:
+    """Return the cluster of an answer, such as trn1.32xlarge:32."""
+    return f"{found.instance}:{found.nodes}"
 
 
 def time_bars(
-    rows: Sequence[Row], here: Row | None, *, label: Callable[[Row], str] = cluster_label
+    answers: Sequence[TrainAnswer], here: TrainAnswer | None, labels: Sequence[str] = ()
 ) -> BarsData:
-    """Return the step times by what takes them, beside each other."""
-    names = [
-        key.removeprefix(EXPOSED).removesuffix(SUFFIX)
-        for key in (rows[0] if rows else {})
-        if key.startswith(EXPOSED)
-    ]
+    """Return the step times by category, a bar each; without labels a bar has its cluster's."""
     bars = tuple(
         Bar(
-            label=label(row),
-            parts={name: _number(row, f"{EXPOSED}{name}{SUFFIX}") or 0.0 for name in names},
-            strong=row is here,
+            label=label,
+            parts=answer.step.exposed_s,
+            strong=answer is here,
         )
-        for row in rows
-        if _number(row, "step_time_s") is not None
+        for answer, label in zip(answers, labels or map(cluster_label, answers), strict=True)
+        if answer.step is not None
     )
     return BarsData(
         title="where the time of a step goes (exposed; shares of the marked row below)",
         bars=bars,
         text=lambda value: show(value, Dimension.SECONDS, digits=3),
-        letters=letters_for(names),
+        letters=letters_for(list(bars[0].parts) if bars else []),
         note="" if bars else "no row has a step time",
     )
 
 
 def memory_bars(
-    rows: Sequence[Row], here: Row | None, *, label: Callable[[Row], str] = cluster_label
+    answers: Sequence[TrainAnswer], here: TrainAnswer | None, labels: Sequence[str] = ()
 ) -> BarsData:
-    """Return what a rank of the worst stage holds, against what it has."""
-    names = [
-        key.removeprefix(MEMORY).removesuffix("_bytes")
-        for key in (rows[0] if rows else {})
-        if key.startswith(MEMORY) and key not in NOT_PARTS
-    ]
+    """Return the memory of a rank of the worst stage by category, and its limit."""
     bars = tuple(
         Bar(
-            label=label(row),
-            parts={name: _number(row, f"{MEMORY}{name}_bytes") or 0.0 for name in names},
-            limit=_number(row, "memory_available_bytes"),
-            strong=row is here,
+            label=label,
+            parts={str(name): size for name, size in answer.memory.by_category.items()},
+            limit=answer.memory.available_bytes,
+            strong=answer is here,
         )
-        for row in rows
-        if _number(row, "memory_bytes") is not None
+        for answer, label in zip(answers, labels or map(cluster_label, answers), strict=True)
+        if answer.memory is not None
     )
     return BarsData(
         title="memory of a rank of the worst stage; | is what it may use",
         bars=bars,
         text=lambda value: show(value, Dimension.BYTES, digits=3),
-        letters=letters_for(names),
+        letters=letters_for(list(bars[0].parts) if bars else []),
         note="" if bars else "no row has a layout",
     )
-
-
-def _number(row: Mapping[str, object], key: str) -> float | None:
-    value = row.get(key)
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _ends(row: Row, key: str) -> tuple[float, float] | None:
-    low, high = _number(row, f"low_{key}"), _number(row, f"high_{key}")
-    return None if low is None or high is None else (low, high)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from trnbench.answers.row import Row
 from trnbench.report.report import Report, columns
 from trnbench.scenario import Scenario
+from trnbench.tui.found import TableFound
 from trnbench.units import DAY_S
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -36,7 +37,7 @@ SPEC_COLUMNS = columns(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class ClusterPoint:
     """A cluster, bought in one way: how long the run takes, what it costs, how fast it is."""
 
     instance: str
@@ -47,14 +48,13 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareFound:
-    """The rows as `trnbench compare` has them, and every cluster that was looked at.
+class CompareFound(TableFound):
+    """The quotes of a comparison, and every cluster that was looked at.
 
     `one_size`: only clusters of the size asked for were looked at.
     """
 
-    report: Report
-    points: tuple[Point, ...]
+    points: tuple[ClusterPoint, ...]
     one_size: bool
 
 
@@ -86,7 +86,7 @@ def compare_request(scenario: Scenario) -> CompareRequest:
 
 
 def _watch(hooks: WorkHooks) -> Watch:
-    """Return how a search tells where it is, and hears that it is not wanted any more."""
+    """Return how a search reports its progress, and learns that it was cancelled."""
     from trnbench.app.searching import Watch
 
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -105,12 +105,15 @@ def compare_rows(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> Comp
     report = compare_report(answer, inputs_of(request))
     return CompareFound(
         report=replace(report, columns=COLUMNS, people=None),
+        answers=tuple(one.quote for one in answer.compared),
         points=tuple(point for one in explored for point in _points(one)),
         one_size=request.by_nodes,
     )
 
 
-def compare_points(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> tuple[Point, ...]:
+def compare_points(
+    catalog: Catalog, scenario: Scenario, hooks: WorkHooks
+) -> tuple[ClusterPoint, ...]:
     """Return clusters of every size of every instance type."""
     from trnbench.app.markets import explore_all
 
@@ -119,19 +122,19 @@ def compare_points(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> tu
     return tuple(point for one in explored for point in _points(one))
 
 
-def _points(explored: Explored) -> Iterator[Point]:
+def _points(explored: Explored) -> Iterator[ClusterPoint]:
     """Yield the clusters of one instance type, each bought in its cheapest way."""
     from trnbench.plan.market import cheapest
 
     if explored.market is None:
         return
-    for way in cheapest(explored.market):
-        best = explored.searches[0].by_nodes[way.nodes].best
-        yield Point(
+    for bought in cheapest(explored.market):
+        best = explored.searches[0].by_nodes[bought.nodes].best
+        yield ClusterPoint(
             instance=explored.name,
-            nodes=way.nodes,
-            days=way.elapsed_s / DAY_S,
-            cost_usd=way.cost_usd,
+            nodes=bought.nodes,
+            days=bought.elapsed_s / DAY_S,
+            cost_usd=bought.cost_usd,
             tokens_per_s=best.tokens_per_s if best else 0.0,
         )
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
+from trnbench.tui.colours import abreast
+
 LEVELS = (0.25, 0.5, 0.75, 0.9)
 SHADES = (" ", ".", ":", "+", "#")
 """Behind the number of a cell, from the lowest level up."""
@@ -36,19 +38,7 @@ def draw_heat(
         return Text("nothing to draw")
     cell = max(6, *(len(f"{size:,}") + 1 for size in maps[0].columns))
     left = max(len(f"{size:,}") for size in maps[0].rows) + 1
-    one = left + cell * len(maps[0].columns) + 3
-    abreast = max(width // one, 1)
-    text = Text()
-    for start in range(0, len(maps), abreast):
-        beside = maps[start : start + abreast]
-        blocks = [_lines(one_map, axes, left, cell, styles) for one_map in beside]
-        for lines in zip(*blocks, strict=True):
-            for line in lines:
-                padded = line.copy()
-                padded.pad_right(max(one - len(line), 0))
-                text.append_text(padded)
-            text.append("\n")
-        text.append("\n")
+    text = abreast([_lines(heat, axes, left, cell, styles) for heat in maps], width, gap=3)
     for level, shade in enumerate(SHADES):
         low = 0 if level == 0 else LEVELS[level - 1]
         high = LEVELS[level] if level < len(LEVELS) else 1.0

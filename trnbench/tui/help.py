@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.dom import DOMNode
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -26,6 +27,19 @@ GROUPS = {
     "field": "In fields",
     "chart": "In charts",
 }
+
+
+def every_binding(owners: Iterable[type[DOMNode]]) -> Iterator[Binding]:
+    """Yield the bindings with ids, of the application, its views, and the widgets."""
+    from trnbench.tui.widgets.chart import Chart
+    from trnbench.tui.widgets.field import Field
+    from trnbench.tui.widgets.result_table import ResultTable
+
+    widgets: list[type[DOMNode]] = [ResultTable, Field, Chart]
+    for owner in [*owners, *widgets]:
+        for binding in owner.BINDINGS:
+            if isinstance(binding, Binding) and (binding.id or "").partition(".")[0] in GROUPS:
+                yield binding
 
 
 def bindings_by_group(bindings: Iterator[Binding]) -> dict[str, dict[str, Binding]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
@@ -46,8 +45,8 @@ class ClusterJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """The best layouts, and how many came how far; reasons where none fits."""
+class RankedLayouts:
+    """The fastest layouts, and how many are legal and feasible; reasons where none fits."""
 
     report: Report
     legal: int
@@ -55,18 +54,17 @@ class Ranked:
     complete: bool
     reasons: tuple[str, ...]
     elapsed_s: float
-    rejected: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
-    """One layout in full: the row as `trnbench train` has it."""
+class LayoutDetail:
+    """One layout in full."""
 
-    row: Row
+    answer: TrainAnswer
     by_hand: bool
 
 
-def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> Ranked:
+def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> RankedLayouts:
     """Return every layout of a cluster, the fastest first; what was seen if it is cancelled."""
     from trnbench import app
 
@@ -95,25 +93,24 @@ def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> Ranke
         }
         for rank, one in enumerate(found.ranked, start=1)
     ]
-    return Ranked(
+    return RankedLayouts(
         report=Report(verb="train", inputs=job.inputs(), rows=tuple(rows), columns=COLUMNS),
         legal=found.legal,
         feasible=found.feasible,
         complete=found.complete,
         reasons=found.reasons,
         elapsed_s=found.elapsed_s,
-        rejected=dict(found.rejected_by_reason),
     )
 
 
 def layout_detail(
     catalog: Catalog, job: ClusterJob, layout: PartialLayout, by_hand: bool, hooks: WorkHooks
-) -> Detail:
-    """Return what one layout takes and holds, or why it is not legal."""
+) -> LayoutDetail:
+    """Return time and memory of one layout, or why it is not legal."""
     from trnbench.app.verbs.train import run
 
     (answer,) = run(catalog, train_request(job, layout), progress=hooks.progress)
-    return Detail(row=answer.row(), by_hand=by_hand)
+    return LayoutDetail(answer=answer, by_hand=by_hand)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +141,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnSchedule:
-    """A chart of a played schedule, with escape codes, and the row of the step."""
+    """A chart of a played schedule, with escape codes, and the answer without its timeline."""
 
     chart: str
-    row: Row
+    answer: TrainAnswer
     step_time_s: float
 
 
@@ -166,17 +163,16 @@ def schedule_chart(
     hooks.note(0, 2, "playing the step")
     answer = _played(catalog, train_request(job, layout))
     hooks.progress(1, 2, "drawing")
-    row = answer.row()
-    timeline = answer.timeline
+    timeline, answer = answer.timeline, replace(answer, timeline=None)
     if timeline is None:
-        return DrawnSchedule(chart="", row=row, step_time_s=0.0)
+        return DrawnSchedule(chart="", answer=answer, step_time_s=0.0)
     columns, rows, colour, lanes = style
     step_s = float(timeline.played.step_s)
     ends = None if window.whole else (window.start * step_s, window.end * step_s)
     drawn = gantt(
         timeline, Style(width=columns, colour=colour), lanes=lanes, rows=rows, window=ends
     )
-    return DrawnSchedule(chart=drawn, row=row, step_time_s=step_s)
+    return DrawnSchedule(chart=drawn, answer=answer, step_time_s=step_s)
 
 
 @lru_cache(maxsize=4)

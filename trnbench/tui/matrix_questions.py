@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trnbench.report.report import Report
+from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.answers.matrix import MatrixAnswer
@@ -48,37 +47,7 @@ class MatrixQuestion:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roof:
-    """What limits a chip in a format: the tensor units' peak and the memory's rate."""
-
-    chip: str
-    number_format: str
-    peak_flop_per_s: float
-    memory_bytes_per_s: float
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixFound:
-    """The products with their rows, and the roofs that they stand under."""
-
-    report: Report
-    answers: tuple[MatrixAnswer, ...]
-    roofs: tuple[Roof, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineShares:
-    """How busy the engines of a core were, as played, and what the tensor engine waited for."""
-
-    title: str
-    busy: Mapping[str, float]
-    stalls: Mapping[str, float]
-    reasons: tuple[str, ...]
-
-
-def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> MatrixFound:
+def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> TableFound:
     """Return the answers in closed form."""
     from trnbench.app.verbs import matrix as use_case
     from trnbench.report.matrix import matrix_report
@@ -86,23 +55,7 @@ def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) ->
     request = question.request(catalog)
     answers = use_case.run(catalog, request, progress=hooks.progress)
     report = matrix_report(answers, use_case.inputs_of(request))
-    feasible = [answer for answer in answers if answer.feasible]
-    kinds = dict.fromkeys((a.chip, a.number_format) for a in feasible)
-    roofs = []
-    for chip, number_format in kinds:
-        mine = [a for a in feasible if (a.chip, a.number_format) == (chip, number_format)]
-        roofs.append(
-            Roof(
-                chip=chip,
-                number_format=number_format,
-                peak_flop_per_s=mine[0].peak_flop_per_s,
-                memory_bytes_per_s=mine[0].memory_bytes_per_s,
-                points=tuple((a.intensity_flop_per_byte, a.flop_per_s) for a in mine),
-            )
-        )
-    return MatrixFound(
-        report=replace(report, people=None), answers=tuple(answers), roofs=tuple(roofs)
-    )
+    return TableFound(report=replace(report, people=None), answers=tuple(answers))
 
 
 def matrix_heat(
@@ -124,22 +77,20 @@ def matrix_heat(
 
 def matrix_engines(
     catalog: Catalog, question: MatrixQuestion, product: Product, chip: str, hooks: WorkHooks
-) -> EngineShares:
-    """Return how busy the engines are while the emulator plays one product on one chip."""
+) -> MatrixAnswer:
+    """Return one product on one chip as the emulator plays it."""
     from trnbench.app.verbs import matrix as use_case
 
-    request = replace(
-        question.request(catalog), products=(product,), chips=(chip,), engines=("emulate",)
+    request = question.request(catalog)
+    (answer,) = use_case.run(
+        catalog,
+        replace(
+            request,
+            products=(product,),
+            chips=(chip,),
+            formats=request.formats[:1],
+            engines=("emulate",),
+        ),
+        progress=hooks.progress,
     )
-    request = replace(request, formats=request.formats[:1])
-    (answer,) = use_case.run(catalog, request, progress=hooks.progress)
-    stalls = {
-        cause: time_s / answer.time_s for cause, time_s in answer.stalls_s.items() if time_s > 0
-    }
-    shape = f"{product.m}x{product.k}x{product.n}"
-    return EngineShares(
-        title=f"{shape} {answer.number_format} on a core of {answer.chip}, played",
-        busy=dict(answer.engine_utilization),
-        stalls=stalls,
-        reasons=answer.reasons,
-    )
+    return answer

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trnbench.answers.row import Row
 from trnbench.report.report import Report, columns
@@ -20,7 +20,7 @@ SUITE_COLUMNS = columns("suite", "title")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteRun:
-    """What came of a suite: rows as its command prints them; all of them, or those until a stop."""
+    """Rows of a suite as its command prints them: all of them, or those until it was stopped."""
 
     kind: str
     name: str
@@ -44,77 +44,72 @@ def suites(catalog: Catalog) -> Report:
 
 
 def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHooks) -> SuiteRun:
-    """Return what came of a suite, piece by piece, so that what is ready outlives a stop."""
+    """Return the rows of a suite, run in pieces: those that are ready outlive a stop."""
     engines = ("analytic", "emulate") if engine == "both" else (engine,)
-    match kind:
-        case "matrix":
-            return _matrix(catalog, name, engines, hooks)
-        case "collective":
-            return _collective(catalog, name, engines, hooks)
-        case _:
-            return _training(catalog, name, engines, hooks)
+    pieces, run, report_of = _SUITES[kind](catalog, name, engines)
+    answers: list[Any] = []
+    done = 0
+    for label, request in pieces:
+        hooks.note(done, len(pieces), label)
+        if hooks.ended():
+            break
+        answers += run(catalog, request)
+        done += 1
+    report = (
+        report_of(answers)
+        if answers
+        else Report(verb="run", inputs={"suite": name}, rows=(), columns=())
+    )
+    return SuiteRun(
+        kind=kind,
+        name=name,
+        report=replace(report, people=None),
+        complete=done == len(pieces),
+    )
 
 
-def _matrix(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
-    from trnbench.answers.matrix import MatrixAnswer
+SuitePieces: TypeAlias = tuple[
+    list[tuple[str, Any]], Callable[..., Any], Callable[[list[Any]], Report]
+]
+"""Requests with their labels, the use case that answers one, and the report of all answers."""
+
+
+def _matrix(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
     from trnbench.app.verbs import matrix as use_case
     from trnbench.report.matrix import matrix_report
 
     request = replace(use_case.matrix.request(suite=name, catalog=catalog), engines=tuple(engines))
-    answers: list[MatrixAnswer] = []
-    for number, product in enumerate(request.products):
-        hooks.note(number, len(request.products), product.label or f"product {number + 1}")
-        if hooks.ended():
-            break
-        answers += use_case.run(catalog, replace(request, products=(product,)))
-    report = matrix_report(answers, use_case.inputs_of(request))
-    whole = len(request.products) * len(request.chips) * len(request.formats) * len(engines)
-    return _done("matrix", name, report, len(answers) == whole)
+    pieces = [
+        (product.label or f"product {number}", replace(request, products=(product,)))
+        for number, product in enumerate(request.products, start=1)
+    ]
+    return pieces, use_case.run, lambda found: matrix_report(found, use_case.inputs_of(request))
 
 
-def _collective(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
-    from trnbench.answers.collective import CollectiveAnswer
+def _collective(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
     from trnbench.app.collective_request import inputs_of
     from trnbench.app.verbs import collective as use_case
     from trnbench.report.collective import collective_report
 
-    request = replace(
-        use_case.collective.request(suite=name, catalog=catalog), engines=tuple(engines)
-    )
-    pieces = [(where, op) for where in request.places for op in request.ops]
-    answers: list[CollectiveAnswer] = []
-    done = 0
-    for number, (where, op) in enumerate(pieces):
-        hooks.note(number, len(pieces), f"{op} on {where.instance}:{where.nodes}")
-        if hooks.ended():
-            break
-        answers += use_case.run(catalog, replace(request, places=(where,), ops=(op,)))
-        done += 1
-    report = collective_report(answers, inputs_of(request)) if answers else _nothing(name)
-    return _done("collective", name, report, done == len(pieces))
+    request = use_case.collective.request(suite=name, catalog=catalog)
+    request = replace(request, engines=tuple(engines))
+    pieces = [
+        (f"{op} on {where.instance}:{where.nodes}", replace(request, places=(where,), ops=(op,)))
+        for where in request.places
+        for op in request.ops
+    ]
+    return pieces, use_case.run, lambda found: collective_report(found, inputs_of(request))
 
 
-def _training(catalog: Catalog, name: str, engines: Sequence[str], hooks: WorkHooks) -> SuiteRun:
-    from trnbench.answers.train import TrainAnswer
+def _training(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
     from trnbench.app.train_request import TrainRequest, inputs_of, suite_cases
     from trnbench.app.verbs.train import run
     from trnbench.report.train import train_report
 
     cases = suite_cases(catalog, name)
     request = TrainRequest(cases=cases, suite=name, engines=tuple(engines))
-    answers: list[TrainAnswer] = []
-    for number, case in enumerate(cases):
-        hooks.note(number, len(cases), case.label)
-        if hooks.ended():
-            break
-        answers += run(catalog, replace(request, cases=(case,)))
-    report = train_report(answers, inputs_of(request)) if answers else _nothing(name)
-    return _done("training", name, report, len(answers) == len(cases) * len(engines))
+    pieces = [(case.label, replace(request, cases=(case,))) for case in cases]
+    return pieces, run, lambda found: train_report(found, inputs_of(request))
 
 
-def _nothing(name: str) -> Report:
-    return Report(verb="run", inputs={"suite": name}, rows=(), columns=())
-
-
-def _done(kind: str, name: str, report: Report, complete: bool) -> SuiteRun:
-    return SuiteRun(kind=kind, name=name, report=replace(report, people=None), complete=complete)
+_SUITES = {"matrix": _matrix, "collective": _collective, "training": _training}

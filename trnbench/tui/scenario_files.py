@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnbench.errors import TrnbenchError
-from trnbench.tui.ask_path import AskPath
+from trnbench.tui.dialogs import AskPath
 
 if TYPE_CHECKING:
     from textual.app import App

@@ -8,118 +8,62 @@ from collections.abc import Callable
 from trnbench import parsing
 from trnbench.catalog.search import Catalog
 from trnbench.scenario import Scenario
+from trnbench.tui.forms import (
+    BATCHES,
+    NODES,
+    SEQUENCES,
+    field,
+    list_of,
+    name_field,
+    plain,
+    precision_field,
+)
 from trnbench.tui.widgets.field import FieldSpec, Form
 
 PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote")
-FIRST_INSTANCES = (
-    *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "p5.48xlarge"),
-)
+REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-north-1")
+FIRST_INSTANCES = "trn1.32xlarge, trn1n.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge"
 
 
 def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
     """Return the fields, filled with the job that the view opens with."""
-    models = tuple(entry.name for entry in catalog.entries("models"))
-    instances = tuple(entry.name for entry in catalog.entries("instances"))
-    regions = ("", "us-east-1", "us-east-2", "us-west-2", "eu-north-1")
+    purchase = list_of(parsing.one_of("purchase option", PURCHASES))
+    instances = list_of(parsing.one_of("instance", catalog.names("instances")))
+    known = (entry.name for entry in catalog.entries("instances"))
+    prices = "name=USD/h, or name=4xOTHER"
     return [
-        FieldSpec(
-            key="model",
-            label="model",
-            text="llama3.1-70b",
-            parse=parsing.one_of("model", catalog.names("models")),
-            choices=models,
-        ),
-        FieldSpec(key="tokens", label="tokens", text="2T", parse=parsing.count("tokens")),
-        FieldSpec(
-            key="sequence",
-            label="sequence",
-            advice="the model's, at most 8192",
-            parse=parsing.optional(parsing.sequence("sequence")),
-            choices=("", "2048", "4096", "8192", "32768"),
-        ),
-        FieldSpec(
-            key="global_batch",
-            label="global batch",
-            advice="1024 or just above",
-            parse=parsing.optional(parsing.whole("global batch")),
-            choices=("", "512", "1024", "2048", "4096"),
-        ),
-        FieldSpec(
-            key="precision",
-            label="precision",
-            advice="bf16-master",
-            parse=parsing.optional(_precision),
-            choices=("", "bf16-master", "bf16-sr", "fp8", "fp32"),
-        ),
-        FieldSpec(
-            key="nodes",
-            label="nodes",
-            advice="fewest in time",
-            parse=parsing.optional(parsing.whole("nodes")),
-            choices=("", "16", "32", "64", "128", "256"),
-        ),
-        FieldSpec(
-            key="deadline",
-            label="deadline",
+        name_field(catalog, "model", "llama3.1-70b"),
+        field("tokens", parsing.count, "2T"),
+        field("sequence", parsing.sequence, advice="the model's, at most 8192", choices=SEQUENCES),
+        field("global_batch", parsing.whole, advice="1024 or just above", choices=BATCHES),
+        precision_field(advice="bf16-master"),
+        field("nodes", parsing.whole, advice="fewest in time", choices=(*NODES, "256")),
+        field(
+            "deadline",
+            parsing.duration,
             advice="60 d, unless nodes",
-            parse=parsing.optional(parsing.duration("deadline")),
-            choices=("", "30 d", "60 d", "90 d"),
+            choices=("30 d", "60 d", "90 d"),
         ),
-        FieldSpec(
-            key="purchase",
-            label="purchase",
-            advice="whatever is committed",
-            parse=_several("purchase", parsing.one_of("purchase option", PURCHASES)),
-            choices=("", *PURCHASES),
-        ),
-        FieldSpec(
-            key="region",
-            label="region",
-            advice="the cheapest",
-            parse=parsing.optional(_region(catalog)),
-            choices=regions,
-        ),
-        FieldSpec(
-            key="discount",
-            label="discount",
-            advice="none; e.g. 18%",
-            parse=parsing.share("discount"),
-        ),
-        FieldSpec(
-            key="price_date",
-            label="price date",
-            text=today.isoformat(),
-            parse=parsing.date("price date"),
-        ),
-        FieldSpec(
-            key="instances",
-            label="instances",
-            text=", ".join(FIRST_INSTANCES),
-            parse=parsing.several(
-                "instances", parsing.one_of("instance", catalog.names("instances"))
-            ),
-            choices=(", ".join(FIRST_INSTANCES), *instances),
-        ),
-        FieldSpec(
-            key="prices",
-            label="own prices",
-            advice="name=USD/h, or name=4xOTHER",
-            parse=_several("own prices", _own_price),
-        ),
+        field("purchase", purchase, advice="whatever is committed", choices=PURCHASES),
+        field("region", plain(_region(catalog)), advice="the cheapest", choices=REGIONS),
+        field("discount", parsing.share, advice="none; e.g. 18%"),
+        field("price_date", parsing.date, today.isoformat()),
+        field("instances", instances, FIRST_INSTANCES, choices=(FIRST_INSTANCES, *known)),
+        field("prices", list_of(_own_price), advice=prices, label="own prices"),
     ]
 
 
 def scenario_of(form: Form) -> Scenario:
     """Return the scenario of the form's last good values."""
-    value = {key: form.value(key) for key in form.fields}
+    value = form.values
     own = value.pop("prices") or ()
-    assert isinstance(own, tuple)
     return Scenario(
-        deadline_s=value.pop("deadline"),  # type: ignore[arg-type]
-        purchase=value.pop("purchase") or (),  # type: ignore[arg-type]
+        deadline_s=value.pop("deadline"),
+        purchase=value.pop("purchase") or (),
+        discount=value.pop("discount") or 0.0,
         prices=tuple(text for text in own if not _is_assumed(text)),
         assumed_prices=tuple(text for text in own if _is_assumed(text)),
-        **value,  # type: ignore[arg-type]
+        **value,
     )
 
 
@@ -131,34 +75,17 @@ def texts_of(scenario: Scenario) -> dict[str, str]:
 
     from trnbench.app.command_lines import count_text, share_text, time_text
 
-    deadline_s = scenario.deadline_s
+    same = ("model", "sequence", "global_batch", "precision", "nodes", "region", "price_date")
+    own = (*scenario.prices, *scenario.assumed_prices)
     return {
-        "model": scenario.model,
+        **{name: text(getattr(scenario, name)) for name in same},
         "tokens": count_text(scenario.tokens),
-        "sequence": text(scenario.sequence),
-        "global_batch": text(scenario.global_batch),
-        "precision": text(scenario.precision),
-        "nodes": text(scenario.nodes),
-        "deadline": "" if deadline_s is None else time_text(deadline_s),
+        "deadline": "" if scenario.deadline_s is None else time_text(scenario.deadline_s),
         "purchase": ", ".join(scenario.purchase),
-        "region": text(scenario.region),
         "discount": share_text(scenario.discount) if scenario.discount else "",
-        "price_date": text(scenario.price_date),
         "instances": ", ".join(scenario.instances),
-        "prices": ", ".join(
-            own.replace(" ", "") for own in (*scenario.prices, *scenario.assumed_prices)
-        ),
+        "prices": ", ".join(price.replace(" ", "") for price in own),
     }
-
-
-def _several(what: str, one: Callable[[str], str]) -> Callable[[str], tuple[str, ...] | None]:
-    return parsing.optional(parsing.several(what, one))
-
-
-def _precision(text: str) -> str:
-    from trnbench.program.precision import recipe_named
-
-    return recipe_named(text).name
 
 
 def _region(catalog: Catalog) -> Callable[[str], str]:

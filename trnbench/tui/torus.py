@@ -10,6 +10,10 @@ from rich.style import Style
 from rich.text import Text
 
 from trnbench.report.drawing import loaded_torus
+from trnbench.tui.colours import abreast
+
+if TYPE_CHECKING:
+    from trnbench.app.collective_steps import Plane
 
 if TYPE_CHECKING:
     from trnbench.app.collective_steps import Plane
@@ -25,24 +29,7 @@ def draw_planes(planes: Sequence[Plane], width: int, styles: tuple[Style, Style,
 
     `styles` are those of idle, busy and busiest links.
     """
-    text = Text()
-    blocks = [_block(plane, styles) for plane in planes]
-    widths = [max(len(line) for line in block) + 4 for block in blocks]
-    start = 0
-    while start < len(blocks):
-        end, used = start + 1, widths[start]
-        while end < len(blocks) and used + widths[end] <= width:
-            used += widths[end]
-            end += 1
-        for lines in zip(*blocks[start:end], strict=True):
-            for line, wide in zip(lines, widths[start:end], strict=True):
-                padded = line.copy()
-                padded.pad_right(max(wide - len(line), 0))
-                text.append_text(padded)
-            text.append("\n")
-        text.append("\n")
-        start = end
-    return text
+    return abreast([_block(plane, styles) for plane in planes], width, gap=4)
 
 
 def _block(plane: Plane, styles: tuple[Style, Style, Style]) -> list[Text]:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.containers import Container, Horizontal, Vertical
+from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Static
 
 from trnbench.answers.row import Row
 from trnbench.report.report import Report
-from trnbench.tui.news import WorkNews
+from trnbench.tui.found import TableFound
 from trnbench.tui.widgets.chart import Chart
-from trnbench.tui.widgets.field import Field, Form
+from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.frame import StatusLine, ViewBar
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work import Crash, News, WorkLane
 from trnbench.tui.work_process import (
@@ -30,7 +34,6 @@ from trnbench.tui.work_process import (
     Failure,
     WorkAnswer,
     WorkProgress,
-    WorkQuestion,
     WorkRefusal,
 )
 
@@ -43,9 +46,13 @@ LAST_LINES = 5
 """Of a traceback that are shown."""
 
 
-def footing(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Return, for the status line, where calibrations are from, and the weakest evidence."""
-    found = list(rows)
+def hidden(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:
+    """Return a binding that only the list of keys shows, not the line below the view."""
+    return Binding(key, action, label, show=False, id=id, tooltip=tooltip)
+
+
+def evidence_facts(found: Sequence[Row]) -> tuple[str, ...]:
+    """Return, for the status line, the calibrations of rows, and their weakest evidence."""
     facts = []
     for key, words in (("basis", "calibration"), ("evidence", "weakest evidence")):
         kinds = dict.fromkeys(str(row[key]) for row in found if row.get(key))
@@ -53,12 +60,26 @@ def footing(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(facts)
 
 
+class WorkNews(Message):
+    """Something new about question `generation` of a lane."""
+
+    def __init__(self, lane: str, generation: int, news: News) -> None:
+        super().__init__()
+        self.lane = lane
+        self.generation = generation
+        self.news = news
+
+
 class View(Screen[None]):
-    """Base of the views: compose `body`, ask, and hear what comes of it in `answered`."""
+    """Base of the views.
+
+    A view declares the fields of its form, its pictures and the columns that a baseline compares
+    (`DELTAS`); it asks with `ask`, and shows in `answered` what came of it.
+    """
 
     AUTO_FOCUS = None
     NAME: ClassVar[str] = ""
-    LABEL: ClassVar[str] = ""
+    DELTAS: ClassVar[frozenset[str]] = frozenset()
     DEFAULT_CSS = """
     View > .body { height: 1fr; }
     View > .too-small { display: none; width: 100%; height: 100%; content-align: center middle; }
@@ -76,23 +97,9 @@ class View(Screen[None]):
         # Priority: what is typed right after it has to find the form open.
         Binding("f", "form", "Form", id="view.form", tooltip="Edit what is asked", priority=True),
         Binding("escape", "leave", "Back", id="view.leave", tooltip="Leave form or filter"),
-        Binding("x", "cancel", "Cancel", show=False, id="view.cancel", tooltip="Stop computing"),
-        Binding(
-            "e",
-            "export('csv')",
-            "Export",
-            show=False,
-            id="view.export",
-            tooltip="Visible rows to a CSV file",
-        ),
-        Binding(
-            "y",
-            "copy_command",
-            "Copy",
-            show=False,
-            id="view.copy",
-            tooltip="Copy the command for this view",
-        ),
+        hidden("x", "cancel", "Cancel", "view.cancel", "Stop computing"),
+        hidden("e", "export('csv')", "Export", "view.export", "Visible rows to a CSV file"),
+        hidden("y", "copy_command", "Copy", "view.copy", "Copy the command for this view"),
     ]
 
     def __init__(self) -> None:
@@ -119,28 +126,62 @@ class View(Screen[None]):
             markup=False,
         )
 
-    @abstractmethod
+    def fields(self) -> Sequence[FieldSpec]:
+        """Return the fields of the form; none where the view asks for nothing."""
+        return ()
+
+    def pictures(self) -> Mapping[str, Widget]:
+        """Return the pictures below the table, by the names they are chosen by."""
+        return {}
+
     def body(self) -> Iterable[Widget]:
-        """Return the widgets of the view itself."""
+        """Return the widgets of the view itself: its side, and the rest."""
+        side = self.side()
+        main = Vertical(*self.main(), classes="main")
+        yield main if side is None else Horizontal(side, main)
+
+    def side(self) -> Widget | None:
+        """Return what stands to the left: the form, where there is one."""
+        fields = self.fields()
+        return Vertical(Form(fields, id=f"{self.NAME}-form"), classes="side") if fields else None
+
+    def main(self) -> Iterable[Widget]:
+        """Return the table and the pictures."""
+        pictures = PictureSwitch(self.pictures(), id=f"{self.NAME}-pictures")
+        return TablePane(id=f"{self.NAME}-table"), pictures
 
     @abstractmethod
     def answered(self, topic: str, value: object) -> None:
-        """Show an answer; only the newest of its topic is told."""
+        """Show an answer, the newest of its topic."""
 
     def stale(self, topic: str) -> None:
-        """Mark what is shown as the answer of an earlier question."""
+        """Mark the table as the answer of an earlier question; pictures stay as they are."""
+        if topic == self.NAME and self.table is not None:
+            self.table.stale = True
+
+    def show_table(self, found: TableFound, *columns: str) -> None:
+        """Show the rows that were found, told apart by these columns."""
+        self.query_one(ResultTable).show(
+            TableSource.of(found.report, *columns, answers=found.answers, deltas=self.DELTAS)
+        )
+        self.state_facts()
+
+    @property
+    def picture(self) -> str:
+        """The name of the picture that is shown."""
+        return self.query_one(PictureSwitch).shown
 
     @abstractmethod
     def command(self) -> str:
         """Return the command line that reproduces what is shown."""
 
     def facts(self) -> tuple[str, ...]:
-        """Return what the numbers rest on, the most important first."""
+        """Return where the numbers come from, the most important first."""
         return ("modelled",)
 
     @property
     def unfinished(self) -> str:
-        """What would be lost by leaving now, in words; nothing where that is nothing."""
+        """What would be lost by leaving now, in words; empty if nothing would."""
         return ""
 
     def texts(self) -> dict[str, str]:
@@ -179,8 +220,8 @@ class View(Screen[None]):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        for field in self.query(Field):
-            field.look()
+        for form in self.query(Form):
+            form.look()
         self.begin()
         # After the first paint: it brings numpy along.
         for chart in self.query(Chart):
@@ -196,12 +237,15 @@ class View(Screen[None]):
 
     # Asking
 
-    def ask(self, topic: str, question: WorkQuestion) -> None:
-        """Ask in place of what was last asked of this topic."""
+    def ask(self, topic: str, question: Callable[..., object], *arguments: object) -> None:
+        """Ask in place of what was last asked of this topic.
+
+        The question is called in another process, with the catalogue, the arguments and hooks.
+        """
         if topic not in self._lanes:
             self._lanes[topic] = WorkLane(topic, self._tell)
         self._asked[topic] = time.monotonic()
-        self._lanes[topic].ask(question)
+        self._lanes[topic].ask(partial(question, self.trnbench.catalog, *arguments))
         self.stale(topic)
         self.say(f"{topic} ...")
 
@@ -275,6 +319,10 @@ class View(Screen[None]):
         if action == "form":
             return bool(self.query(Form)) and not isinstance(self.focused, Input)
         return True
+
+    def action_turn(self, by: int = 1) -> None:
+        """Show the next picture."""
+        self.query_one(PictureSwitch).turn(by)
 
     def action_cancel(self) -> None:
         """Cancel whatever is being computed."""

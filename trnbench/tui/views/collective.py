@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from trnbench import parsing
@@ -19,28 +17,27 @@ from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit
 from trnbench.tui.collective_questions import (
     AUTO,
     CollectiveQuestion,
-    CollectiveSweep,
     SweptSize,
     collective_rounds,
     collective_sweep,
 )
-from trnbench.tui.theme_styles import theme_style
+from trnbench.tui.colours import theme_style
+from trnbench.tui.forms import field, list_of, plain
+from trnbench.tui.found import TableFound
 from trnbench.tui.torus import draw_planes
-from trnbench.tui.view import View, footing
+from trnbench.tui.view import View, evidence_facts, hidden
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import TableSource
-from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
 from trnbench.workload.operation import OPS
 
 if TYPE_CHECKING:
     from trnbench.app.collective_steps import CollectiveStep, CollectiveSteps
 
-DELTAS = frozenset({"time_s", "busbw_bytes_per_s", "algbw_bytes_per_s"})
+FIRST_PLACES = "trn1.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge"
 LINKS = "links"
 
 
@@ -48,72 +45,46 @@ class CollectiveView(View):
     """A sweep, its chart, and the rounds of the row under the cursor."""
 
     NAME: ClassVar[str] = "collective"
-    LABEL: ClassVar[str] = "Collective"
+    DELTAS = frozenset({"time_s", "busbw_bytes_per_s", "algbw_bytes_per_s"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "turn", "Chart", id="collective.chart", tooltip="The next picture"),
         Binding("n", "round(1)", "Next round", id="collective.next"),
-        Binding(
-            "p",
-            "round(-1)",
-            "Previous",
-            show=False,
-            id="collective.previous",
-            tooltip="Round before",
-        ),
+        hidden("p", "round(-1)", "Previous", "collective.previous", "Round before"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._found: CollectiveSweep | None = None
+        self._sizes: Sequence[SweptSize] = ()
         self._steps: CollectiveSteps | None = None
         self._round = 0
 
-    def body(self) -> Iterable[Widget]:
-        """Return form, table and pictures."""
+    def fields(self) -> Sequence[FieldSpec]:
+        """Return what is asked for: an operation on places, by algorithms, over sizes."""
         catalog = self.trnbench.catalog
-        specs = [
-            FieldSpec(key="op", label="operation", text="all-reduce", parse=op_named, choices=OPS),
-            FieldSpec(
-                key="places",
+        instance = parsing.one_of("instance", catalog.names("instances"))
+        known = [entry.name for entry in catalog.entries("instances")]
+        algorithms = (AUTO, "auto, ring", "ring, kangaring", "halving")
+        return (
+            field("op", plain(op_named), "all-reduce", choices=OPS, label="operation"),
+            field(
+                "places",
+                list_of(parsing.place("on", instance)),
+                FIRST_PLACES,
+                choices=known,
                 label="on",
-                text="trn1.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge",
-                parse=parsing.several(
-                    "on",
-                    parsing.place("on", parsing.one_of("instance", catalog.names("instances"))),
-                ),
-                choices=tuple(entry.name for entry in catalog.entries("instances")),
             ),
-            FieldSpec(
-                key="algorithms",
-                label="algorithms",
-                text=AUTO,
-                parse=parsing.several("algorithms", _algorithm),
-                choices=(AUTO, "auto, ring", "ring, kangaring", "halving"),
-            ),
-            FieldSpec(key="min_size", label="from", text="1KiB", parse=parsing.size("from")),
-            FieldSpec(key="max_size", label="to", text="1GiB", parse=parsing.size("to")),
-            FieldSpec(
-                key="factor",
-                label="factor",
-                text="4",
-                parse=parsing.count("factor"),
-                choices=("2", "4", "16"),
-            ),
-        ]
-        yield Horizontal(
-            Vertical(Form(specs, id="collective-form"), classes="side"),
-            Vertical(
-                TablePane(id="collective-table"),
-                PictureSwitch(
-                    [
-                        ("busbw/size", Chart(id="collective-chart")),
-                        (LINKS, TextPanel(id="collective-links")),
-                    ],
-                    id="collective-pictures",
-                ),
-                classes="main",
-            ),
+            field("algorithms", list_of(_algorithm), AUTO, choices=algorithms),
+            field("min_size", parsing.size, "1KiB", label="from"),
+            field("max_size", parsing.size, "1GiB", label="to"),
+            field("factor", parsing.count, "4", choices=("2", "4", "16")),
         )
+
+    def pictures(self) -> Mapping[str, Widget]:
+        """Return the pictures."""
+        return {
+            "busbw/size": Chart(id="collective-chart"),
+            LINKS: TextPanel(id="collective-links"),
+        }
 
     def begin(self) -> None:
         """Ask for the first sweep."""
@@ -133,36 +104,21 @@ class CollectiveView(View):
         )
 
     def facts(self) -> tuple[str, ...]:
-        """Return what the numbers rest on."""
-        rows = () if self._found is None else self._found.report.rows
-        return ("modelled", *footing(rows), "GB/s are 1e9 bytes/s")
-
-    def stale(self, topic: str) -> None:
-        """Mark the sweep before."""
-        if topic == "collective":
-            self.query_one(ResultTable).stale = True
+        """Return where the numbers come from."""
+        rows = [size.answer.row() for size in self._sizes]
+        return ("modelled", *evidence_facts(rows), "GB/s are 1e9 bytes/s")
 
     def answered(self, topic: str, value: object) -> None:
         """Show the sweep, or its rounds."""
-        if isinstance(value, CollectiveSweep):
-            self._found = value
-            keys = tuple(f"{one.on} {one.asked} {one.answer.size_bytes}" for one in value.sizes)
-            self.query_one(ResultTable).show(
-                TableSource(report=value.report, keys=keys, answers=value.sizes, deltas=DELTAS)
-            )
-            self.state_facts()
-            self._draw_chart()
+        if topic == "rounds":
+            self._steps = cast("CollectiveSteps", value)
+            self._round = min(self._round, len(self._steps.steps))
+            self._draw_links()
             return
-        from trnbench.app.collective_steps import CollectiveSteps
-
-        assert isinstance(value, CollectiveSteps)
-        self._steps = value
-        self._round = min(self._round, len(value.steps))
-        self._draw_links()
-
-    def action_turn(self) -> None:
-        """Show the next picture."""
-        self.query_one(PictureSwitch).turn()
+        assert isinstance(value, TableFound)
+        self._sizes = value.answers
+        self.show_table(value, "on", "asked", "size_bytes")
+        self._draw_chart()
 
     def action_round(self, by: int) -> None:
         """Show another round; before the first stands the whole."""
@@ -179,45 +135,25 @@ class CollectiveView(View):
     @on(ResultTable.Highlighted)
     @on(PictureSwitch.Turned)
     def _follow(self) -> None:
-        if self._found is None:
-            return
         self._draw_chart()
-        here = self._here
-        if here is not None and self.query_one(PictureSwitch).shown == LINKS:
-            self._ask_rounds(here)
+        if self._here is not None and self.picture == LINKS:
+            self.ask("rounds", collective_rounds, self._here)
 
     @property
     def _here(self) -> SweptSize | None:
         """The size under the cursor."""
-        answer = self.query_one(ResultTable).answer
-        return answer if isinstance(answer, SweptSize) else None
+        return cast("SweptSize | None", self.query_one(ResultTable).answer)
 
     def _question(self) -> CollectiveQuestion:
-        form = self.query_one(Form)
-        value = {key: form.value(key) for key in form.fields}
-        return CollectiveQuestion(**value)  # type: ignore[arg-type]
+        return CollectiveQuestion(**self.query_one(Form).values)
 
     def _ask(self) -> None:
-        self.ask("collective", partial(collective_sweep, self.trnbench.catalog, self._question()))
-
-    def _ask_rounds(self, size: SweptSize) -> None:
-        answer = size.answer
-        self.ask(
-            "rounds",
-            partial(
-                collective_rounds,
-                self.trnbench.catalog,
-                op_named(answer.op),
-                answer.instance,
-                answer.nodes,
-                answer.size_bytes,
-                size.asked,
-            ),
-        )
+        self.ask("collective", collective_sweep, self._question())
 
     def _draw_chart(self) -> None:
-        assert self._found is not None
-        here, sizes = self._here, self._found.sizes
+        here, sizes = self._here, self._sizes
+        if not sizes:
+            return
         series = []
         for on_, asked in dict.fromkeys((size.on, size.asked) for size in sizes):
             points = tuple(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from trnbench.answers.row import Row
@@ -25,70 +23,62 @@ from trnbench.tui.compare_pictures import (
     time_interval_chart,
 )
 from trnbench.tui.compare_questions import (
+    ClusterPoint,
     CompareFound,
-    Point,
     compare_points,
     compare_request,
     compare_rows,
     spec_report,
 )
+from trnbench.tui.found import TableFound
 from trnbench.tui.scenario_form import scenario_fields, scenario_of, texts_of
-from trnbench.tui.view import View, footing
+from trnbench.tui.view import View, evidence_facts, hidden
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
-from trnbench.tui.widgets.field import Field, Form
+from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 
-DELTAS = frozenset(
-    {"days", "cost_usd", "tokens_per_s", "mfu", "usd_per_million_tokens", "step_time_s"}
-)
+if TYPE_CHECKING:
+    from trnbench.answers.quote import Quote
 
 
 class CompareView(View):
     """Scenario, table, and a picture that follows the cursor."""
 
     NAME: ClassVar[str] = "compare"
-    LABEL: ClassVar[str] = "Compare"
+    DELTAS = frozenset(
+        {"days", "cost_usd", "tokens_per_s", "mfu", "usd_per_million_tokens", "step_time_s"}
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "turn", "Chart", id="compare.chart", tooltip="The next picture"),
-        Binding("C", "turn_back", "Chart back", show=False, id="compare.chart_back"),
-        Binding(
-            "w", "app.save", "Save", show=False, id="compare.save", tooltip="Save the scenario"
-        ),
-        Binding("o", "app.load", "Open", show=False, id="compare.load", tooltip="Load a scenario"),
+        hidden("C", "turn(-1)", "Chart back", "compare.chart_back"),
+        hidden("w", "app.save", "Save", "compare.save", "Save the scenario"),
+        hidden("o", "app.load", "Open", "compare.load", "Load a scenario"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._found: CompareFound | None = None
-        self._points: tuple[Point, ...] = ()
+        self._points: tuple[ClusterPoint, ...] = ()
         self._refused = ""
 
-    def body(self) -> Iterable[Widget]:
-        """Return form, table and pictures."""
-        specs = scenario_fields(self.trnbench.catalog, self.trnbench.today)
-        yield Horizontal(
-            Vertical(Form(specs, id="compare-form"), classes="side"),
-            Vertical(
-                TablePane(id="compare-table"),
-                PictureSwitch(
-                    [
-                        ("cost/time", Chart(id="compare-cost")),
-                        ("speed/nodes", Chart(id="compare-speed")),
-                        ("step time", StackedBars(id="compare-step")),
-                        ("memory", StackedBars(id="compare-memory")),
-                        ("days", Chart(id="compare-days")),
-                        ("why", TextPanel(id="compare-why", wrap=True)),
-                    ],
-                    id="compare-pictures",
-                ),
-                classes="main",
-            ),
-        )
+    def fields(self) -> Sequence[FieldSpec]:
+        """Return the fields of a scenario."""
+        return scenario_fields(self.trnbench.catalog, self.trnbench.today)
+
+    def pictures(self) -> Mapping[str, Widget]:
+        """Return the pictures."""
+        return {
+            "cost/time": Chart(id="compare-cost"),
+            "speed/nodes": Chart(id="compare-speed"),
+            "step time": StackedBars(id="compare-step"),
+            "memory": StackedBars(id="compare-memory"),
+            "days": Chart(id="compare-days"),
+            "why": TextPanel(id="compare-why", wrap=True),
+        }
 
     @property
     def scenario(self) -> Scenario:
@@ -96,7 +86,7 @@ class CompareView(View):
         return scenario_of(self.query_one(Form))
 
     def compose(self) -> ComposeResult:
-        """Start what plans beside painting."""
+        """Start the process that plans while the screen is painted."""
         self.warm("compare", "trnbench.app.verbs.compare", "trnbench.report.compare")
         yield from super().compose()
 
@@ -107,9 +97,9 @@ class CompareView(View):
 
     def take(self, scenario: Scenario) -> None:
         """Put a scenario into the form."""
-        self.query_one(Form).put(texts_of(scenario))
-        for field in self.query(Field):
-            field.look()
+        form = self.query_one(Form)
+        form.put(texts_of(scenario))
+        form.look()
 
     def command(self) -> str:
         """Return the command line of the rows."""
@@ -122,10 +112,10 @@ class CompareView(View):
         return compare_line(replace(request, baseline=baseline))
 
     def facts(self) -> tuple[str, ...]:
-        """Return what the numbers rest on."""
+        """Return where the numbers come from."""
         rows = () if self._found is None else self._found.report.rows
         date = self.query_one(Form).texts["price_date"]
-        return ("modelled", f"USD, prices of {date}", *footing(rows), "intervals hold 80%")
+        return ("modelled", f"USD, prices of {date}", *evidence_facts(rows), "intervals hold 80%")
 
     def stale(self, topic: str) -> None:
         """Mark the answers of the scenario before."""
@@ -139,14 +129,10 @@ class CompareView(View):
             case CompareFound():
                 self._found = value
                 self._points = value.points
-                self.query_one(ResultTable).show(
-                    TableSource(report=value.report, keys=_keys(value.report.rows), deltas=DELTAS)
-                )
+                self.show_table(value, "instance")
                 self.query_one(TablePane).say(str(value.report.summary.get("footing", "")))
-                self.state_facts()
                 if value.one_size:
-                    scenario = self.scenario
-                    self.ask("charts", partial(compare_points, self.trnbench.catalog, scenario))
+                    self.ask("charts", compare_points, self.scenario)
             case tuple():
                 self._points = value
         self._draw()
@@ -157,25 +143,12 @@ class CompareView(View):
         before = "of the scenario before" if self._found else "specs and prices as listed"
         self.query_one(TablePane).say(before)
 
-    def action_turn(self) -> None:
-        """Show the next picture."""
-        self.query_one(PictureSwitch).turn()
-
-    def action_turn_back(self) -> None:
-        """Show the picture before."""
-        self.query_one(PictureSwitch).turn(-1)
-
     @on(Field.Changed)
     def _changed(self, event: Field.Changed) -> None:
         if event.key == "instances" and self._found is None:
             self._show_specs()
         self.state_facts()
         self._ask()
-
-    @on(PictureSwitch.Turned)
-    @on(ResultTable.Highlighted)
-    def _follow(self) -> None:
-        self._draw()
 
     @on(ResultTable.Chosen)
     def _chosen(self, event: ResultTable.Chosen) -> None:
@@ -188,35 +161,35 @@ class CompareView(View):
         except TrnbenchError as error:
             self.refused("specs", error.message, error.hint or "")
             return
-        self.query_one(ResultTable).show(TableSource(report=report, keys=_keys(report.rows)))
+        self.show_table(TableFound(report=report), "instance")
         self.query_one(TablePane).say("specs and prices as listed; planning ...")
 
     def _ask(self) -> None:
-        self.ask("compare", partial(compare_rows, self.trnbench.catalog, self.scenario))
+        self.ask("compare", compare_rows, self.scenario)
 
+    @on(PictureSwitch.Turned)
+    @on(ResultTable.Highlighted)
     def _draw(self) -> None:
-        table, shown = self.query_one(ResultTable), self.query_one(PictureSwitch).shown
         if self._found is None:
             return
-        rows = table.report.rows
-        here = table.row
-        match shown:
+        table = self.query_one(ResultTable)
+        quotes, here = table.answers, cast("Quote | None", table.answer)
+        steps, step = [quote.step for quote in quotes], here.step if here else None
+        match self.picture:
             case "cost/time":
-                self.query_one("#compare-cost", Chart).show(cost_chart(rows, self._points, here))
+                self.query_one("#compare-cost", Chart).show(cost_chart(quotes, self._points, here))
             case "speed/nodes":
-                self.query_one("#compare-speed", Chart).show(speed_chart(rows, self._points, here))
+                self.query_one("#compare-speed", Chart).show(
+                    speed_chart(quotes, self._points, here)
+                )
             case "step time":
-                self.query_one("#compare-step", StackedBars).show(time_bars(rows, here))
+                self.query_one("#compare-step", StackedBars).show(time_bars(steps, step))
             case "memory":
-                self.query_one("#compare-memory", StackedBars).show(memory_bars(rows, here))
+                self.query_one("#compare-memory", StackedBars).show(memory_bars(steps, step))
             case "days":
-                self.query_one("#compare-days", Chart).show(time_interval_chart(rows, here))
+                self.query_one("#compare-days", Chart).show(time_interval_chart(quotes, here))
             case "why":
-                self.query_one("#compare-why", TextPanel).show(_why(here))
-
-
-def _keys(rows: Iterable[Row]) -> tuple[str, ...]:
-    return tuple(f"{row['instance']}" for row in rows)
+                self.query_one("#compare-why", TextPanel).show(_why(table.row))
 
 
 def _why(row: Row | None) -> str:

@@ -1,36 +1,29 @@
-"""How wrong the numbers are: measured beside predicted, errors, and claims with verdicts."""
+"""How wrong the numbers are: measured and predicted times, errors, and claims with verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widget import Widget
 
 from trnbench.answers.row import Row
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit
-from trnbench.tui.evidence_questions import (
-    ClaimsFound,
-    EvidenceFound,
-    SetErrors,
-    claim_rows,
-    evidence_rows,
-)
+from trnbench.tui.evidence_questions import EvidenceFound, claim_rows, evidence_rows
+from trnbench.tui.found import TableFound
 from trnbench.tui.view import View
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
 
 if TYPE_CHECKING:
     from trnbench.evidence.comparison import Comparison
+    from trnbench.evidence.statistics import Errors
 
 SETS: tuple[tuple[str, ...], ...] = (
     ("trainium",),
@@ -45,7 +38,6 @@ class EvidenceView(View):
     """Rows of measurements or of claims, a scatter, and statistics."""
 
     NAME: ClassVar[str] = "evidence"
-    LABEL: ClassVar[str] = "Evidence"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "turn", "Chart", id="evidence.chart", tooltip="The next picture"),
         Binding("n", "sets", "Next set", id="evidence.sets", tooltip="Other measurements"),
@@ -58,20 +50,13 @@ class EvidenceView(View):
         self._sets = 0
         self._claims = False
 
-    def body(self) -> Iterable[Widget]:
-        """Return table and pictures."""
-        yield Vertical(
-            TablePane(id="evidence-table"),
-            PictureSwitch(
-                [
-                    ("scatter", Chart(id="evidence-scatter")),
-                    ("errors", TextPanel(id="evidence-errors")),
-                    ("row", TextPanel(id="evidence-row", wrap=True)),
-                ],
-                id="evidence-pictures",
-            ),
-            classes="main",
-        )
+    def pictures(self) -> Mapping[str, Widget]:
+        """Return the pictures."""
+        return {
+            "scatter": Chart(id="evidence-scatter"),
+            "errors": TextPanel(id="evidence-errors"),
+            "row": TextPanel(id="evidence-row", wrap=True),
+        }
 
     def begin(self) -> None:
         """Compare with measurements."""
@@ -91,27 +76,20 @@ class EvidenceView(View):
             return ("claims of vendors", f"prices of {self.trnbench.today}")
         return ("measured beside modelled", f"sets: {', '.join(SETS[self._sets])}")
 
-    def stale(self, topic: str) -> None:
-        """Mark the rows before."""
-        self.query_one(ResultTable).stale = True
-
     def answered(self, topic: str, value: object) -> None:
         """Show measurements or claims, whichever is wanted now."""
-        if isinstance(value, EvidenceFound) and not self._claims:
+        if isinstance(value, EvidenceFound) == self._claims:
+            return
+        if isinstance(value, EvidenceFound):
             self._found = value
-            keys = tuple(
-                f"{row['set']} {row['id']} {row['size_bytes']} {number}"
-                for number, row in enumerate(value.report.rows)
-            )
-            self._show(value, keys, value.comparisons)
-        elif isinstance(value, ClaimsFound) and self._claims:
-            keys = tuple(str(row["claim"]) for row in value.report.rows)
-            self._show(value, keys)
+            self.show_table(value, "set", "id", "size_bytes")
+            without = sum(row.get("error") is None for row in value.report.rows)
+            note = f"{without} could not be predicted" if without else ""
+            self.query_one(TablePane).say(note)
+        elif isinstance(value, TableFound):
+            self.show_table(value, "claim")
+            self.query_one(TablePane).say("")
             self.query_one(PictureSwitch).turn_to("row")
-
-    def action_turn(self) -> None:
-        """Show the next picture."""
-        self.query_one(PictureSwitch).turn()
 
     def action_sets(self) -> None:
         """Look at other measurements."""
@@ -130,39 +108,24 @@ class EvidenceView(View):
         row = self.query_one(ResultTable).row
         if row is None:
             return
-        match self.query_one(PictureSwitch).shown:
+        match self.picture:
             case "scatter":
                 self.query_one(Chart).show(self._scatter())
             case "errors":
-                errors = () if self._found is None else self._found.errors
+                errors = {} if self._found is None else self._found.errors
                 self.query_one("#evidence-errors", TextPanel).show(_statistics(errors))
             case _:
-                self.query_one("#evidence-row", TextPanel).show(_told(row))
+                self.query_one("#evidence-row", TextPanel).show(_row_text(row))
 
     def _ask(self) -> None:
         self.state_facts()
-        catalog = self.trnbench.catalog
         if self._claims:
-            self.ask("evidence", partial(claim_rows, catalog, self.trnbench.today))
+            self.ask("evidence", claim_rows, self.trnbench.today)
         else:
-            self.ask("evidence", partial(evidence_rows, catalog, SETS[self._sets]))
-
-    def _show(
-        self,
-        found: EvidenceFound | ClaimsFound,
-        keys: tuple[str, ...],
-        answers: tuple[object, ...] = (),
-    ) -> None:
-        self.query_one(ResultTable).show(
-            TableSource(report=found.report, keys=keys, answers=answers)
-        )
-        without = sum(row.get("error") is None for row in found.report.rows)
-        note = "" if self._claims or not without else f"{without} could not be predicted"
-        self.query_one(TablePane).say(note)
-        self.state_facts()
+            self.ask("evidence", evidence_rows, SETS[self._sets])
 
     def _scatter(self) -> ChartData:
-        shown = () if self._claims or self._found is None else self._found.comparisons
+        shown = () if self._claims or self._found is None else self._found.answers
         points = {
             label: tuple(point for row in shown if (point := _point(row)) and row.fitted is fitted)
             for label, fitted in (("unseen", False), ("fitted", True))
@@ -191,42 +154,41 @@ def _point(row: Comparison) -> tuple[float, float] | None:
     return row.measured_s, row.predicted_s
 
 
-def _statistics(errors: Iterable[SetErrors]) -> str:
+def _statistics(errors: Mapping[str, Errors]) -> str:
+    """Return a line for each set: how many rows, and its errors in %."""
     lines = [
         f"{'predicted / measured - 1':<44}{'rows':>6}"
         + "".join(f"{name:>9}" for name in ("mean", "median", "largest", "bias"))
     ]
-    for one in errors:
-        shares = (one.mean, one.median, one.largest)
+    for name, one in errors.items():
+        shares = (one.mape, one.median, one.largest)
         cells = "".join(f"{100 * share:>7.1f} %" for share in shares)
-        lines.append(f"{one.name:<44}{one.rows:>6}{cells}{100 * one.bias:>+7.1f} %")
+        lines.append(f"{name:<44}{one.rows:>6}{cells}{100 * one.bias:>+7.1f} %")
     return "\n".join(lines)
 
 
-def _told(row: Row) -> str:
-    """Return all that a row says, a line each."""
-    lines = []
-    for key, value in row.items():
-        if value in (None, "", (), [], {}):
-            continue
-        text = _shown(key, value)
-        lines.append(f"{key:<16} {text}")
-    return "\n".join(lines)
+def _row_text(row: Row) -> str:
+    """Return all cells of a row that hold something, a line each."""
+    return "\n".join(
+        f"{key:<16} {_cell_text(key, value)}"
+        for key, value in row.items()
+        if value not in (None, "", (), [], {})
+    )
 
 
-def _shown(key: str, value: object) -> str:
+def _cell_text(key: str, value: object) -> str:
     match value:
         case float() if key.endswith("_s"):
             return show(value, Dimension.SECONDS)
         case dict():
-            return ("\n" + " " * 17).join(f"{name}: {_plain(told)}" for name, told in value.items())
+            return ("\n" + " " * 17).join(f"{name}: {_verdict(of)}" for name, of in value.items())
         case list() | tuple():
             return "; ".join(map(str, value))
         case _:
             return str(value)
 
 
-def _plain(told: object) -> str:
-    if isinstance(told, dict):
-        return " ".join(str(told[key]) for key in ("verdict", "says") if told.get(key))
-    return str(told)
+def _verdict(cell: object) -> str:
+    if isinstance(cell, dict):
+        return " ".join(str(cell[key]) for key in ("verdict", "says") if cell.get(key))
+    return str(cell)

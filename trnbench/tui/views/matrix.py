@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from rich.style import Style
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from trnbench import parsing
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit, number
+from trnbench.tui.colours import theme_style
+from trnbench.tui.forms import field, list_of, plain
+from trnbench.tui.found import TableFound
 from trnbench.tui.heat import HeatMap, draw_heat
 from trnbench.tui.matrix_questions import (
     GRID,
-    EngineShares,
-    MatrixFound,
     MatrixQuestion,
-    Roof,
     matrix_engines,
     matrix_heat,
     matrix_rows,
 )
-from trnbench.tui.theme_styles import theme_style
 from trnbench.tui.view import View
 from trnbench.tui.widgets.bars import Bar, BarsData, StackedBars, letters_for
 from trnbench.tui.widgets.chart import Chart
@@ -34,7 +30,6 @@ from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension
 from trnbench.workload.product_text import parse_product
@@ -43,95 +38,54 @@ if TYPE_CHECKING:
     from trnbench.answers.matrix import MatrixAnswer
 
 KERNELS = ("blocked", "blocked-free", "hoisted", "naive")
-DELTAS = frozenset({"time_s", "flop_per_s", "utilization", "bytes"})
+SHAPES = "4096x8192x8192, 8192x1024x8192, 512x8192x8192"
 
 
 class MatrixView(View):
     """Shapes against utilisation: a table, rooflines, a heat map, the engines of one kernel."""
 
     NAME: ClassVar[str] = "matrix"
-    LABEL: ClassVar[str] = "Matrix"
+    DELTAS = frozenset({"time_s", "flop_per_s", "utilization", "bytes"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "turn", "Chart", id="matrix.chart", tooltip="The next picture"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._found: MatrixFound | None = None
+        self._answers: Sequence[MatrixAnswer] = ()
         self._heat: dict[str, dict[tuple[int, int], float | None]] = {}
 
-    def body(self) -> Iterable[Widget]:
-        """Return form, table and pictures."""
+    def fields(self) -> Sequence[FieldSpec]:
+        """Return what is asked for: a suite or shapes, and how they run."""
         catalog = self.trnbench.catalog
-        chips = catalog.names("chips")
-        suites = catalog.names("matrix")
-        specs = [
-            FieldSpec(
-                key="suite",
-                label="suite",
-                text="llama",
-                advice="none: the shapes below",
-                parse=parsing.optional(parsing.one_of("matrix suite", suites)),
-                choices=("", *suites),
+        chips, suites = catalog.names("chips"), catalog.names("matrix")
+        suite = plain(parsing.one_of("matrix suite", suites))
+        pairs = [f"{one}, {other}" for one in chips for other in chips if one < other]
+        formats = ("bf16", "fp8", "fp32", "bf16, fp8")
+        sparsities = ("4:16", "4:8", "2:4")
+        return (
+            field("suite", suite, "llama", advice="none: the shapes below", choices=suites),
+            field("shapes", list_of(parse_product), SHAPES, label="m x k x n"),
+            field(
+                "chips",
+                list_of(parsing.one_of("chip", chips)),
+                "trainium1, trainium2",
+                choices=pairs,
             ),
-            FieldSpec(
-                key="shapes",
-                label="m x k x n",
-                text="4096x8192x8192, 8192x1024x8192, 512x8192x8192",
-                parse=parsing.several("m x k x n", parse_product),
-            ),
-            FieldSpec(
-                key="chips",
-                label="chips",
-                text="trainium1, trainium2",
-                parse=parsing.several("chips", parsing.one_of("chip", chips)),
-                choices=tuple(f"{one}, {other}" for one in chips for other in chips if one < other),
-            ),
-            FieldSpec(
-                key="formats",
-                label="format",
-                text="bf16",
-                parse=parsing.several("format", _format_name),
-                choices=("bf16", "fp8", "fp32", "bf16, fp8"),
-            ),
-            FieldSpec(
-                key="sparsity",
-                label="sparsity",
-                advice="dense; e.g. 4:16",
-                parse=parsing.optional(_pattern),
-                choices=("", "4:16", "4:8", "2:4"),
-            ),
-            FieldSpec(
-                key="kernel",
-                label="kernel",
-                text="blocked",
-                parse=parsing.one_of("kernel", KERNELS),
-                choices=KERNELS,
-            ),
-            FieldSpec(key="cores", label="cores", text="1", parse=_cores, choices=("1", "all")),
-            FieldSpec(
-                key="k",
-                label="heat map k",
-                text="8192",
-                parse=parsing.whole("k"),
-                choices=tuple(map(str, GRID)),
-            ),
-        ]
-        yield Horizontal(
-            Vertical(Form(specs, id="matrix-form"), classes="side"),
-            Vertical(
-                TablePane(id="matrix-table"),
-                PictureSwitch(
-                    [
-                        ("roofline", Chart(id="matrix-roofline")),
-                        ("heat map", TextPanel(id="matrix-heat")),
-                        ("engines", StackedBars(id="matrix-engines")),
-                    ],
-                    id="matrix-pictures",
-                ),
-                classes="main",
-            ),
+            field("formats", list_of(_format_name), "bf16", choices=formats, label="format"),
+            field("sparsity", plain(_pattern), advice="dense; e.g. 4:16", choices=sparsities),
+            field("kernel", plain(parsing.one_of("kernel", KERNELS)), "blocked", choices=KERNELS),
+            field("cores", plain(_cores), "1", choices=("1", "all")),
+            field("k", parsing.whole, "8192", choices=[str(k) for k in GRID], label="heat map k"),
         )
+
+    def pictures(self) -> Mapping[str, Widget]:
+        """Return the pictures."""
+        return {
+            "roofline": Chart(id="matrix-roofline"),
+            "heat map": TextPanel(id="matrix-heat"),
+            "engines": StackedBars(id="matrix-engines"),
+        }
 
     def begin(self) -> None:
         """Ask for the first rows."""
@@ -145,55 +99,34 @@ class MatrixView(View):
         return matrix_line(question.request(self.trnbench.catalog), question.suite)
 
     def facts(self) -> tuple[str, ...]:
-        """Return what the numbers rest on."""
+        """Return where the numbers come from."""
         return ("modelled (closed form)", "% of tensor peak in the format")
-
-    def stale(self, topic: str) -> None:
-        """Mark the rows of the question before."""
-        if topic == "matrix":
-            self.query_one(ResultTable).stale = True
 
     def answered(self, topic: str, value: object) -> None:
         """Show rows, a heat map, or engines."""
         match value:
-            case MatrixFound():
-                self._found = value
-                keys = tuple(
-                    f"{row['shape']} {row['chip']} {row['dtype']} {row['label']} {number}"
-                    for number, row in enumerate(value.report.rows)
-                )
-                self.query_one(ResultTable).show(
-                    TableSource(
-                        report=value.report, keys=keys, answers=value.answers, deltas=DELTAS
-                    )
-                )
+            case TableFound():
+                self._answers = value.answers
+                self.show_table(value, "shape", "chip", "dtype", "label")
                 self.query_one(TablePane).say("; ".join(value.report.notes[:1]))
                 self._draw_roofs()
                 self._ask_picture()
-            case EngineShares():
-                self._draw_engines(value)
             case dict():
                 self._heat = value
                 self._draw_heat()
-
-    def action_turn(self) -> None:
-        """Show the next picture."""
-        self.query_one(PictureSwitch).turn()
+            case _:
+                shown = _engine_bars(cast("MatrixAnswer", value))
+                self.query_one(StackedBars).show(shown)
 
     @on(Field.Changed)
-    def _changed(self) -> None:
-        self._ask()
-
-    @on(PictureSwitch.Turned)
-    def _turned(self) -> None:
-        self._ask_picture()
+    def _ask(self) -> None:
+        self.ask("matrix", matrix_rows, self._question())
 
     @on(ResultTable.Highlighted)
     def _highlighted(self) -> None:
-        if self._found is not None:
-            self._draw_roofs()
-            if self.query_one(PictureSwitch).shown == "engines":
-                self._ask_picture()
+        self._draw_roofs()
+        if self.picture == "engines":
+            self._ask_picture()
 
     def on_resize(self) -> None:
         """Draw the heat map as wide as there is room."""
@@ -201,31 +134,18 @@ class MatrixView(View):
             self.call_after_refresh(self._draw_heat)
 
     def _question(self) -> MatrixQuestion:
-        form = self.query_one(Form)
-        fields = {key: form.value(key) for key in form.fields}
-        return MatrixQuestion(
-            products=fields["shapes"],  # type: ignore[arg-type]
-            suite=fields["suite"],  # type: ignore[arg-type]
-            chips=fields["chips"],  # type: ignore[arg-type]
-            formats=fields["formats"],  # type: ignore[arg-type]
-            pattern=fields["sparsity"],  # type: ignore[arg-type]
-            kernel=fields["kernel"],  # type: ignore[arg-type]
-            cores=str(fields["cores"]),
-        )
+        value = self.query_one(Form).values
+        del value["k"]
+        return MatrixQuestion(products=value.pop("shapes"), pattern=value.pop("sparsity"), **value)
 
-    def _ask(self) -> None:
-        self.ask("matrix", partial(matrix_rows, self.trnbench.catalog, self._question()))
-
+    @on(PictureSwitch.Turned)
     def _ask_picture(self) -> None:
-        shown = self.query_one(PictureSwitch).shown
-        catalog, question = self.trnbench.catalog, self._question()
         here = self._here
-        if shown == "heat map":
-            k = self.query_one(Form).value("k")
-            assert isinstance(k, int)
-            self.ask("heat map", partial(matrix_heat, catalog, question, k))
-        elif shown == "engines" and here is not None:
-            self.ask("engines", partial(matrix_engines, catalog, question, here.product, here.chip))
+        if self.picture == "heat map":
+            k = self.query_one(Form).values["k"]
+            self.ask("heat map", matrix_heat, self._question(), k)
+        elif self.picture == "engines" and here is not None:
+            self.ask("engines", matrix_engines, self._question(), here.product, here.chip)
 
     @property
     def _here(self) -> MatrixAnswer | None:
@@ -233,22 +153,18 @@ class MatrixView(View):
         return cast("MatrixAnswer | None", self.query_one(ResultTable).answer)
 
     def _draw_roofs(self) -> None:
-        assert self._found is not None
         here = self._here
         under = None if here is None else (here.chip, here.number_format)
+        feasible = [one for one in self._answers if one.feasible]
         series = []
-        for hue, roof in enumerate(self._found.roofs):
-            series.append(
-                ChartSeries(label="", points=_roof_points(roof), joined=True, marked=False, hue=hue)
-            )
-            series.append(
-                ChartSeries(
-                    label=f"{roof.chip} {roof.number_format}",
-                    points=roof.points,
-                    strong=under == (roof.chip, roof.number_format),
-                    hue=hue,
-                )
-            )
+        for hue, kind in enumerate(dict.fromkeys((a.chip, a.number_format) for a in feasible)):
+            mine = [one for one in feasible if (one.chip, one.number_format) == kind]
+            points = tuple((one.intensity_flop_per_byte, one.flop_per_s) for one in mine)
+            roof = _roof(mine[0], [x for x, _ in points])
+            series += [
+                ChartSeries(label="", points=roof, joined=True, marked=False, hue=hue),
+                ChartSeries(label=" ".join(kind), points=points, strong=under == kind, hue=hue),
+            ]
         if here is not None and here.feasible:
             at = (here.intensity_flop_per_byte, here.flop_per_s)
             series.append(ChartSeries(label=f"{here.shape} on {here.chip}", points=(at,)))
@@ -263,59 +179,57 @@ class MatrixView(View):
 
     def _draw_heat(self) -> None:
         panel = self.query_one(TextPanel)
-        k = self.query_one(Form).value("k")
+        k = self.query_one(Form).values["k"]
         maps = [
             HeatMap(title=name, rows=GRID, columns=GRID, values=values)
             for name, values in self._heat.items()
         ]
         text = Text()
         text.append(f"utilisation in % of tensor peak at k = {k:,}\n\n", style="bold")
-        text.append_text(draw_heat(maps, ("m", "n"), panel.size.width - 2, self._levels()))
-        panel.show(text)
-
-    def _levels(self) -> list[Style]:
         names = ("error", "warning", "warning", "success", "success")
-        return [
+        styles = [
             theme_style(self.app, name, bold=level in (2, 4)) for level, name in enumerate(names)
         ]
-
-    def _draw_engines(self, shares: EngineShares) -> None:
-        if shares.reasons:
-            data = BarsData(
-                title=shares.title, bars=(), text=str, letters={}, note="; ".join(shares.reasons)
-            )
-        else:
-            busy = {name: share for name, share in shares.busy.items() if "dma " not in name}
-            dma = [share for name, share in shares.busy.items() if "dma " in name]
-            if dma:
-                busy["dma queues, mean"] = sum(dma) / len(dma)
-            bars = [
-                Bar(label=name, parts={"busy": share}, limit=1.0) for name, share in busy.items()
-            ]
-            bars += [
-                Bar(label=f"waits: {cause}", parts={"waiting": share}, limit=1.0)
-                for cause, share in shares.stalls.items()
-            ]
-            data = BarsData(
-                title=f"{shares.title}: share of the time each engine is busy",
-                bars=tuple(bars),
-                text=lambda share: f"{100 * share:.1f} %",
-                letters=letters_for(("busy", "waiting")),
-                shares=False,
-            )
-        self.query_one(StackedBars).show(data)
+        text.append_text(draw_heat(maps, ("m", "n"), panel.size.width - 2, styles))
+        panel.show(text)
 
 
-def _roof_points(roof: Roof) -> tuple[tuple[float, float], ...]:
-    """Return the corners of a roof that reaches over its points."""
-    ridge = roof.peak_flop_per_s / roof.memory_bytes_per_s
-    least = min([ridge, *(x for x, _ in roof.points)]) / 2
-    most = max([ridge, *(x for x, _ in roof.points)]) * 2
-    return (
-        (least, least * roof.memory_bytes_per_s),
-        (ridge, roof.peak_flop_per_s),
-        (most, roof.peak_flop_per_s),
+def _engine_bars(answer: MatrixAnswer) -> BarsData:
+    """Return how busy the engines of a core were, and what the tensor engine waited for."""
+    product = answer.product
+    title = (
+        f"{product.m}x{product.k}x{product.n} {answer.number_format} on a core of "
+        f"{answer.chip}, played"
     )
+    if answer.reasons:
+        return BarsData(title=title, bars=(), text=str, letters={}, note="; ".join(answer.reasons))
+    used = answer.engine_utilization
+    busy = {name: share for name, share in used.items() if "dma " not in name}
+    dma = [share for name, share in used.items() if "dma " in name]
+    if dma:
+        busy["dma queues, mean"] = sum(dma) / len(dma)
+    return BarsData(
+        title=f"{title}: share of the time each engine is busy",
+        bars=(
+            *(Bar(label=name, parts={"busy": share}, limit=1.0) for name, share in busy.items()),
+            *(
+                Bar(label=f"waits: {cause}", parts={"waiting": time_s / answer.time_s}, limit=1.0)
+                for cause, time_s in answer.stalls_s.items()
+                if time_s > 0
+            ),
+        ),
+        text=lambda share: f"{100 * share:.1f} %",
+        letters=letters_for(("busy", "waiting")),
+        shares=False,
+    )
+
+
+def _roof(answer: MatrixAnswer, intensities: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """Return the corners (FLOP/byte, FLOP/s) of a chip's roof, reaching over its points."""
+    peak, memory = answer.peak_flop_per_s, answer.memory_bytes_per_s
+    ridge = peak / memory
+    least, most = min([ridge, *intensities]) / 2, max([ridge, *intensities]) * 2
+    return (least, least * memory), (ridge, peak), (most, peak)
 
 
 def _format_name(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -29,7 +28,6 @@ class RunView(View):
     """Suites to the left, progress and log below, results to the right."""
 
     NAME: ClassVar[str] = "run"
-    LABEL: ClassVar[str] = "Run"
     DEFAULT_CSS = """
     RunView .suites { width: 44; border-right: vkey $panel; }
     RunView.-narrow .suites { width: 26; }
@@ -84,8 +82,7 @@ class RunView(View):
     def begin(self) -> None:
         """List the suites."""
         report = suites(self.trnbench.catalog)
-        keys = tuple(str(row["suite"]) for row in report.rows)
-        self._suites.show(TableSource(report=report, keys=keys))
+        self._suites.show(TableSource.of(report, "suite"))
         self.query_one("#run-suites-pane", TablePane).say("r runs it")
         self.query_one("#run-results-pane", TablePane).say("nothing has run yet")
 
@@ -103,19 +100,17 @@ class RunView(View):
         return command_line(COMMANDS[kind], suite=name, engine=ENGINES[self._engine])
 
     def facts(self) -> tuple[str, ...]:
-        """Return what the numbers rest on."""
+        """Return where the numbers come from."""
         return ("modelled", f"engine {ENGINES[self._engine]}")
 
     def answered(self, topic: str, value: object) -> None:
         """Show the results."""
         assert isinstance(value, SuiteRun)
         self._results = value
-        rows = value.report.rows
-        keys = tuple(map(str, range(len(rows))))
-        self._table.show(TableSource(report=value.report, keys=keys))
+        self._table.show(TableSource.of(value.report))
         elapsed = time.monotonic() - self._started
         word = "done" if value.complete else "stopped"
-        self._log(f"{self._job}: {word}, {len(rows)} rows in {elapsed:.1f} s")
+        self._log(f"{self._job}: {word}, {len(value.report.rows)} rows in {elapsed:.1f} s")
         ready = "" if value.complete else ", those that were ready"
         self.query_one("#run-results-pane", TablePane).say(f"{value.kind} {value.name}{ready}")
         if value.complete:
@@ -146,7 +141,7 @@ class RunView(View):
         self._started, self._last = time.monotonic(), ""
         self.query_one(ProgressBar).update(total=1, progress=0)
         self._log(f"{self._job}: started")
-        self.ask(WORK, partial(run_suite, self.trnbench.catalog, kind, name, engine))
+        self.ask(WORK, run_suite, kind, name, engine)
 
     def action_engine(self) -> None:
         """Take the next engine."""

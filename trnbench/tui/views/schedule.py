@@ -4,45 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
 from trnbench.report.report import Report
-from trnbench.tui.cluster import Cluster
+from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.compare_pictures import time_bars
-from trnbench.tui.layout_form import job_of, layout_by_hand, side_forms
-from trnbench.tui.layout_questions import (
-    ClusterJob,
-    DrawnSchedule,
-    Window,
-    schedule_chart,
-    train_request,
-)
-from trnbench.tui.view import View
+from trnbench.tui.layout_questions import DrawnSchedule, Window, schedule_chart, train_request
+from trnbench.tui.view import hidden
 from trnbench.tui.widgets.bars import StackedBars
-from trnbench.tui.widgets.field import Field, Form
+from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.units import Dimension, show
-from trnbench.workload.partial_layout import PartialLayout
 
 CHROME = 4
 """Lines of the chart's place that are legend and axis."""
 
 
-class ScheduleView(View):
+class ScheduleView(ClusterView):
     """A played step, drawn; zoomed and scrolled by keys."""
 
     NAME: ClassVar[str] = "schedule"
-    LABEL: ClassVar[str] = "Schedule"
     DEFAULT_CSS = """
-    ScheduleView #schedule-job, ScheduleView #schedule-hand { height: auto; }
-    ScheduleView .heading { height: 1; padding: 0 1; text-style: bold; }
     ScheduleView #schedule-title { height: auto; max-height: 3; padding: 0 1; }
     ScheduleView #schedule-chart { height: 2fr; }
     ScheduleView #schedule-bars { height: 1fr; min-height: 5; }
@@ -50,42 +37,37 @@ class ScheduleView(View):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("plus,equals_sign", "zoom(0.5)", "Zoom in", id="schedule.in"),
         Binding("minus", "zoom(2)", "Out", id="schedule.out", tooltip="Zoom out"),
-        Binding("left,h", "scroll(-0.25)", "Earlier", show=False, id="schedule.left"),
-        Binding("right,l", "scroll(0.25)", "Later", show=False, id="schedule.right"),
-        Binding("home,g", "scroll(-1000)", "Start", show=False, id="schedule.start"),
-        Binding("end,G", "scroll(1000)", "End", show=False, id="schedule.end"),
+        hidden("left,h", "scroll(-0.25)", "Earlier", "schedule.left"),
+        hidden("right,l", "scroll(0.25)", "Later", "schedule.right"),
+        hidden("home,g", "scroll(-1000)", "Start", "schedule.start"),
+        hidden("end,G", "scroll(1000)", "End", "schedule.end"),
         Binding("0", "whole", "Whole", id="schedule.whole", tooltip="The whole step"),
         Binding("n", "lanes", "Lanes", id="schedule.lanes", tooltip="Rows for communication"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._cluster: Cluster | None = None
         self._window = Window()
         self._lanes_shown = False
         self._drawn: DrawnSchedule | None = None
 
-    def body(self) -> Iterable[Widget]:
-        """Return forms and chart."""
-        self._cluster = self.trnbench.cluster
-        yield Horizontal(
-            side_forms(self.trnbench.catalog, self._cluster.job, "schedule"),
-            Vertical(
-                Static("", id="schedule-title", markup=False),
-                TextPanel(id="schedule-chart"),
-                StackedBars(id="schedule-bars"),
-                classes="main",
-            ),
+    def main(self) -> Iterable[Widget]:
+        """Return title, chart and times."""
+        return (
+            Static("", id="schedule-title", markup=False),
+            TextPanel(id="schedule-chart"),
+            StackedBars(id="schedule-bars"),
         )
 
     def begin(self) -> None:
-        """Draw the cluster that is looked at."""
-        self._take()
+        """Draw the cluster that was chosen last."""
+        self.take_cluster()
 
-    def on_screen_resume(self) -> None:
-        """Take the cluster that was chosen elsewhere."""
-        if self._cluster is not None and self.trnbench.cluster is not self._cluster:
-            self._take()
+    def take_cluster(self) -> None:
+        """Draw the whole step of the cluster that was chosen last."""
+        super().take_cluster()
+        self._window = Window()
+        self.call_after_refresh(self._ask)
 
     def on_resize(self) -> None:
         """Draw as wide as there is room."""
@@ -96,11 +78,11 @@ class ScheduleView(View):
         """Return the command line that draws the schedule."""
         from trnbench.app.command_lines import train_line
 
-        request = train_request(self._job, self._layout)
+        request = train_request(self.job, self.layout_by_hand)
         return train_line(replace(request, engines=("emulate",)), plot=True)
 
     def facts(self) -> tuple[str, ...]:
-        """Return what the chart rests on."""
+        """Return where the chart comes from."""
         return ("modelled (played slot by slot)", "blank = waiting (bubble)")
 
     def texts(self) -> dict[str, str]:
@@ -112,46 +94,29 @@ class ScheduleView(View):
         """The row of the step that is drawn."""
         if self._drawn is None:
             return None
-        return Report(verb="train", inputs={}, rows=(self._drawn.row,), columns=())
-
-    @property
-    def _job_form(self) -> Form:
-        return self.query_one("#schedule-job", Form)
-
-    @property
-    def _hand(self) -> Form:
-        return self.query_one("#schedule-hand", Form)
-
-    @property
-    def _job(self) -> ClusterJob:
-        return job_of(self._job_form)
-
-    @property
-    def _layout(self) -> PartialLayout:
-        return layout_by_hand(self._hand)
+        return Report(verb="train", inputs={}, rows=(self._drawn.answer.row(),), columns=())
 
     def answered(self, topic: str, value: object) -> None:
         """Show the chart."""
         assert isinstance(value, DrawnSchedule)
         self._drawn = value
-        row = value.row
+        answer = value.answer
         title = self.query_one("#schedule-title", Static)
-        reasons = row.get("reasons") or ()
         if not value.chart:
-            assert isinstance(reasons, tuple)
-            title.update(f"NO: {'; '.join(map(str, reasons))}")
+            title.update(f"NO: {'; '.join(answer.reasons)}")
             self.query_one(TextPanel).show("nothing to draw: this layout cannot run")
             return
         start, end = (share * value.step_time_s for share in (self._window.start, self._window.end))
+        row = answer.layout.plain
         # In seconds, as along the axis.
         part = "" if self._window.whole else f"; drawn: {start:,.4g} to {end:,.4g} s"
         title.update(
-            f"{row['model']} on {row['nodes']} x {row['instance']}: tp{row['tp']} pp{row['pp']} "
+            f"{answer.model} on {answer.nodes} x {answer.instance}: tp{row['tp']} pp{row['pp']} "
             f"dp{row['dp']} vpp{row['vpp']} mb{row['micro_batch']} {row['schedule']}, "
             f"{show(value.step_time_s, Dimension.SECONDS)} a step{part}"
         )
         self.query_one(TextPanel).show(value.chart)
-        self.query_one(StackedBars).show(time_bars([row], row))
+        self.query_one(StackedBars).show(time_bars([answer], answer))
 
     def focus_main(self) -> None:
         """Put the cursor on the chart."""
@@ -182,23 +147,9 @@ class ScheduleView(View):
         self._window = Window()
         self._ask()
 
-    def _take(self) -> None:
-        self._cluster = self.trnbench.cluster
-        self._job_form.put(dict(self._cluster.job))
-        self._hand.put(dict(self._cluster.layout))
-        for field in self.query(Field):
-            field.look()
-        self._window = Window()
-        self.call_after_refresh(self._ask)
-
     def _ask(self) -> None:
         size = self.query_one(TextPanel).size
         if not size.width:
             return
         style = (size.width - 1, max(size.height - CHROME, 4), True, self._lanes_shown)
-        self.ask(
-            "schedule",
-            partial(
-                schedule_chart, self.trnbench.catalog, self._job, self._layout, self._window, style
-            ),
-        )
+        self.ask("schedule", schedule_chart, self.job, self.layout_by_hand, self._window, style)

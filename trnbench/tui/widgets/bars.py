@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from trnbench.tui.theme_styles import theme_style
+from trnbench.tui.colours import theme_style
 
 COLOURS = ("primary", "warning", "success", "error", "accent", "secondary")
 LIMIT = "|"

@@ -15,7 +15,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, marks_of
-from trnbench.tui.theme_styles import theme_style
+from trnbench.tui.colours import theme_style
 
 if TYPE_CHECKING:
     from textual_plot import PlotWidget

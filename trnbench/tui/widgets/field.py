@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -158,33 +158,34 @@ class Form(VerticalScroll, can_focus=False):
 
     def __init__(self, specs: Sequence[FieldSpec], *, id: str) -> None:
         super().__init__(id=id)
-        self._fields = {spec.key: Field(spec) for spec in specs}
+        self.fields = {spec.key: Field(spec) for spec in specs}
 
     def compose(self) -> ComposeResult:
         """Yield the fields."""
-        yield from self._fields.values()
-
-    @property
-    def fields(self) -> dict[str, Field]:
-        """The fields by key."""
-        return dict(self._fields)
+        yield from self.fields.values()
 
     @property
     def texts(self) -> dict[str, str]:
         """The last good text of every field."""
-        return {key: field.good_text for key, field in self._fields.items()}
+        return {key: one.good_text for key, one in self.fields.items()}
 
-    def value(self, key: str) -> object:
-        """Return the last good value of a field."""
-        return self._fields[key].value
+    @property
+    def values(self) -> dict[str, Any]:
+        """The last good value of every field."""
+        return {key: one.value for key, one in self.fields.items()}
 
-    def put(self, texts: dict[str, str]) -> None:
+    def put(self, texts: Mapping[str, str]) -> None:
         """Write texts into the fields they are for."""
         for key, text in texts.items():
-            if key in self._fields:
-                self._fields[key].put(text)
+            if key in self.fields:
+                self.fields[key].put(text)
+
+    def look(self) -> None:
+        """Take what is typed into every field, without waiting."""
+        for one in self.fields.values():
+            one.look()
 
     @property
     def first(self) -> Input:
-        """The text of the first field."""
-        return next(iter(self._fields.values())).query_one(Input)
+        """The input of the first field."""
+        return next(iter(self.fields.values())).query_one(Input)

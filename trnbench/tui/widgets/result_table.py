@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -86,42 +86,18 @@ class ResultTable(ScrollView, can_focus=True):
 
     stale: reactive[bool] = reactive(False)
 
-    @dataclass
     class Highlighted(Message):
         """The cursor is on another row, or the row under it has changed."""
-
-        table: ResultTable
-        key: str | None
-        row: Row | None
-
-        @property
-        def control(self) -> ResultTable:
-            """The table."""
-            return self.table
 
     @dataclass
     class Chosen(Message):
         """Enter, or a click on the row under the cursor."""
 
         table: ResultTable
-        key: str
         row: Row
 
-        @property
-        def control(self) -> ResultTable:
-            """The table."""
-            return self.table
-
-    @dataclass
     class Arranged(Message):
         """The lines are others: after a sort, a filter or new rows."""
-
-        table: ResultTable
-
-        @property
-        def control(self) -> ResultTable:
-            """The table."""
-            return self.table
 
     def __init__(self, *, id: str, open_filter: Callable[[], None]) -> None:
         super().__init__(id=id)
@@ -147,8 +123,16 @@ class ResultTable(ScrollView, can_focus=True):
     @property
     def answer(self) -> object:
         """The record that the row under the cursor was taken from, if there is one."""
-        by_key = dict(zip(self.source.keys, self.source.answers, strict=False))
-        return None if self.key is None else by_key.get(self.key)
+        return None if self.key is None else self._by_key.get(self.key)
+
+    @property
+    def answers(self) -> list[Any]:
+        """The records of the rows that are shown, in their order."""
+        return [self._by_key[line.key] for line in self.shown.lines if line.key in self._by_key]
+
+    @property
+    def _by_key(self) -> dict[str, object]:
+        return dict(zip(self.source.keys, self.source.answers, strict=False))
 
     @property
     def report(self) -> Report:
@@ -185,19 +169,15 @@ class ResultTable(ScrollView, can_focus=True):
         self.virtual_size = Size(self.size.width, len(keys) + HEADER)
         self._keep_in_view()
         self.refresh()
-        self.post_message(self.Arranged(self))
-        self.post_message(self.Highlighted(self, self.key, self.row))
+        self.post_message(self.Arranged())
+        self.post_message(self.Highlighted())
 
     def on_resize(self) -> None:
         """Keep cursor and column in view."""
         self.virtual_size = Size(self.size.width, len(self.shown.lines) + HEADER)
         self._keep_in_view()
         self.refresh()
-        self.post_message(self.Arranged(self))
-
-    def watch_stale(self) -> None:
-        """Draw anew."""
-        self.refresh()
+        self.post_message(self.Arranged())
 
     def action_move(self, rows: int) -> None:
         """Move the cursor by so many rows."""
@@ -213,7 +193,7 @@ class ResultTable(ScrollView, can_focus=True):
         self.column = min(max(self.column + columns, 0), last)
         self._keep_in_view()
         self.refresh()
-        self.post_message(self.Arranged(self))
+        self.post_message(self.Arranged())
 
     def action_sort(self) -> None:
         """Sort by the marked column."""
@@ -236,8 +216,8 @@ class ResultTable(ScrollView, can_focus=True):
 
     def action_choose(self) -> None:
         """Tell that the row under the cursor is chosen."""
-        if self.key is not None and self.row is not None:
-            self.post_message(self.Chosen(self, self.key, self.row))
+        if self.row is not None:
+            self.post_message(self.Chosen(self, self.row))
 
     def on_click(self, event: events.Click) -> None:
         """Sort by a heading, move to a row, choose the row under the cursor."""
@@ -258,7 +238,7 @@ class ResultTable(ScrollView, can_focus=True):
         self.cursor = min(max(row, 0), max(last, 0))
         self._keep_in_view()
         self.refresh()
-        self.post_message(self.Highlighted(self, self.key, self.row))
+        self.post_message(self.Highlighted())
 
     def _keep_in_view(self) -> None:
         room = max(self.size.height - HEADER, 1)

@@ -6,6 +6,7 @@ Pure: the state in, the lines out. Rows are sorted by their values, never by the
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -61,6 +62,23 @@ class TableSource:
     keys: tuple[str, ...]
     answers: tuple[object, ...] = ()
     deltas: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        report: Report,
+        *columns: str,
+        answers: tuple[object, ...] = (),
+        deltas: frozenset[str] = frozenset(),
+    ) -> TableSource:
+        """Return a report's rows, told apart by these columns, and by a number where alike."""
+        seen: Counter[str] = Counter()
+        keys = []
+        for row in report.rows:
+            name = " ".join(str(row.get(column)) for column in columns)
+            seen[name] += 1
+            keys.append(name if seen[name] == 1 else f"{name} {seen[name]}")
+        return cls(report=report, keys=tuple(keys), answers=answers, deltas=deltas)
 
     @property
     def rows(self) -> Mapping[str, Row]:

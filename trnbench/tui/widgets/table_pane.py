@@ -20,15 +20,10 @@ class TablePane(Vertical):
     TablePane > .count { height: auto; max-height: 2; color: $text-muted; }
     """
 
-    def __init__(self, *, id: str, note: str = "") -> None:
+    def __init__(self, *, id: str) -> None:
         super().__init__(id=f"{id}-pane")
         self._table = ResultTable(id=id, open_filter=self._open)
-        self._note = note
-
-    @property
-    def table(self) -> ResultTable:
-        """The table inside."""
-        return self._table
+        self._note = ""
 
     def compose(self) -> ComposeResult:
         """Yield filter line, table and count."""
@@ -39,7 +34,7 @@ class TablePane(Vertical):
     def say(self, note: str) -> None:
         """Show a note behind the count."""
         self._note = note
-        self._count()
+        self.count()
 
     def _open(self) -> None:
         line = self.query_one(Input)
@@ -64,10 +59,8 @@ class TablePane(Vertical):
         line.display = bool(line.value)
 
     @on(ResultTable.Arranged)
-    def _arranged(self) -> None:
-        self._count()
-
-    def _count(self) -> None:
+    def count(self) -> None:
+        """Write how many rows and columns are shown."""
         shown = self._table.shown
         parts = [shown.count]
         if shown.reason:

@@ -1,0 +1,16 @@
+"""What a question of a view found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trnbench.report.report import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFound:
+    """A report, and the typed answer behind each of its rows."""
+
+    report: Report
+    answers: tuple[Any, ...] = ()
