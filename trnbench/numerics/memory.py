@@ -68,11 +68,10 @@ def check_memory(
     batch: int = 1,
     recipe: ProductRecipe | None = None,
     check: bool = False,
-    limit_bytes: int | None = None,
 ) -> int:
-    """Return the bytes needed, or refuse when `limit_bytes` (default: what is free) is less."""
+    """Return the bytes needed, or refuse when less is free."""
     needed = bytes_needed(m, k, n, batch=batch, recipe=recipe, check=check)
-    limit = available_bytes() if limit_bytes is None else limit_bytes
+    limit = available_bytes()
     if needed > limit:
         copies = f"{batch} of " if batch > 1 else ""
         raise EnvironmentFault(
