@@ -10,25 +10,6 @@ import trnbench
 
 PACKAGE = Path(trnbench.__file__).parent
 
-STILL_SHARED = frozenset(
-    [
-        "Command",
-        "Evidence",
-        "Family",
-        "Kernel",
-        "Parameter",
-        "Phase",
-        "Place",
-        "Precision",
-        "Product",
-        "Progress",
-        "Ranking",
-        "TrainingCase",
-        "Variant",
-    ]
-)
-"""Names that still mean several things. The list only shrinks: take out what is renamed."""
-
 
 def types_of(source: str) -> set[str]:
     """Names of the public classes and type aliases that a module defines."""
@@ -54,8 +35,7 @@ def shared() -> dict[str, list[str]]:
 
 
 def test_no_two_modules_define_a_type_of_the_same_name():
-    new = {name: places for name, places in shared().items() if name not in STILL_SHARED}
-    assert new == {}
+    assert shared() == {}
 
 
 def test_types_are_found():

@@ -38,9 +38,9 @@ def measured() -> dict[str, EvidenceRow]:
     return {row.id: row for row in read_evidence(PUBLISHED).rows}
 
 
-def product(row: str) -> kernels.Product:
+def product(row: str) -> kernels.KernelProduct:
     found = kernels.kernel_of(measured()[row], tuple(measured().values()))
-    assert isinstance(found, kernels.Product)
+    assert isinstance(found, kernels.KernelProduct)
     return found
 
 

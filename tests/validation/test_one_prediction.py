@@ -9,7 +9,7 @@ from trnbench.app.verbs.train import run
 from trnbench.catalog.search import built_in_folder, open_catalog
 from trnbench.evidence.predict import Predictor, compare_training
 from trnbench.evidence.rows import EvidenceFile, read_evidence
-from trnbench.evidence.training_cases import Reader, TrainingCase
+from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.workload.partial_layout import PartialLayout
 
 PUBLISHED = built_in_folder() / "workloads" / "published"
@@ -36,7 +36,7 @@ def test_train_prints_what_validate_scores(file, row):
     )
     (scored,) = compare_training(CATALOG, one)
     (case,) = Reader(CATALOG).cases(one)
-    assert isinstance(case, TrainingCase)
+    assert isinstance(case, EvidenceCase)
     layout = Predictor().predict(case).program.layout
     request = TrainRequest(
         cases=(

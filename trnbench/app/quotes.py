@@ -14,7 +14,7 @@ from trnbench.app.markets import Explored, Portion
 from trnbench.app.searching import question_of
 from trnbench.app.verbs.train import blank_answer, settled_answers
 from trnbench.plan.billing import Bill
-from trnbench.plan.cost import Phase, TrainingCost, TrainingJob, training_cost
+from trnbench.plan.cost import RunPhase, TrainingCost, TrainingJob, training_cost
 from trnbench.plan.market import Market
 from trnbench.plan.objective import Candidate
 from trnbench.workload.partial_layout import PartialLayout
@@ -127,7 +127,7 @@ def _cost(
             raise ValueError(f"a step that was found feasible is refused: {answer.reasons}")
         each = portion.layout.degree("sequence")
         phases.append(
-            Phase(
+            RunPhase(
                 tokens=portion.tokens,
                 tokens_per_s=answer.per_s(step.step_time_s, each),
                 low_tokens_per_s=answer.per_s(step.high_step_time_s, each),

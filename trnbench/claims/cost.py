@@ -20,7 +20,7 @@ from trnbench.claims.speed import (
 from trnbench.claims.verdict import Case, Finding, Move, Verdict, listed, of_interval, together
 from trnbench.hardware.instance import PurchaseOption
 from trnbench.hardware.reliability import load_reliability
-from trnbench.plan.cost import Phase, TrainingJob, training_cost
+from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import Offers, load_offers
 from trnbench.prices.price import find_prices
@@ -66,7 +66,7 @@ class PriceBook:
         pace, chip = self.machines.pace(run, instance), self.machines.platform(instance).chip.name
         if pace.reasons:
             return None
-        phase = Phase(
+        phase = RunPhase(
             tokens=run.length,
             tokens_per_s=pace.tokens_per_s,
             low_tokens_per_s=pace.low_tokens_per_s,

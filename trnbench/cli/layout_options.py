@@ -10,11 +10,9 @@ from typing import Any
 
 import typer
 
-from trnbench.cli.printing import hints_of, typed_option, with_signature
+from trnbench.cli.printing import Command, hints_of, typed_option, with_signature
 from trnbench.workload.knob_text import knob_parser
 from trnbench.workload.layout import KNOBS, Knob
-
-Command = Callable[..., int | None]
 
 
 def layout_options(about: str = "") -> list[Parameter]:

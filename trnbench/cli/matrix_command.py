@@ -27,7 +27,7 @@ _ARRAY = re.compile(r"(\d{1,6})x(\d{1,6}):(ws|is|os)")
 _FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}
 
 
-class Kernel(StrEnum):
+class KernelOption(StrEnum):
     """The kernel schedules, from the simplest to the best."""
 
     NAIVE = "naive"
@@ -36,7 +36,7 @@ class Kernel(StrEnum):
     BLOCKED = "blocked"
 
 
-class Precision(StrEnum):
+class PrecisionOption(StrEnum):
     """How the tensor engine takes a format: its documented passes, or its fast mode."""
 
     NATIVE = "native"
@@ -77,15 +77,15 @@ def matrix(
     engine: Annotated[
         EngineChoice, typer.Option(help="Closed form, instruction by instruction.")
     ] = (EngineChoice.ANALYTIC),
-    kernel: Annotated[Kernel, typer.Option(help="Kernel schedule of a NeuronCore.")] = (
-        Kernel.BLOCKED
+    kernel: Annotated[KernelOption, typer.Option(help="Kernel schedule of a NeuronCore.")] = (
+        KernelOption.BLOCKED
     ),
     cores: Annotated[
         str, typer.Option(metavar="1|N|all", help="Physical cores of the chip to use.")
     ] = "1",
     precision: Annotated[
-        Precision, typer.Option(help="Tensor-engine mode of formats that have a fast one.")
-    ] = Precision.NATIVE,
+        PrecisionOption, typer.Option(help="Tensor-engine mode of formats that have a fast one.")
+    ] = PrecisionOption.NATIVE,
     sparsity: Annotated[
         str | None, typer.Option(metavar="KEEP:GROUP", help="Structured sparsity, e.g. 4:16.")
     ] = None,
@@ -121,7 +121,7 @@ def matrix(
     if array is not None:
         chosen = (suite, on, dtype, sparsity, rounding, seed, trace)
         defaults = (engine, kernel, precision, cores) == (
-            *(EngineChoice.ANALYTIC, Kernel.BLOCKED, Precision.NATIVE, "1"),
+            *(EngineChoice.ANALYTIC, KernelOption.BLOCKED, PrecisionOption.NATIVE, "1"),
         )
         if any(value is not None for value in chosen) or check or plot or not defaults:
             raise InputError("--array stands alone: give it products and an output, no more")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import functools
 import inspect
-from collections.abc import Callable
 from inspect import Parameter
 from typing import Any
 
@@ -13,11 +12,8 @@ import typer
 
 from trnbench.cli.layout_options import layout_options
 from trnbench.cli.names import completes
-from trnbench.cli.printing import hints_of, typed_option, with_signature
+from trnbench.cli.printing import Command, hints_of, typed_option, with_signature
 from trnbench.parsing import count, date, duration, share, whole
-
-Command = Callable[..., int | None]
-
 
 MODEL = typed_option(
     "model",

@@ -17,7 +17,13 @@ from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import Spread
 from trnbench.errors import InputError
 from trnbench.evidence.calibrate_fit import Fit, fit, without
-from trnbench.evidence.calibrate_problem import ROW_SCATTER, Measured, Parameter, Place, problem
+from trnbench.evidence.calibrate_problem import (
+    ROW_SCATTER,
+    FitParameter,
+    Measured,
+    ParameterPlace,
+    problem,
+)
 from trnbench.predict.ranges import END, TIED, ranges_of
 
 UNMOVED = 0.99
@@ -36,7 +42,7 @@ PRIOR_ROWS = 4
 class Fitted:
     """A parameter after the fit; `width` is that of its posterior over that of its prior."""
 
-    parameter: Parameter
+    parameter: FitParameter
     deviation: float
     width: float
 
@@ -96,12 +102,12 @@ class Calibration:
 
     parameters: tuple[Fitted, ...]
     rows: tuple[FittedRow, ...]
-    correlations: tuple[tuple[Place, Place, float], ...]
+    correlations: tuple[tuple[ParameterPlace, ParameterPlace, float], ...]
     spreads: Mapping[str, Spread]
     unseen: Spread | None
 
     @property
-    def inseparable(self) -> tuple[tuple[Place, Place, float], ...]:
+    def inseparable(self) -> tuple[tuple[ParameterPlace, ParameterPlace, float], ...]:
         """Pairs of parameters that can only be told together."""
         return tuple(pair for pair in self.correlations if abs(pair[2]) > INSEPARABLE)
 
@@ -237,7 +243,7 @@ def _unseen(rows: Sequence[FittedRow]) -> Spread | None:
     return Spread(low=math.exp(-END * down), high=math.exp(END * up))
 
 
-def _correlations(found: Fit) -> tuple[tuple[Place, Place, float], ...]:
+def _correlations(found: Fit) -> tuple[tuple[ParameterPlace, ParameterPlace, float], ...]:
     places = [one.place for one in found.problem.parameters]
     correlation = found.correlation
     return tuple(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trnbench.arrays import FloatArray
-from trnbench.evidence.calibrate_problem import Place, Problem
+from trnbench.evidence.calibrate_problem import ParameterPlace, Problem
 
 FARTHEST = 4.0
 """No parameter goes farther from its prior than so many standard deviations."""
@@ -53,7 +53,7 @@ class Fit:
         return self.covariance / np.outer(self.widths, self.widths)
 
 
-def fit(problem: Problem, *, near: Mapping[Place, float] | None = None) -> Fit:
+def fit(problem: Problem, *, near: Mapping[ParameterPlace, float] | None = None) -> Fit:
     """Return the fit of a problem, sought from the deviations `near`."""
     from scipy.optimize import least_squares
 

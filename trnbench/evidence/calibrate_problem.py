@@ -30,7 +30,7 @@ from trnbench.predict.ranges import (
     replaced,
 )
 
-Place: TypeAlias = tuple[str, str]
+ParameterPlace: TypeAlias = tuple[str, str]
 """The name of a calibration, and a key in it."""
 
 ROW_SCATTER = 0.035
@@ -44,7 +44,7 @@ _STEP = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class FitParameter:
     """A number that may be fitted: the calibration it belongs to, its key there, and its prior."""
 
     owner: str
@@ -53,7 +53,7 @@ class Parameter:
     prior: Range
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ParameterPlace:
         """Where the number stands."""
         return self.owner, self.key
 
@@ -92,10 +92,10 @@ class Problem:
     """
 
     rows: tuple[Measured, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FitParameter, ...]
     mixing: FloatArray
     scatter: FloatArray
-    _places: Mapping[Place, int] = field(repr=False)
+    _places: Mapping[ParameterPlace, int] = field(repr=False)
 
     def predicted(
         self, deviations: FloatArray, rows: Iterable[int] | None = None
@@ -129,16 +129,19 @@ class Problem:
 
 
 def problem(
-    rows: Sequence[Measured], *, held: Collection[str] = (), free: Collection[Place] | None = None
+    rows: Sequence[Measured],
+    *,
+    held: Collection[str] = (),
+    free: Collection[ParameterPlace] | None = None,
 ) -> Problem:
     """Return the fit of some rows; `held` calibrations stay, and all but `free` parameters."""
-    found: dict[Place, Parameter] = {}
+    found: dict[ParameterPlace, FitParameter] = {}
     for row in sorted(rows, key=lambda row: (row.chip, row.stack)):
         for key, one in _ranges(row).items():
             place = _key(row, key)
             wanted = place[0] not in held and (free is None or place in free)
             if wanted and key not in TIED:
-                found[place] = Parameter(owner=place[0], key=key, chip=row.chip, prior=one)
+                found[place] = FitParameter(owner=place[0], key=key, chip=row.chip, prior=one)
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.configuration] = counts.get(row.configuration, 0) + 1
@@ -162,13 +165,13 @@ def _ranges(row: Measured) -> dict[str, Range]:
     }
 
 
-def _key(row: Measured, key: str) -> Place:
+def _key(row: Measured, key: str) -> ParameterPlace:
     """Return whose number it is, and the key of the parameter that it goes with."""
     owner = row.chip if key.startswith(f"{CHIP}.") else row.stack
     return owner, TIED.get(key, key)
 
 
-def _correlation(parameters: Sequence[Parameter], rows: Sequence[Measured]) -> FloatArray:
+def _correlation(parameters: Sequence[FitParameter], rows: Sequence[Measured]) -> FloatArray:
     """Return the correlation of the priors: that of an earlier fit, and of kernels alike."""
     names = [_name(one.place) for one in parameters]
     pairs: dict[tuple[str, str], float] = {}
@@ -183,5 +186,5 @@ def _correlation(parameters: Sequence[Parameter], rows: Sequence[Measured]) -> F
     return correlation_matrix(names, pairs)
 
 
-def _name(place: Place) -> str:
+def _name(place: ParameterPlace) -> str:
     return " ".join(place)

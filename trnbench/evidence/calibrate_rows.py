@@ -10,7 +10,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.evidence.calibrate_problem import ASSUMED_SCATTER, ROW_SCATTER, Measured
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import EvidenceFile, RowFault
-from trnbench.evidence.training_cases import Reader, TrainingCase
+from trnbench.evidence.training_cases import EvidenceCase, Reader
 
 FIT = "fit"
 """What a row's `use` says where a file keeps others for validation."""
@@ -19,7 +19,7 @@ _OPEN = ("micro-batch:", "recompute:", "virtual stages:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Evidence:
+class FitRows:
     """Rows to fit, and why others are not: (id, reason)."""
 
     rows: tuple[Measured, ...]
@@ -28,7 +28,7 @@ class Evidence:
 
 def measured_rows(
     catalog: Catalog, files: Iterable[EvidenceFile], *, stack: TrainingStack | None = None
-) -> Evidence:
+) -> FitRows:
     """Return the rows to fit, all by `stack` where one is named: its own software's, or untold.
 
     Where any row of a file says `fit`, only those that do are used.
@@ -46,10 +46,10 @@ def measured_rows(
                 unused.append((row.id, found))
             else:
                 rows.append(found)
-    return Evidence(rows=tuple(rows), unused=tuple(unused))
+    return FitRows(rows=tuple(rows), unused=tuple(unused))
 
 
-def _measured(predictor: Predictor, case: TrainingCase | str, *, named: bool) -> Measured | str:
+def _measured(predictor: Predictor, case: EvidenceCase | str, *, named: bool) -> Measured | str:
     if isinstance(case, str):
         return case
     if not case.setup.own_stack and not named:

@@ -50,7 +50,7 @@ _CHIP = re.compile(r"trn(\d)(?:/inf\d)?(?:\s|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class KernelProduct:
     """A matrix product (M, K, N) by a kernel schedule on one core."""
 
     chip: str
@@ -86,7 +86,7 @@ def compare_kernels(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, .
     return tuple(_compared(catalog, file, row) for row in file.rows)
 
 
-def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> Product | Stream:
+def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | Stream:
     """Return what a row among others ran; or raise RowFault for what is not modelled."""
     name, stat = row.needed("kernel").lower(), row.text("latency_stat").lower()
     for word, reason in _NO_MEASUREMENT:
@@ -98,7 +98,7 @@ def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> Product | Stream
     if not name.startswith(_PRODUCTS) or name.startswith("matmul_"):
         raise RowFault("neither a matrix product nor a pass that only streams")
     kernel, assumed = _schedule(row, rows)
-    return Product(
+    return KernelProduct(
         chip=_chip(row),
         shape=_shape(row),
         number_format=format_named(row.needed("dtype")).name,

@@ -20,7 +20,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
-from trnbench.evidence.training_cases import Reader, TrainingCase, Variant
+from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant, Reader
 from trnbench.memo import Memo
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup, family_of
@@ -86,24 +86,26 @@ class Predictor:
     _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo, init=False)
     _found: Memo[int, RowPrediction] = field(default_factory=Memo, init=False)
 
-    def prepared(self, case: TrainingCase) -> Prepared:
+    def prepared(self, case: EvidenceCase) -> Prepared:
         """Return the case ready to be priced; or raise RowFault where no layout divides."""
         # Cases of one machine and stack share the memo of their set-ups.
         setup = case.setup
         key = (id(setup.model), id(setup.memo), setup.own_stack, case.ways)
         return self._prepared.of(key, lambda: self._prepare(case))
 
-    def _prepare(self, case: TrainingCase) -> Prepared:
+    def _prepare(self, case: EvidenceCase) -> Prepared:
         chosen = [self._chosen(case, variants) for variants in case.ways]
         fitting = tuple(mixture for mixture, fits in chosen if fits)
         return Prepared(setup=case.setup, tried=fitting or (chosen[0][0],), fits=bool(fitting))
 
-    def predict(self, case: TrainingCase) -> RowPrediction:
+    def predict(self, case: EvidenceCase) -> RowPrediction:
         """Return the prediction of a case; or raise RowFault for why there is none."""
         prepared = self.prepared(case)
         return self._found.of(id(prepared), lambda: _predicted(prepared))
 
-    def _chosen(self, case: TrainingCase, variants: Sequence[Variant]) -> tuple[Mixture, bool]:
+    def _chosen(
+        self, case: EvidenceCase, variants: Sequence[LayoutVariant]
+    ) -> tuple[Mixture, bool]:
         """Return the first variant that fits in memory, or else the last; and whether it fits."""
         mixture: Mixture = ()
         for variant in variants:
@@ -151,7 +153,7 @@ def compare_training(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, 
 
 
 def _compared(
-    predictor: Predictor, file: EvidenceFile, row: EvidenceRow, case: TrainingCase | str
+    predictor: Predictor, file: EvidenceFile, row: EvidenceRow, case: EvidenceCase | str
 ) -> Comparison:
     system = "system" if row.text("system") else "instance"
     blank = Comparison.of_row(file, row, model="model", system=system)
@@ -205,7 +207,7 @@ def layout_text(layout: Layout) -> str:
     return " ".join(words)
 
 
-def _fits(case: TrainingCase, program: StepProgram) -> bool:
+def _fits(case: EvidenceCase, program: StepProgram) -> bool:
     """Return whether what did run may have run so: with no reserve, and no memory lost."""
     held = memory(program, case.setup.platform, fragmentation_ratio=0.0)
     return float(held.total_bytes) <= case.setup.stack.memory_margin * held.capacity_bytes

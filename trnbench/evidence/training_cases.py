@@ -56,14 +56,14 @@ _ZERO = re.compile(r"zero-?\s*(\d)|^(\d)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class LayoutVariant:
     """One way a row may have run: layouts, and the share of its layers in each."""
 
     parts: tuple[tuple[float, Layout], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingCase:
+class EvidenceCase:
     """A row as a question.
 
     `ways`: for each micro-batch to be tried, the variants of which the first that fits in memory
@@ -73,7 +73,7 @@ class TrainingCase:
     row: EvidenceRow
     told: Told
     setup: TrainSetup
-    ways: tuple[tuple[Variant, ...], ...]
+    ways: tuple[tuple[LayoutVariant, ...], ...]
     assumed: tuple[str, ...]
 
     @property
@@ -109,11 +109,11 @@ class Reader:
         """Make an empty store of models."""
         self.models = Models(self.catalog)
 
-    def cases(self, file: EvidenceFile) -> tuple[TrainingCase | str, ...]:
+    def cases(self, file: EvidenceFile) -> tuple[EvidenceCase | str, ...]:
         """Return the case of every row of a file, or why it is none."""
         return tuple(self._case_or_reason(file, row) for row in file.rows)
 
-    def _case_or_reason(self, file: EvidenceFile, row: EvidenceRow) -> TrainingCase | str:
+    def _case_or_reason(self, file: EvidenceFile, row: EvidenceRow) -> EvidenceCase | str:
         if row.fault is not None:
             return row.fault
         try:
@@ -121,7 +121,7 @@ class Reader:
         except (RowFault, InputError, ValueError) as fault:
             return str(fault)
 
-    def _case(self, file: EvidenceFile, row: EvidenceRow) -> TrainingCase:
+    def _case(self, file: EvidenceFile, row: EvidenceRow) -> EvidenceCase:
         told = told_by(row, file.set)
         platform = self._platform(told)
         ranks, nodes = _ranks(told, platform)
@@ -134,7 +134,7 @@ class Reader:
         ways, assumed = _ways(told, found.model, stack, dp, trainium=file.set != "gpu_training")
         if own and ways[0][0].parts[0][1].zero not in stack.supports.zero:
             own, notes = False, (f"training stack: {stack.name}, which cuts weights otherwise",)
-        return TrainingCase(
+        return EvidenceCase(
             row=row,
             told=told,
             setup=self._setup(found.model, platform, nodes, stack, own_stack=own),
@@ -221,7 +221,7 @@ def _replicas(told: Told, ranks: int) -> int:
 
 def _ways(
     told: Told, model: Model, stack: TrainingStack, dp: int, *, trainium: bool
-) -> tuple[tuple[tuple[Variant, ...], ...], tuple[str, ...]]:
+) -> tuple[tuple[tuple[LayoutVariant, ...], ...], tuple[str, ...]]:
     assumed: list[str] = []
     sequence = _sequence(told, model)
     vpp = _chunks(told, assumed)
@@ -242,7 +242,7 @@ def _ways(
         layout = replace(base, micro_batch=micro_batch)
         ways.append(
             tuple(
-                Variant(parts=tuple((s, replace(layout, recompute=mode)) for s, mode in mix))
+                LayoutVariant(parts=tuple((s, replace(layout, recompute=mode)) for s, mode in mix))
                 for mix in shares
             )
         )

@@ -33,7 +33,7 @@ from trnbench.units import DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Phase:
+class RunPhase:
     """A part of a run at one speed: tokens, and tokens a second with the ends of its interval.
 
     Speeds are arrays over the runs, or single numbers; the ends are the speed itself if not given.
@@ -57,7 +57,7 @@ class TrainingJob:
     `checkpoint_bytes`: of a whole checkpoint, weights and optimizer over all ranks.
     """
 
-    phases: Sequence[Phase]
+    phases: Sequence[RunPhase]
     nodes: ArrayLike
     checkpoint_bytes: ArrayLike
 
@@ -75,7 +75,7 @@ class TrainingJob:
         )
 
 
-def _first(end: ArrayLike | None, phase: Phase) -> ArrayLike:
+def _first(end: ArrayLike | None, phase: RunPhase) -> ArrayLike:
     return phase.tokens_per_s if end is None else end
 
 

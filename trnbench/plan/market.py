@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnbench.arrays import FloatArray
 from trnbench.hardware.instance import Instance
 from trnbench.hardware.reliability import Reliability
-from trnbench.plan.cost import Phase, TrainingCost, TrainingJob, training_cost
+from trnbench.plan.cost import RunPhase, TrainingCost, TrainingJob, training_cost
 from trnbench.plan.failures import AS_KNOWN, Stated
 from trnbench.plan.objective import Candidate
 from trnbench.plan.purchase import Offers
@@ -82,7 +82,7 @@ class Market:
 
 def cost_of(market: Market) -> TrainingCost:
     """Return days and USD of the run on every cluster, without ranges."""
-    phases = [Phase(tokens=tokens, tokens_per_s=per_s) for tokens, per_s in market.speeds]
+    phases = [RunPhase(tokens=tokens, tokens_per_s=per_s) for tokens, per_s in market.speeds]
     return training_cost(
         TrainingJob(phases=phases, nodes=market.nodes, checkpoint_bytes=market.checkpoint_bytes),
         market.offers,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.search.legality import Family
+from trnbench.search.legality import ScheduleFamily
 from trnbench.search.result import Tally
 
 MEMORY, COLLECTIVE, FORMAT = "memory", "collective", "format"
@@ -17,7 +17,7 @@ MEMORY, COLLECTIVE, FORMAT = "memory", "collective", "format"
 class Counts:
     """Counts of a search; those of what is illegal are known from the start."""
 
-    def __init__(self, clusters: int, families: Iterable[Family]) -> None:
+    def __init__(self, clusters: int, families: Iterable[ScheduleFamily]) -> None:
         self._clusters = clusters
         self._considered, self._legal = self._none(), self._none()
         self._priced, self._done = self._none(), 0

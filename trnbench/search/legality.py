@@ -35,7 +35,7 @@ AnyNumber = TypeVar("AnyNumber", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Family:
+class ScheduleFamily:
     """The layouts of a schedule for some variants, which all find the same of them legal.
 
     `considered` counts them by cluster, `rejected` by the first rule they break and by cluster.
@@ -49,7 +49,7 @@ class Family:
     rejected: Mapping[str, IntArray]
 
 
-def families(space: Space) -> tuple[Family, ...]:
+def families(space: Space) -> tuple[ScheduleFamily, ...]:
     """Return the layouts of a space, sorted by what is legal of them."""
     found: dict[tuple[Schedule, Variant, bool], list[Variant]] = {}
     for schedule in space.schedules:
@@ -72,7 +72,9 @@ def own_modes(variant: Variant) -> Variant:
     return variant.changed(**dict.fromkeys(SHARED_KNOBS))
 
 
-def trimmed(space: Space, found: Sequence[Family]) -> tuple[Space, tuple[Family, ...]]:
+def trimmed(
+    space: Space, found: Sequence[ScheduleFamily]
+) -> tuple[Space, tuple[ScheduleFamily, ...]]:
     """Return a space and its families without the values at which no layout is legal."""
     axes = dict(space.axes)
     places: list[IntArray] = []
@@ -92,8 +94,8 @@ def trimmed(space: Space, found: Sequence[Family]) -> tuple[Space, tuple[Family,
 
 
 def parts(
-    space: Space, found: Sequence[Family], *, most: int
-) -> Iterator[tuple[Space, tuple[Family, ...]]]:
+    space: Space, found: Sequence[ScheduleFamily], *, most: int
+) -> Iterator[tuple[Space, tuple[ScheduleFamily, ...]]]:
     """Yield a space and its families in parts of whole clusters, all in one if it is not too large.
 
     A part has at most `most` points, chunks aside, unless a single cluster has more.
@@ -113,7 +115,7 @@ def parts(
         start = end
 
 
-def _at(family: Family, places: BoolArray) -> Family:
+def _at(family: ScheduleFamily, places: BoolArray) -> ScheduleFamily:
     """Return a family's layouts at some places along the first axis."""
     return replace(family, legal=some(family.legal, places[family.legal.index[0]]))
 
@@ -160,7 +162,7 @@ def _family(
     outer_rules: Mapping[str, BoolArray],
     schedule: Schedule,
     variants: tuple[Variant, ...],
-) -> Family:
+) -> ScheduleFamily:
     shape = _outer_shape(space)
     modes = variants[0].changed(schedule=schedule)
     looked_at = np.broadcast_to(_outer(space.runs(variants[0]) & space.once(modes)), shape)
@@ -180,7 +182,7 @@ def _family(
         part = tuple(axis[start : start + at_once] for axis in outer)
         legal.append(_inner_legal(space, layout, part, rejected))
     index = tuple(np.concatenate(column) for column in zip(*legal, strict=True))
-    return Family(
+    return ScheduleFamily(
         schedule=schedule,
         variants=variants,
         legal=Points(shape=space.shape, index=index),

@@ -26,7 +26,7 @@ from trnbench.program.schedule import splits_backward
 from trnbench.program.step import StepProgram, training_step
 from trnbench.search.answer import Ending, answer
 from trnbench.search.counts import COLLECTIVE, FORMAT, MEMORY, Counts
-from trnbench.search.legality import Family, families, own_modes, parts, some
+from trnbench.search.legality import ScheduleFamily, families, own_modes, parts, some
 from trnbench.search.question import Question
 from trnbench.search.ranking import LayoutRanking
 from trnbench.search.result import SearchResult
@@ -112,7 +112,7 @@ class _Search:
         self.refusals: dict[str, None] = {}
         self._engines: Engines = {}
 
-    def go(self, space: Space, found: tuple[Family, ...]) -> None:
+    def go(self, space: Space, found: tuple[ScheduleFamily, ...]) -> None:
         """Look at every variant of a space: first which layouts fit, then how long they take."""
         pieces = {
             id(family): [(chunk, Flights()) for chunk in family.legal.chunks(CHUNK)]

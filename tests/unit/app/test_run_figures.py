@@ -21,7 +21,7 @@ from trnbench.hardware.library import load_instance, load_platform
 from trnbench.hardware.reliability import load_reliability
 from trnbench.plan.billing import NoBill, bill
 from trnbench.plan.checkpoint import checkpoint_bytes
-from trnbench.plan.cost import Phase, TrainingJob, training_cost
+from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.workload.library import load_model
@@ -103,7 +103,7 @@ def test_money_is_that_of_the_cost_chain(compared):
     speed, slowest = 256 * 4096 / step.step_time_s, 256 * 4096 / step.high_step_time_s
     cost = training_cost(
         TrainingJob(
-            phases=[Phase(tokens=3e11, tokens_per_s=speed, low_tokens_per_s=slowest)],
+            phases=[RunPhase(tokens=3e11, tokens_per_s=speed, low_tokens_per_s=slowest)],
             nodes=quote.nodes,
             checkpoint_bytes=size,
         ),
@@ -155,7 +155,7 @@ def brute_force(request):
             )
             cost = training_cost(
                 TrainingJob(
-                    phases=[Phase(tokens=request.parts[0].tokens, tokens_per_s=speed)],
+                    phases=[RunPhase(tokens=request.parts[0].tokens, tokens_per_s=speed)],
                     nodes=nodes,
                     checkpoint_bytes=size,
                 ),

@@ -13,7 +13,7 @@ from trnbench.calibration.training_stack import load_training_stack
 from trnbench.catalog.search import open_catalog
 from trnbench.evidence.predict import Predictor, compare_training
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, read_evidence
-from trnbench.evidence.training_cases import Reader, TrainingCase
+from trnbench.evidence.training_cases import EvidenceCase, Reader
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
 GPU = {
@@ -82,17 +82,17 @@ def file_of(kind: EvidenceSet, *rows: dict[str, str]) -> EvidenceFile:
     )
 
 
-def gpu(reader: Reader, **cells: str) -> TrainingCase | str:
+def gpu(reader: Reader, **cells: str) -> EvidenceCase | str:
     (found,) = reader.cases(file_of("gpu_training", GPU | cells))
     return found
 
 
-def trainium(reader: Reader, **cells: str) -> TrainingCase | str:
+def trainium(reader: Reader, **cells: str) -> EvidenceCase | str:
     (found,) = reader.cases(file_of("trainium_training", TRAINIUM | cells))
     return found
 
 
-def case(found: TrainingCase | str) -> TrainingCase:
+def case(found: EvidenceCase | str) -> EvidenceCase:
     assert not isinstance(found, str), found
     return found
 

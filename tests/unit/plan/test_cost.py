@@ -13,7 +13,7 @@ from trnbench.errors import InputError, UnknownNameError
 from trnbench.hardware.library import load_instance
 from trnbench.hardware.reliability import load_reliability
 from trnbench.plan.billing import Bill, NoBill
-from trnbench.plan.cost import Phase, TrainingJob, training_cost
+from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
 from trnbench.plan.failures import Stated
 from trnbench.plan.price_terms import Kept, PriceTerms
 from trnbench.plan.purchase import load_offers, offers_of
@@ -40,7 +40,7 @@ def cost(name, phases, *, nodes=1, size=1e9, stated=RELIABLE, ranges=True, **ter
 def phase(days, tokens=1e9, **ends):
     """A phase that takes some days of pure training; ends as days, too."""
     speeds = {f"{end}_tokens_per_s": tokens / (d * DAY_S) for end, d in ends.items()}
-    return Phase(tokens=tokens, tokens_per_s=tokens / (days * DAY_S), **speeds)
+    return RunPhase(tokens=tokens, tokens_per_s=tokens / (days * DAY_S), **speeds)
 
 
 def test_the_chain_by_hand():
@@ -62,8 +62,8 @@ def test_the_chain_by_hand():
 
 def test_phases_follow_each_other():
     # 8k context: 8e8 tokens at 1e5/s, 8,000 s; 128k: 2e8 at 1e4/s, 20,000 s.
-    short = Phase(tokens=8e8, tokens_per_s=1e5)
-    long = Phase(tokens=2e8, tokens_per_s=1e4)
+    short = RunPhase(tokens=8e8, tokens_per_s=1e5)
+    long = RunPhase(tokens=2e8, tokens_per_s=1e4)
     found = cost("trn1.32xlarge", [short, long], options=("on-demand",))
     assert found.wall_s == pytest.approx(28001)
     assert found.tokens == 1e9
@@ -90,7 +90,7 @@ def test_unasked_the_cheapest_committed_offer_is_taken():
 def test_runs_with_different_answers_stand_in_one_array():
     days = np.array([1 / 12, 10.0, 10.0])
     nodes = np.array([1, 4, 512])
-    speed = Phase(tokens=1e9, tokens_per_s=1e9 / (days * DAY_S))
+    speed = RunPhase(tokens=1e9, tokens_per_s=1e9 / (days * DAY_S))
     found = cost("trn1.32xlarge", [speed], nodes=nodes)
     options = [found.bought((i,)).tariff.option for i in range(3)]
     # 512 machines are more than can be bought in blocks.
@@ -131,7 +131,7 @@ def test_the_ends_are_billed_anew():
 
 def test_ends_hold_the_figure_between_them():
     speeds = np.geomspace(1e3, 1e6, 50)
-    jobs = Phase(
+    jobs = RunPhase(
         tokens=1e12,
         tokens_per_s=speeds,
         low_tokens_per_s=speeds * 0.8,
@@ -170,7 +170,7 @@ def test_what_cannot_be_bought_says_why():
 
 
 def test_a_run_without_a_speed_has_no_price():
-    found = cost("trn1.32xlarge", [Phase(tokens=1e9, tokens_per_s=[0.0, np.nan, 1e6])])
+    found = cost("trn1.32xlarge", [RunPhase(tokens=1e9, tokens_per_s=[0.0, np.nan, 1e6])])
     assert found.choice.tolist() == [-1, -1, 0]
     assert "the run never ends" in found.reasons((0,))
 
@@ -178,7 +178,7 @@ def test_a_run_without_a_speed_has_no_price():
 @pytest.mark.parametrize("tokens", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_phase_of_nothing_is_refused(tokens):
     with pytest.raises(InputError, match="tokens"):
-        Phase(tokens=tokens, tokens_per_s=1.0)
+        RunPhase(tokens=tokens, tokens_per_s=1.0)
 
 
 def test_checkpoints_are_stored_by_size_and_month():
