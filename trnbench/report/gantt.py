@@ -288,7 +288,7 @@ def _round_step(least: float) -> float:
 
 
 def _legend(timeline: Timeline, lanes: Sequence[Track], style: Style) -> list[str]:
-    """Return what the letters that occur stand for, in lines of the style's width."""
+    """Return the legend of the letters that occur, in lines of the style's width."""
     tracks = {"compute", "gradients", *lanes}
     names = {event.name for event in timeline.events if event.track in tracks}
     marks = {mark.letter: mark for name, mark in (_SLOTS | _TRAFFIC).items() if name in names} | (

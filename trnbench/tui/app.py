@@ -341,7 +341,7 @@ class TrnbenchApp(App[None]):
         self.notify(name, title="theme", timeout=2)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Leave the screen before a bug is told: as one line, like those of every command."""
+        """Leave the screen, then report a bug in one line, as every command does."""
         if self.is_headless:
             super()._handle_exception(error)
             return

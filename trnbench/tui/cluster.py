@@ -17,7 +17,7 @@ JOB = ("model", "instance", "nodes", *OF_JOB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What is trained where, as texts of fields; `layout` has those settings that are chosen."""
+    """A training job on a cluster, as texts of fields; `layout` has the knobs that are set."""
 
     job: Mapping[str, str] = field(
         default_factory=lambda: {

@@ -1,4 +1,4 @@
-"""Colours of drawn text: of the current theme, and with NO_COLOR; drawings beside each other."""
+"""Colours of drawn text: of the current theme, and with NO_COLOR; drawings side by side."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def theme_style(app: App[object], name: str, *, bold: bool = False, reverse: boo
 
 
 def abreast(blocks: Sequence[Sequence[Text]], width: int, *, gap: int) -> Text:
-    """Return blocks of equally many lines beside each other as far as `width` goes, then below."""
+    """Return blocks of equally many lines side by side as far as `width` goes, then below."""
     text = Text()
     widths = [max(len(line) for line in block) + gap for block in blocks]
     start = 0

@@ -1,4 +1,4 @@
-"""What the Compare view asks; answered in a process of its own, so nothing here knows textual."""
+"""The questions of the Compare view, answered in a process of their own; without textual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked over the view: yes or no, the name of a file, a place to jump to."""
+"""Dialogs over the view: yes or no, the name of a file, a place to jump to."""
 
 from __future__ import annotations
 

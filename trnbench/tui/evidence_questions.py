@@ -1,4 +1,4 @@
-"""What the Evidence view asks; answered in a process of its own, nothing here knows textual."""
+"""The questions of the Evidence view, answered in a process of their own; without textual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking away what is on the screen: rows in the formats of the command line, pictures, texts."""
+"""Writing the visible rows, or a picture of the screen, to a new file."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def level_of(value: float) -> int:
 def draw_heat(
     maps: Sequence[HeatMap], axes: tuple[str, str], width: int, styles: Sequence[Style]
 ) -> Text:
-    """Return the maps beside each other as far as there is room; `styles` are the levels'."""
+    """Return the maps side by side as far as there is room; `styles` are the levels'."""
     if not maps:
         return Text("nothing to draw")
     cell = max(6, *(len(f"{size:,}") + 1 for size in maps[0].columns))

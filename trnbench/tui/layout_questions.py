@@ -1,4 +1,4 @@
-"""What Layouts and Schedule ask; answered in a process of its own, nothing here knows textual."""
+"""The questions of Layouts and Schedule, answered in a process of their own; without textual."""
 
 from __future__ import annotations
 

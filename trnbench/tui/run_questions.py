@@ -1,4 +1,4 @@
-"""What the Run view asks: one benchmark suite; answered in a process of its own."""
+"""The question of the Run view, a benchmark suite, answered in a process of its own."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def state_path() -> Path:
 
 
 def read_config(path: Path, ids: Callable[[], Collection[str]]) -> Config:
-    """Return the configuration; keys that are not known and `ids` that nothing has are faults."""
+    """Return the configuration; unknown keys, and ids that no binding has, are faults."""
     if not path.is_file():
         return Config()
     known = ids()

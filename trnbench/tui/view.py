@@ -160,7 +160,7 @@ class View(Screen[None]):
             self.table.stale = True
 
     def show_table(self, found: TableFound, *columns: str) -> None:
-        """Show the rows that were found, told apart by these columns."""
+        """Show rows, keyed by these columns."""
         self.query_one(ResultTable).show(
             TableSource.of(found.report, *columns, answers=found.answers, deltas=self.DELTAS)
         )
@@ -185,7 +185,7 @@ class View(Screen[None]):
         return ""
 
     def texts(self) -> dict[str, str]:
-        """Return what is to be restored at the next start."""
+        """Return the texts of fields, restored at the next start."""
         return {key: text for form in self.query(Form) for key, text in form.texts.items()}
 
     def restore(self, texts: dict[str, str]) -> None:
@@ -232,7 +232,7 @@ class View(Screen[None]):
         self.query_one(StatusLine).state((*self.facts(), *self.trnbench.specs_facts))
 
     def say(self, activity: str) -> None:
-        """Say what is going on."""
+        """Write the current activity into the status line."""
         self.query_one(StatusLine).say(activity)
 
     # Asking
@@ -262,7 +262,7 @@ class View(Screen[None]):
         self.post_message(WorkNews(lane, generation, news))
 
     def on_work_news(self, message: WorkNews) -> None:
-        """Hear news of the newest question; whatever is older is dropped."""
+        """Show news of the newest question; news of older ones is dropped."""
         message.stop()
         topic = message.lane
         if message.generation != self._lanes[topic].generation:
@@ -296,10 +296,10 @@ class View(Screen[None]):
                 )
 
     def progressed(self, topic: str, progress: WorkProgress) -> None:
-        """Hear how far a question is."""
+        """Show how far a question is."""
 
     def cancelled(self, topic: str) -> None:
-        """Hear that a question was cancelled."""
+        """Show that a question was cancelled."""
 
     def refused(self, topic: str, message: str, hint: str) -> None:
         """Show that a question was malformed."""
@@ -346,7 +346,7 @@ class View(Screen[None]):
         self.set_focus(form.first)
 
     def on_resize(self) -> None:
-        """Show form and results beside each other as soon as there is room."""
+        """Show form and results side by side as soon as there is room."""
         if not self.has_class("-narrow"):
             self._close_form()
 

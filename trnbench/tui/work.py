@@ -2,7 +2,7 @@
 
 A lane is one such process and the thread that listens to it. The newest question of a lane
 replaces the one before; one that is not dropped in time is ended with its process, and the next
-question gets a new one. What comes of a question carries its number: stale answers are not told.
+question gets a new one. Every answer carries the number of its question: stale ones are dropped.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Crash:
 
 News: TypeAlias = WorkProgress | Outcome | Crash
 Tell: TypeAlias = Callable[[str, int, News], None]
-"""(lane, number of the question, what is new); called from a thread."""
+"""Called from a thread with the lane, the number of the question, and its news."""
 
 
 class WorkLane:
-    """One process that answers the newest question; `tell` hears of it from a thread.
+    """One process that answers the newest question; a thread calls `tell` with its news.
 
     `modules` are imported by the process before it listens.
     """
@@ -87,7 +87,7 @@ class WorkLane:
                 self._start()
 
     def ask(self, question: WorkQuestion) -> int:
-        """Ask, in place of what is being answered, and return the question's number."""
+        """Ask, in place of the question before, and return the question's number."""
         with self._lock:
             was_busy = self.busy
             self._generation += 1

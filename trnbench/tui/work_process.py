@@ -19,7 +19,7 @@ from typing import TypeAlias
 from trnbench.errors import TrnbenchError
 
 INTERVAL_S = 0.1
-"""Progress is told so often at most."""
+"""Seconds between two reports of progress, at least."""
 NICENESS = 5
 """The terminal comes first where processors are few."""
 
@@ -85,7 +85,7 @@ class _Dropped(Exception):
 
 
 class WorkHooks:
-    """What a question says while it is answered; every call may end it."""
+    """Through which a question reports its progress; `progress` may end it."""
 
     def __init__(self, tell: Callable[[WorkProgress], None], check: Callable[[], None]) -> None:
         self._tell = tell
@@ -93,12 +93,12 @@ class WorkHooks:
         self._next = 0.0
 
     def progress(self, done: int, total: int, what: str) -> None:
-        """Tell how far the question is; ends it if it is not wanted any more."""
+        """Report how far the question is; ends it if a newer one came or it was cancelled."""
         self._check()
         self.note(done, total, what)
 
     def ended(self) -> bool:
-        """Return whether the question is not wanted any more, for those who keep what they have."""
+        """Return whether the question was cancelled or replaced; it may still answer in part."""
         try:
             self._check()
         except _Dropped:
@@ -106,7 +106,7 @@ class WorkHooks:
         return False
 
     def note(self, done: int, total: int, what: str) -> None:
-        """Tell how far the question is, and go on."""
+        """Report how far the question is, and go on."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + INTERVAL_S
             self._tell(WorkProgress(done, total, what))

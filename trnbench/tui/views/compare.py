@@ -91,7 +91,7 @@ class CompareView(View):
         yield from super().compose()
 
     def begin(self) -> None:
-        """Show what is known of the instances, then plan."""
+        """Show specs and prices of the instances, then plan."""
         self._show_specs()
         self._ask()
 
@@ -145,7 +145,7 @@ class CompareView(View):
 
     @on(Field.Changed)
     def _changed(self, event: Field.Changed) -> None:
-        if event.key == "instances" and self._found is None:
+        if event.field.spec.key == "instances" and self._found is None:
             self._show_specs()
         self.state_facts()
         self._ask()

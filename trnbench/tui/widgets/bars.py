@@ -1,4 +1,4 @@
-"""Stacked bars below each other: every part has a letter and a name beside its colour."""
+"""Stacked bars below each other: every part has a letter, a name and a colour."""
 
 from __future__ import annotations
 
@@ -129,12 +129,7 @@ class StackedBars(VerticalScroll):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._data: BarsData | None = None
-
-    @property
-    def data(self) -> BarsData | None:
-        """What is drawn."""
-        return self._data
+        self.data: BarsData | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the place for the drawing."""
@@ -150,11 +145,11 @@ class StackedBars(VerticalScroll):
 
     def show(self, data: BarsData) -> None:
         """Draw other bars."""
-        self._data = data
+        self.data = data
         self._draw()
 
     def _draw(self) -> None:
-        data = self._data
+        data = self.data
         if data is None or not self.size.width:
             return
         drawn = (

@@ -31,7 +31,7 @@ MARGIN = 0.05
 
 
 class Chart(Vertical):
-    """Draws the data it was last given, once it was told to load the plotting library."""
+    """Draws the data it was last given, once `load` has imported the plotting library."""
 
     DEFAULT_CSS = """
     Chart { height: 1fr; min-height: 6; }
@@ -51,13 +51,8 @@ class Chart(Vertical):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._data: ChartData | None = None
+        self.data: ChartData | None = None
         self._plot: PlotWidget | None = None
-
-    @property
-    def data(self) -> ChartData | None:
-        """What is drawn."""
-        return self._data
 
     def compose(self) -> ComposeResult:
         """Yield title, a place for the plot, and legend."""
@@ -71,7 +66,7 @@ class Chart(Vertical):
 
     @work(thread=True, exit_on_error=False)
     def load(self) -> None:
-        """Load the plotting library, beside whatever goes on."""
+        """Import the plotting library in a thread."""
         import textual_plot
 
         self.app.call_from_thread(self._loaded, textual_plot.PlotWidget)  # type: ignore[arg-type]
@@ -93,7 +88,7 @@ class Chart(Vertical):
 
     def show(self, data: ChartData) -> None:
         """Draw other data."""
-        self._data = data
+        self.data = data
         self._draw()
 
     def action_reset(self) -> None:
@@ -101,7 +96,7 @@ class Chart(Vertical):
         self._draw()
 
     def _draw(self) -> None:
-        data, plot = self._data, self._plot
+        data, plot = self.data, self._plot
         if data is None:
             if plot is not None:
                 plot.display = False
@@ -181,7 +176,7 @@ class Chart(Vertical):
 
 
 def flowed(entries: Sequence[tuple[str, Style]], width: int) -> Text:
-    """Return entries beside each other, and below where a line is full: none is broken in two."""
+    """Return entries in a line, and below where it is full: none is broken in two."""
     text, column = Text(), 0
     for words, style in entries:
         if column and column + len(words) > width:
@@ -216,7 +211,7 @@ def _ends(values: Sequence[float], axis: ChartAxis) -> tuple[float, float]:
 
 
 def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
-    """Return where the ticks of an axis stand that shows powers of ten from `low` to `high`."""
+    """Return the exponents of ten, from `low` to `high`, at which an axis has ticks."""
     for steps in ((1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         inside = [
             at
@@ -232,7 +227,7 @@ def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
 
 
 def binary_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
-    """Return where powers of two stand on an axis that shows powers of ten."""
+    """Return the exponents of ten, from `low` to `high`, of powers of two."""
     bit = math.log10(2)
     powers = range(math.ceil(low / bit), math.floor(high / bit) + 1)
     stride = next(

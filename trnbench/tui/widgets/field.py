@@ -1,4 +1,4 @@
-"""A form's field: what was typed, and beside it why it cannot be used."""
+"""A form's field: a text, and below it why it cannot be used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEBOUNCE_S = 0.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
-    """A field: its key, its label, how a text becomes a value, and what is known to fit.
+    """A field: its key, its label, how a text becomes a value, and known values.
 
     `parse` raises a TrnbenchError whose message is shown. `advice` stands where nothing is typed.
     `choices` complete what is typed, and are stepped through with up and down.
@@ -61,9 +61,6 @@ class Field(Widget):
         """A field has another good value."""
 
         field: Field
-        key: str
-        text: str
-        value: object
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__(id=f"field-{spec.key.replace('_', '-')}")
@@ -90,7 +87,7 @@ class Field(Widget):
 
     @property
     def text(self) -> str:
-        """What is typed."""
+        """The text in the input."""
         return self.query_one(Input).value
 
     def put(self, text: str) -> None:
@@ -141,7 +138,7 @@ class Field(Widget):
         self._say("")
         if text != self.good_text:
             self.good_text, self.value = text, value
-            self.post_message(self.Changed(self, self.spec.key, text, value))
+            self.post_message(self.Changed(self))
 
     def _say(self, reason: str) -> None:
         self.reason = reason

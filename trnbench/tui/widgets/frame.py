@@ -1,4 +1,4 @@
-"""What stands around every view: the names of all views above, the status line below."""
+"""The frame of every view: the names of all views above, the status line below."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ViewBar(Static):
 
 
 class StatusLine(Static):
-    """What the numbers rest on to the left, what is going on to the right."""
+    """Where the numbers come from to the left, the current activity to the right."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; background: $panel; color: $foreground; padding: 0 1; }
@@ -75,12 +75,12 @@ class StatusLine(Static):
         self._write()
 
     def state(self, facts: Sequence[str]) -> None:
-        """Say what the numbers rest on, the most important first."""
+        """Write where the numbers come from, the most important first."""
         self._facts = tuple(facts)
         self._write()
 
     def say(self, activity: str) -> None:
-        """Say what is going on."""
+        """Write the current activity."""
         self.activity = activity
         self._write()
 

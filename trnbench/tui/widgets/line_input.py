@@ -19,7 +19,7 @@ class LineInput(Input):
     """
 
     async def _on_key(self, event: events.Key) -> None:
-        """Take a letter, an editing key or a turn; what is for another place goes there."""
+        """Take a letter, an editing key or Tab; keys for another input are passed on to it."""
         focused = self.screen.focused
         if isinstance(focused, LineInput) and focused is not self:
             event.prevent_default().stop()

@@ -215,7 +215,7 @@ class ResultTable(ScrollView, can_focus=True):
         self._open_filter()
 
     def action_choose(self) -> None:
-        """Tell that the row under the cursor is chosen."""
+        """Choose the row under the cursor."""
         if self.row is not None:
             self.post_message(self.Chosen(self, self.row))
 

@@ -1,4 +1,4 @@
-"""What a result table shows of a report's rows: which, in which order, and beside which baseline.
+"""The lines of a result table: rows of a report, filtered, sorted, and compared with a baseline.
 
 Pure: the state in, the lines out. Rows are sorted by their values, never by their text.
 """
@@ -71,7 +71,7 @@ class TableSource:
         answers: tuple[object, ...] = (),
         deltas: frozenset[str] = frozenset(),
     ) -> TableSource:
-        """Return a report's rows, told apart by these columns, and by a number where alike."""
+        """Return a report's rows, keyed by these columns, numbered where they are alike."""
         seen: Counter[str] = Counter()
         keys = []
         for row in report.rows:
