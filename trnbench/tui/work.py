@@ -147,7 +147,7 @@ class WorkLane:
         here, there = Pipe()
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND, str(there.fileno()), *self._modules],
+                [sys.executable, "-P", "-c", _COMMAND, str(there.fileno()), *self._modules],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
