@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 import os
 import re
@@ -90,3 +91,10 @@ def _rows(rows):
 def _mean(error):
     assert math.isfinite(error)
     return f"{100 * error:.1f} % geometric mean"
+
+
+def test_the_python_example_gives_what_it_shows():
+    example = re.search(r"```pycon\n(.*?)```", README.read_text(), re.DOTALL)
+    assert example
+    test = doctest.DocTestParser().get_doctest(example[1], {}, "README", str(README), 0)
+    assert doctest.DocTestRunner().run(test) == doctest.TestResults(failed=0, attempted=5)
