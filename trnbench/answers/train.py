@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trnbench.analytic.step.memory import CATEGORIES
 from trnbench.analytic.step.time import STEP_CATEGORIES, StepCategory
+from trnbench.answers.figures import HIGH, LOW
 from trnbench.answers.row import Cell, Row
 from trnbench.catalog.provenance import Kind
 from trnbench.predict.prediction import RankMemory, StepFigures
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from trnbench.emulate.schedule.timeline import Timeline
 
 
-ENDS = ("low_", "high_")
 COMMUNICATION: tuple[StepCategory, ...] = ("tensor", "context", "expert", "pipeline", "data")
 """Categories of which a part may run beside compute."""
 
@@ -130,9 +130,9 @@ def _rates(answer: TrainAnswer) -> dict[str, Cell]:
             f"{end}tokens_per_s": answer.per_s(time_s, tokens) if tokens else None,
             f"{end}mfu": step.mfu * step.step_time_s / time_s,
         }
-    rates |= {f"{end}step_time_s": getattr(step, f"{end}step_time_s") for end in ("", *ENDS)}
+    rates |= {f"{end}step_time_s": getattr(step, f"{end}step_time_s") for end in ("", LOW, HIGH)}
     ordered: dict[str, Cell] = {
-        f"{end}{name}": rates[f"{end}{name}"] for name in names for end in ("", *ENDS)
+        f"{end}{name}": rates[f"{end}{name}"] for name in names for end in ("", LOW, HIGH)
     }
     return {**ordered, "mfu_headline": step.mfu_headline, "hfu": step.hfu}
 

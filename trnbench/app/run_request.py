@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from trnbench import parsing
@@ -249,9 +249,7 @@ def inputs_of(request: RunRequest) -> dict[str, object]:
     keys = {"layout": "setting"}
     plain = {keys.get(one.name, one.name): getattr(request, one.name) for one in fields(request)}
     return plain | {
-        "parts": [
-            {one.name: getattr(part, one.name) for one in fields(part)} for part in request.parts
-        ],
+        "parts": [asdict(part) for part in request.parts],
         "nodes": request.node_counts,
         "price_date": request.price_date.isoformat(),
         "setting": dict(request.layout.given),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
@@ -188,7 +188,7 @@ def inputs_of(request: FunctionalRequest) -> dict[str, object]:
         "steps": request.steps,
         "seed": request.seed,
         "task": request.task,
-        "optimizer": {one.name: getattr(request.optimizer, one.name) for one in fields(AdamW)},
+        "optimizer": asdict(request.optimizer),
         "resume": None if request.folder is None else str(request.folder),
         "stack": request.stack,
         "lnc": request.logical_size,
@@ -262,11 +262,10 @@ def _same(request: FunctionalRequest, layout: PartialLayout, model: Model) -> Ma
 
     A name may stand for another model by then: a digest of its shapes goes with it.
     """
-    optimizer = {one.name: getattr(request.optimizer, one.name) for one in fields(AdamW)}
     shapes = repr((model.transformer, model.vocabulary, model.head))
     digest = sha256(shapes.encode()).hexdigest()[:_DIGITS]
     given = {"model": f"{model.name} ({digest})", "seed": request.seed, "task": request.task}
-    return {**given, **layout.plain, **optimizer}
+    return {**given, **layout.plain, **asdict(request.optimizer)}
 
 
 # After the last step

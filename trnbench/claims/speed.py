@@ -10,6 +10,7 @@ from typing import TypeAlias
 from trnbench.catalog.search import Catalog
 from trnbench.claims.claim import ClaimedRun, Gain, SpeedCheck, threshold
 from trnbench.claims.verdict import Case, Finding, listed, of_interval, together
+from trnbench.errors import unhandled
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_platform
 from trnbench.plan.checkpoint import checkpoint_bytes
@@ -95,6 +96,8 @@ def gain_of(gain: Gain, times: float) -> float:
             return times - 1
         case "times":
             return times
+        case _:
+            unhandled(gain, "terms")
 
 
 def gain_text(gain: Gain, found: Advantage) -> str:

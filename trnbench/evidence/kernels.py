@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trnbench.analytic.matrix.stream import stream_time
+from trnbench.analytic.matrix.stream import stream_time_s
 from trnbench.analytic.matrix.time import matrix_time
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
@@ -78,7 +78,7 @@ class Stream:
 
     def time_s(self, chip: Chip) -> float:
         """Return the closed form's time, s."""
-        return float(stream_time(self.size_bytes, ROW_BYTES, chip).time_s)
+        return stream_time_s(self.size_bytes, ROW_BYTES, chip)
 
 
 def compare_kernels(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:

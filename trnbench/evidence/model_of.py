@@ -12,6 +12,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.evidence.rows import EvidenceRow, RowFault
 from trnbench.workload.library import load_model
 from trnbench.workload.model import (
+    ROTARY_BASE,
     Activation,
     Attention,
     Latent,
@@ -33,7 +34,6 @@ _MLPS: dict[str, tuple[bool, Activation]] = {
     "squared relu": (False, "relu"),
 }
 """MLP as a publication calls it -> gated, activation; squaring a rectifier costs nothing."""
-_ROTARY_BASE = 10_000.0
 _PLAIN_RATIO = 4
 """A plain MLP is usually so many times as wide as the model; another width tells a gated one."""
 
@@ -170,7 +170,7 @@ def _built(shape: Shape, name: str, sequence: int, shipped: Sequence[Model]) -> 
         moe=moe,
         position=Position(encoding="learned", length=sequence)
         if plain
-        else Position(encoding="rotary", length=sequence, rotary_base=_ROTARY_BASE),
+        else Position(encoding="rotary", length=sequence, rotary_base=ROTARY_BASE),
     )
     return FoundModel(
         model=Model(

@@ -175,7 +175,7 @@ def _compared(
         platform=where,
         nodes=setup.nodes,
         ranks=int(layout.ranks),
-        layout=layout_text(layout),
+        layout=_layout_text(layout),
         family=family_of(setup.model),
         precision=layout.precision,
         configuration=case.configuration,
@@ -194,7 +194,7 @@ def _compared(
     )
 
 
-def layout_text(layout: Layout) -> str:
+def _layout_text(layout: Layout) -> str:
     """Return a layout in a few words: degrees above 1, the micro-batch, and modes in use."""
     words = [f"{name}{getattr(layout, name)}" for name in RANK_DEGREES if getattr(layout, name) > 1]
     words.append(f"mbs{layout.micro_batch}")

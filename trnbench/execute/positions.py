@@ -7,10 +7,7 @@ import numpy as np
 from trnbench.arrays import BoolArray, IntArray
 from trnbench.execute.arithmetic import Numbers
 from trnbench.program.tensor import Dim
-from trnbench.workload.model import Attention, Transformer
-
-_ROTARY_BASE = 10000.0
-"""Of models that name none (RoFormer, arXiv 2104.09864)."""
+from trnbench.workload.model import ROTARY_BASE, Attention, Transformer
 
 
 def rotate(x: Numbers, positions: IntArray, transformer: Transformer, size: Dim) -> Numbers:
@@ -26,7 +23,7 @@ def rotate(x: Numbers, positions: IntArray, transformer: Transformer, size: Dim)
     elif latent is None and transformer.position.rotary_size:
         stop = min(stop, transformer.position.rotary_size)
     half = (stop - start) // 2
-    base = transformer.position.rotary_base or _ROTARY_BASE
+    base = transformer.position.rotary_base or ROTARY_BASE
     angle = positions[:, None, :, None, None] / base ** (np.arange(half) / half)
     cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
     low, high = x[..., start : start + half], x[..., start + half : stop]

@@ -14,13 +14,14 @@ from typing import Literal
 import numpy as np
 
 from trnbench.hardware.instance import PurchaseOption
+from trnbench.units import DAY_S
 
 Objective = Literal["cost", "time", "pareto"]
 Order = Literal["cost", "time", "pareto", "soonest"]
 """What decides; `soonest` is what a missed deadline leaves: the cheapest of the earliest ends."""
 Limit = Literal["deadline", "budget", "price"]
 
-AS_LATE_S = 86400.0
+AS_LATE_S = DAY_S
 AS_LATE_SHARE = 0.02
 """Two ends that lie within the longer of these of each other are equally late to a buyer."""
 

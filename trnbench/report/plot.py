@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 MARKS = "ox+*#@%&"
+"""One for each series, so that colour is never the only difference."""
 LEFT = 11
 
 

@@ -20,11 +20,6 @@ LEAST = 1e-4
 """A part of a run's time that is less than this is not worth a word."""
 
 
-def days_text(seconds: float) -> str:
-    """Return a time in days."""
-    return cell_text(seconds / DAY_S, FIGURES["days"])
-
-
 @dataclass(frozen=True, slots=True)
 class TimeUnit:
     """A unit of time: its length in seconds, its word, and what stands behind a single number."""

@@ -102,11 +102,6 @@ class SearchResult:
         return self.ranked[0] if self.ranked else None
 
     @property
-    def considered(self) -> int:
-        """Layouts looked at."""
-        return self.tally.considered
-
-    @property
     def legal(self) -> int:
         """Layouts that divide and that the platform takes."""
         return self.tally.legal
@@ -115,16 +110,6 @@ class SearchResult:
     def feasible(self) -> int:
         """Legal layouts that fit in memory."""
         return self.tally.feasible
-
-    @property
-    def priced(self) -> int:
-        """Feasible layouts whose time is known."""
-        return self.tally.priced
-
-    @property
-    def rejected_by_reason(self) -> Mapping[str, int]:
-        """Layouts by the rule that rejected them."""
-        return self.tally.rejected_by_reason
 
 
 def joined(results: Sequence[SearchResult], nodes: Sequence[int]) -> SearchResult:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trnbench.report.plot import MARKS
 from trnbench.units import Dimension, show, significant, unit_scale
-
-MARKS = "ox+*#@%&"
-"""One for each series, so that colour is never the only difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

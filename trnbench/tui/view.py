@@ -18,6 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Footer, Input, Static
 
 from trnbench.answers.row import Row
+from trnbench.errors import unhandled
 from trnbench.report.report import Report
 from trnbench.tui.found import TableFound
 from trnbench.tui.widgets.chart import Chart
@@ -294,6 +295,8 @@ class View(Screen[None]):
                     "the next question starts another",
                     words[0],
                 )
+            case unknown:
+                unhandled(unknown, "display")
 
     def progressed(self, topic: str, progress: WorkProgress) -> None:
         """Show how far a question is."""

@@ -16,7 +16,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
-from trnbench.errors import TrnbenchError
+from trnbench.errors import TrnbenchError, unhandled
 
 INTERVAL_S = 0.1
 """Seconds between two reports of progress, at least."""
@@ -77,7 +77,6 @@ class Cancelled:
 
 
 Outcome: TypeAlias = WorkAnswer | WorkRefusal | Failure | Cancelled
-NumberedNews: TypeAlias = tuple[int, WorkProgress | Outcome]
 
 
 class _Dropped(Exception):
@@ -140,6 +139,8 @@ class _Server:
                 self.waiting = message
             case CancelAsk():
                 self.dropped = message.generation
+            case unknown:
+                unhandled(unknown, "effect on questions")
 
     def answer(self, ask: Ask) -> Outcome:
         hooks = WorkHooks(

@@ -15,7 +15,7 @@ from trnbench.catalog.toml_file import toml_text
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.workload.config_fields import Fields
 from trnbench.workload.json_file import read_object
-from trnbench.workload.model import Model
+from trnbench.workload.model import ROTARY_BASE, Model
 
 ConfigTable = dict[str, object]
 
@@ -30,7 +30,6 @@ _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-_ROTARY_BASE = 10_000.0
 _MISTRAL_WINDOW = 4096
 
 
@@ -122,7 +121,7 @@ def _plain_mlp(fields: Fields, hidden: int, activation: str) -> ConfigTable:
 
 def _rotary(fields: Fields, key: str = "rope_theta") -> ConfigTable:
     scaling = Fields(fields.table("rope_parameters"))
-    base = fields.real(key, scaling.real("rope_theta", _ROTARY_BASE))
+    base = fields.real(key, scaling.real("rope_theta", ROTARY_BASE))
     fields.faults += scaling.faults
     return {
         "encoding": "rotary",

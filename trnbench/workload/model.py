@@ -21,6 +21,8 @@ from trnbench.workload.sizes import MAY_BE_ZERO, check_sizes
 
 Activation = Literal["gelu", "relu", "silu"]
 Family = Literal["decoder", "encoder", "vision", "diffusion", "recommender"]
+ROTARY_BASE = 10_000.0
+"""Of models that name none (RoFormer, arXiv 2104.09864)."""
 
 
 @attrs.frozen(kw_only=True)

@@ -284,8 +284,8 @@ def test_numbers_of_nodes_at_once_give_what_each_gives_alone():
         assert alone.ranked == together.ranked
         assert (alone.legal, alone.feasible) == (together.tally.legal, together.tally.feasible)
         assert adds_up(together.tally)
-        totals.update(legal=alone.legal, priced=alone.priced)
-    assert (result.legal, result.priced) == (totals["legal"], totals["priced"])
+        totals.update(legal=alone.legal, priced=alone.tally.priced)
+    assert (result.legal, result.tally.priced) == (totals["legal"], totals["priced"])
     assert result.best == min(
         (cluster.best for cluster in result.by_nodes.values() if cluster.best),
         key=lambda found: found.step_time_s,
@@ -409,13 +409,13 @@ def test_a_cancelled_search_keeps_what_it_found_and_counts_what_it_left():
     assert whole.complete
     assert result.tally.unseen > 0
     assert adds_up(result.tally)
-    assert 0 < result.priced < whole.priced
+    assert 0 < result.tally.priced < whole.tally.priced
     assert result.best is not None
     assert result.best.step_time_s == pytest.approx(min(found.values()), rel=1e-6)
     assert chunks == sorted(chunks)
 
     nothing, _ = everything(asked, cancel=lambda: True)
-    assert (nothing.best, nothing.priced, nothing.complete) == (None, 0, False)
+    assert (nothing.best, nothing.tally.priced, nothing.complete) == (None, 0, False)
     assert nothing.tally.unseen == nothing.legal == whole.legal
 
 
@@ -493,7 +493,7 @@ def test_a_cluster_that_cannot_be_is_rejected_and_others_are_not():
 def test_a_format_that_the_chip_lacks_rejects_what_fits():
     result = search(question("tiny-gpt", "p4d.24xlarge", precision="fp8"))
     assert result.best is None
-    assert result.feasible == result.rejected_by_reason["format"] > 0
+    assert result.feasible == result.tally.rejected_by_reason["format"] > 0
     assert adds_up(result.tally)
     assert any("fp8" in reason for reason in result.reasons)
 

@@ -125,11 +125,11 @@ class BlockCost:
 
     def exposed_in_all(self, purpose: Purpose) -> FloatArray:
         """Return the exposed seconds of a purpose's exchanges in all slots together."""
-        return _sum(self.exposed(*key) for key in self.exchanges if key[0] == purpose)
+        return total(self.exposed(*key) for key in self.exchanges if key[0] == purpose)
 
     def hidden_in_all(self, purpose: Purpose) -> FloatArray:
         """Return the seconds of a purpose's exchanges that compute hides, all slots together."""
-        return _sum(seconds for key, seconds in self.hidden.items() if key[0] == purpose)
+        return total(seconds for key, seconds in self.hidden.items() if key[0] == purpose)
 
     def seconds(self, slot: Slot) -> FloatArray:
         """Return the length of a slot, s."""
@@ -148,12 +148,13 @@ def _any(seconds: FloatArray) -> bool:
     return bool(seconds.flat[0]) or bool(np.any(seconds))
 
 
-def _with(total: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return total + seconds; `NOTHING` is known to be 0 without looking at the array."""
-    return seconds if total is NOTHING else total + seconds
+def _with(so_far: FloatArray, seconds: FloatArray) -> FloatArray:
+    """Return so_far + seconds; `NOTHING` is known to be 0 without looking at the array."""
+    return seconds if so_far is NOTHING else so_far + seconds
 
 
-def _sum(terms: Iterable[FloatArray]) -> FloatArray:
+def total(terms: Iterable[FloatArray]) -> FloatArray:
+    """Return the sum of the terms, NOTHING if there are none."""
     found = list(terms)
     return np.asarray(sum(found[1:], start=found[0])) if found else NOTHING
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.analytic.step.blocks import NOTHING, BlockCost, BlockPrices, Purpose, Slot
+from trnbench.analytic.step.blocks import NOTHING, BlockCost, BlockPrices, Purpose, Slot, total
 from trnbench.arrays import FloatArray
 from trnbench.program.points import Pick
 from trnbench.program.slot_times import SlotTimes
@@ -50,18 +50,18 @@ def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along:
     kinds = dict.fromkeys(kind for stage in group for kind in stage.blocks)
     counts = {
         kind: along(
-            _short(_total((s.multiplicity > 0) * s.blocks[kind] for s in group if kind in s.blocks))
+            _short(total((s.multiplicity > 0) * s.blocks[kind] for s in group if kind in s.blocks))
         )
         for kind in kinds
     }
 
     def once(read: Callable[[BlockPrices], FloatArray]) -> FloatArray:
-        return _total(counts[kind] * read(blocks[kind]) for kind in kinds)
+        return total(counts[kind] * read(blocks[kind]) for kind in kinds)
 
     return StagePlan(
         role=group[-1].role,
         index=along(group[-1].index),
-        stages=along(_short(_total(stage.multiplicity for stage in group))),
+        stages=along(_short(total(stage.multiplicity for stage in group))),
         blocks=counts,
         reduce_s=once(lambda block: block.reduce_s),
         gather_s=once(lambda block: block.gather_s),
@@ -120,7 +120,7 @@ def stage_slots(
 
 def weighted(counts: Mapping[str, FloatArray], seconds: Mapping[str, FloatArray]) -> FloatArray:
     """Return the seconds of all blocks of a stage together."""
-    return _total(
+    return total(
         count * seconds[kind] for kind, count in counts.items() if seconds[kind] is not NOTHING
     )
 
@@ -150,9 +150,9 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
     index, seconds, before = first.index, dict(first.seconds), dict(first.before)
     blocks = dict.fromkeys((kind for stage in stages for kind in stage.blocks), NOTHING)
     blocks.update(first.blocks)
-    longest = _total(first.seconds.values())
+    longest = total(first.seconds.values())
     for stage in stages[1:]:
-        whole = _total(stage.seconds.values())
+        whole = total(stage.seconds.values())
         slower = (whole > longest) & (stage.stages > 0)
         longest = np.maximum(longest, whole * (stage.stages > 0))
         index = np.where(slower, stage.index, index)
@@ -175,12 +175,6 @@ def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
         backward_s=seconds["backward"],
         weight_s=seconds.get("weight", NOTHING),
     )
-
-
-def _total(terms: Iterable[FloatArray]) -> FloatArray:
-    """Return the sum of the terms, 0 if there are none."""
-    found = list(terms)
-    return np.asarray(sum(found[1:], start=found[0])) if found else NOTHING
 
 
 def expected_maximum(count: FloatArray) -> FloatArray:

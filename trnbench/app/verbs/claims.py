@@ -26,7 +26,7 @@ from trnbench.claims.cost import PriceBook, cost_finding, price_finding
 from trnbench.claims.figures import figure_finding, ratio_finding
 from trnbench.claims.speed import Machines, Pace, speed_finding
 from trnbench.claims.verdict import Claimed, Finding, Words
-from trnbench.errors import UnknownNameError
+from trnbench.errors import UnknownNameError, unhandled
 from trnbench.hardware.instance import Platform
 from trnbench.parsing import date, names, read
 from trnbench.plan.price_terms import check_region
@@ -110,6 +110,8 @@ def _finding(listed: ClaimList, statement: Statement, book: PriceBook) -> Findin
             return cost_finding(check, _runs(listed, check.runs), min(said), book)
         case NoCheck() as check:
             return Finding(verdict="cannot be told", says="", reason=check.why)
+        case unknown:
+            unhandled(unknown, "verdict")
 
 
 def _runs(listed: ClaimList, names: Sequence[str]) -> tuple[ClaimedRun, ...]:
