@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 MOST = 2**31 - 1
 MOST_NODES = 1_000_000
+LEAST_SURE, MOST_SURE = 0.5, 0.99
+"""The draws tell no more of the tails than this."""
 OPEN = ("", "any", "auto", "best")
 """Texts that leave a choice open."""
 _BINARY = re.compile(r"(?P<number>.*[\d.])\s*(?P<prefix>[kKmMgGtT])")
@@ -95,6 +97,19 @@ def share(what: str) -> Callable[[str], float]:
         value = _parse(what, text, Dimension.RATIO) if text.strip() else 0.0
         if not 0 <= value < 1:
             raise InputError(f"{what} must be from 0 to below 100%, found {text!r}")
+        return value
+
+    return parsed
+
+
+def confidence(what: str) -> Callable[[str], float]:
+    """Return a parser of shares of draws in which limits are kept, such as 80% or 0.8."""
+
+    def parsed(text: str) -> float:
+        value = _parse(what, text, Dimension.RATIO)
+        if not LEAST_SURE <= value <= MOST_SURE:
+            ends = f"from {LEAST_SURE:.0%} to {MOST_SURE:.0%}"
+            raise InputError(f"{what} must be {ends}, found {text!r}")
         return value
 
     return parsed

@@ -15,12 +15,16 @@ from trnbench.search.result import Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a plan has to keep and what decides; `assumed_deadline`: nobody gave one."""
+    """What a plan has to keep and what decides; `assumed_deadline`: nobody gave one.
+
+    `confidence`: in which share of the draws limits are to be kept, None by the estimate.
+    """
 
     objective: Objective
     deadline_s: float | None
     budget_usd: float | None
     assumed_deadline: bool
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

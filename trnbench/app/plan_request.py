@@ -48,6 +48,7 @@ class PlanRequest:
             deadline_s=DEADLINE_S if assumed else self.deadline_s,
             budget_usd=self.budget_usd,
             assumed_deadline=assumed,
+            confidence=self.run.confidence,
         )
 
     @property

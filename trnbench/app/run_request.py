@@ -13,7 +13,7 @@ from trnbench.app.knobs import layout_of
 from trnbench.app.use_case import takes_options_of
 from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import InputError
-from trnbench.parsing import maybe, names, read
+from trnbench.parsing import LEAST_SURE, MOST_SURE, maybe, names, read
 from trnbench.plan.failures import Stated
 from trnbench.plan.price_terms import (
     Commitment,
@@ -28,8 +28,6 @@ from trnbench.workload.sizes import MAX_SIZE
 
 MAX_NODES = 512
 """Clusters are looked at up to this size, unless asked otherwise."""
-LEAST_SURE, MOST_SURE = 0.5, 0.99
-"""The draws tell no more of the tails than this."""
 DEADLINE_S = 60 * DAY_S
 """A run without a deadline is to end within so many seconds: else the slowest would be cheapest."""
 
@@ -169,7 +167,7 @@ def run_request(
         nodes=tuple(read(parsing.whole("--nodes"), count) for count in counts),
         max_nodes=maybe(parsing.whole("--max-nodes"), max_nodes) or MAX_NODES,
         headroom=maybe(parsing.share("--headroom"), headroom),
-        confidence=maybe(parsing.share("--confidence"), confidence),
+        confidence=maybe(parsing.confidence("--confidence"), confidence),
         stack=stack,
         logical_size=maybe(parsing.whole("--lnc"), lnc),
         purchase=names("--purchase", purchase) if purchase else (),

@@ -13,7 +13,7 @@ import typer
 from trnbench.cli.layout_options import layout_options
 from trnbench.cli.names import completes
 from trnbench.cli.printing import Command, hints_of, typed_option, with_signature
-from trnbench.parsing import count, date, duration, share, whole
+from trnbench.parsing import confidence, count, date, duration, share, whole
 
 MODEL = typed_option(
     "model",
@@ -74,7 +74,7 @@ CLUSTER = (
         "confidence",
         float | None,
         typer.Option(
-            parser=share("--confidence"),
+            parser=confidence("--confidence"),
             metavar="SHARE",
             help="Keep deadline and budget in so many of the draws, 50% to 99%.",
         ),

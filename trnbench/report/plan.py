@@ -190,11 +190,15 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
                 style.strong(wrap(f"cheapest: {sentence(last)}", style.width, "")),
                 style.strong(wrap(f"fastest: {sentence(first)}", style.width, "")),
             ]
-        elapsed = best.elapsed_s
+        elapsed, cost = best.elapsed_s, best.cost_usd
+        upper = " at the upper end of the interval"
         if elapsed and asked.deadline_s and elapsed.high > asked.deadline_s:
-            end = "" if elapsed.value > asked.deadline_s else " at the upper end of the interval"
+            end = "" if elapsed.value > asked.deadline_s else upper
             late = f"past the deadline of {time_text(asked.deadline_s)}{end}"
             lines.append(wrap(late, style.width, ""))
+        if cost and asked.budget_usd and cost.high > asked.budget_usd:
+            dear = f"above the budget of {money_text(asked.budget_usd)}{upper}"
+            lines.append(wrap(dear, style.width, ""))
     elif answer.nearest is not None:
         lines = [style.strong("no plan keeps what was asked")]
         lines += [wrap(f"binds: {reason}", style.width, "") for reason in answer.binding]
@@ -208,6 +212,8 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
             limits.append(f"within {time_text(asked.deadline_s)}")
         if asked.budget_usd:
             limits.append(f"for at most {money_text(asked.budget_usd)}")
+        if asked.confidence is not None and len(limits) > 2:
+            limits.append(f"with {asked.confidence:.0%} confidence")
         lines.append(wrap(", ".join(limits), style.width, ""))
     return "\n".join(lines)
 

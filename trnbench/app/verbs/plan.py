@@ -282,17 +282,20 @@ class _Planning:
         excess = self.limits.excess(near)
         asked, words = self.request.asked, []
         largest = near.nodes == max(self.request.run.node_counts)
+        sure = "" if asked.confidence is None else f" in {asked.confidence:.0%} of draws"
+        end_s = near.elapsed_s if near.sure_elapsed_s is None else near.sure_elapsed_s
+        cost_usd = near.cost_usd if near.sure_cost_usd is None else near.sure_cost_usd
         if not np.isfinite(near.elapsed_s):
             words.append(f"the run never ends on {near.nodes:,} x {near.instance}")
         elif "deadline" in excess and asked.deadline_s is not None:
             most = f", and {near.nodes:,} nodes are the most looked at" if largest else ""
             words.append(
-                f"deadline of {time_text(asked.deadline_s)}: {time_text(near.elapsed_s)} "
+                f"deadline of {time_text(asked.deadline_s)}: {time_text(end_s)}{sure} "
                 f"on {near.nodes:,} x {near.instance}, {excess['deadline']:.3g}x{most}"
             )
-        if "budget" in excess and asked.budget_usd is not None and near.cost_usd is not None:
+        if "budget" in excess and asked.budget_usd is not None and cost_usd is not None:
             words.append(
-                f"budget of {significant(asked.budget_usd)} USD: {significant(near.cost_usd)} USD "
+                f"budget of {significant(asked.budget_usd)} USD: {significant(cost_usd)} USD{sure} "
                 f"on {near.nodes:,} x {near.instance}, {excess['budget']:.3g}x"
             )
         return tuple(words)
