@@ -325,6 +325,27 @@ def test_a_no_is_as_complete_as_a_yes(run):
     assert none.json["summary"]["verdict_is"] == "clear"
 
 
+def test_what_is_late_is_not_the_cheapest_of_what_has_no_price(run):
+    asked = (*RUN, "--on", "trn1.32xlarge,trn2-ultraserver", "--nodes", 4)
+    both = run("compare", *asked, "--json").json
+    assert both["summary"]["verdict"].endswith(" (the only one with a price)")
+    slow, fast = (row["days"] for row in both["rows"])
+    done = run("compare", *asked, "--deadline", f"{(slow + fast) / 2}d", "--json")
+    assert done.code == 1
+    assert [row["feasible"] for row in done.json["rows"]] == [False, True]
+    verdict = done.json["summary"]["verdict"]
+    assert verdict.startswith("no: none with a price finishes in ")
+    assert verdict.endswith("on 4, has no price")
+
+
+def test_the_only_one_in_time_is_called_so(run):
+    both = rows(run, *RUN, *TWO, "--nodes", 4)
+    middle = sum(row["days"] for row in both) / 2
+    done = run("compare", *RUN, *TWO, "--nodes", 4, "--deadline", f"{middle}d", "--json")
+    assert done.code == 1
+    assert done.json["summary"]["verdict"].endswith(" (the only one that does what is asked)")
+
+
 def test_more_confidence_takes_more_machines(run):
     def nodes(*more):
         return [row["nodes"] for row in rows(run, *RUN, *TWO, "--deadline", "60d", *more)]
@@ -338,4 +359,4 @@ def test_more_confidence_takes_more_machines(run):
 def test_a_confidence_beyond_the_draws_is_refused(run, share):
     done = run("compare", *RUN, *TWO, "--confidence", share)
     assert done.code == 2
-    assert "confidence" in done.err
+    assert "--confidence must be from 50% to 99%, found " in done.err

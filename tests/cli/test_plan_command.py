@@ -145,6 +145,37 @@ def test_what_nothing_keeps_is_answered_with_what_comes_nearest(run, limits, bin
     assert summary["answer"]
 
 
+def test_what_binds_is_the_figure_that_was_held_against_the_limit(run):
+    limits = ("--budget", "100", "--deadline", "30m", "--confidence", "90%")
+    summary = answer(run, *RUN, *TWO, *limits, code=1)["summary"]
+    for told, asked in zip(summary["binding"], (0.5 / 24, 100.0), strict=True):
+        ((number, unit, ratio),) = re.findall(
+            r": ([\d.,]+) (days|USD) in 90% of draws on .*, ([\d.,e+]+)x", told
+        )
+        assert (unit == "USD") == (asked == 100.0)
+        held = float(number.replace(",", "")) / asked
+        assert float(ratio.replace(",", "")) == pytest.approx(held, rel=0.01)
+
+
+def test_the_fastest_plan_is_not_called_the_cheapest(run):
+    found = answer(run, *RUN, *TWO, "--objective", "time")
+    fastest, *_, cheapest = found["rows"]
+    assert fastest["chosen_plan"]
+    assert cheapest["cheapest_probability"] > 0
+    named = f"{cheapest['nodes']} x {cheapest['instance']}, in "
+    assert f"; the cheapest of these plans is {named}" in found["summary"]["verdict"]
+
+
+def test_an_interval_across_a_limit_is_a_warning(run):
+    row = chosen(answer(run, *RUN, *TWO, "--deadline", "60d"))
+    budget = (row["cost_usd"] + row["high_cost_usd"]) / 2
+    done = run("plan", *RUN, *TWO, "--deadline", "60d", "--budget", budget)
+    assert "above the budget of USD " in done.out
+    assert "at the upper end of the interval" in done.out
+    roomy = run("plan", *RUN, *TWO, "--deadline", "60d", "--budget", "1B")
+    assert "above the budget" not in roomy.out
+
+
 def test_the_nearest_plan_is_the_nearest(run):
     (row,) = answer(run, *RUN, *TWO, "--deadline", "1h", code=1)["rows"]
     (fastest, *_) = answer(run, *RUN, *TWO, "--objective", "pareto")["rows"]

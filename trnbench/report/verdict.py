@@ -9,7 +9,13 @@ from trnbench.answers.interval import Interval
 from trnbench.answers.lead import Lead
 from trnbench.answers.plan import PlanAnswer
 from trnbench.answers.quote import Quote, price_day
-from trnbench.report.quote_text import cluster_text, money_text, sentence, time_text
+from trnbench.report.quote_text import (
+    cluster_text,
+    money_text,
+    purchase_text,
+    sentence,
+    time_text,
+)
 from trnbench.units import HOUR_S
 
 BASES = {"measured": "measured", "transferred": "carried over", "assumed": "assumed"}
@@ -23,7 +29,7 @@ def verdict_text(answer: CompareAnswer) -> str:
     """Return which row is the cheapest, by how much, and how sure that is; or why there is none."""
     quotes = [one.quote for one in answer.compared]
     lead = answer.lead
-    if not any(quote.feasible for quote in quotes) or lead is None:
+    if lead is None or not quotes[lead.winner].feasible:
         return _no(answer, quotes)
     winner = quotes[lead.winner]
     assert winner.cost_usd is not None
@@ -33,7 +39,7 @@ def verdict_text(answer: CompareAnswer) -> str:
         rival = _name(quotes[lead.rival], quotes)
         text += f": {_apart(lead.cost.value)} {rival}, {_error(lead.cost)}; cheapest in {share})"
     elif len(quotes) > 1:
-        text += f" (cheapest in {share})"
+        text += f" ({_only(quotes)})"
     text += _tie(lead, quotes)
     minimums = [one for one in map(_minimum, quotes) if one]
     return text + (f" ({'; '.join(minimums)})" if minimums else "")
@@ -45,10 +51,23 @@ def plan_verdict_text(answer: PlanAnswer) -> str:
         near = f"; nearest: {sentence(answer.nearest)}" if answer.nearest else ""
         return f"no: {'; '.join(answer.binding) or 'nothing was looked at to the end'}{near}"
     text = sentence(answer.best)
-    if answer.lead is None:
+    if answer.lead is None or len(answer.front) == 1:
         return text
-    share = share_text(answer.best.cheapest_probability)
-    return f"{text}; the cheapest of these plans in {share}{_tie(answer.lead, answer.front)}"
+    cheapest = answer.front[answer.lead.winner]
+    which = "" if cheapest is answer.best else f" is {_name(cheapest, answer.front)},"
+    share = share_text(cheapest.cheapest_probability)
+    tie = _tie(answer.lead, answer.front)
+    return f"{text}; the cheapest of these plans{which} in {share}{tie}"
+
+
+def _only(quotes: Sequence[Quote]) -> str:
+    """Return what makes the one quote that can be bought the only one."""
+    words = "the only one"
+    if any(quote.feasible and quote.cost_usd is None for quote in quotes):
+        words += " with a price"
+    if not all(quote.feasible for quote in quotes):
+        words += " that does what is asked"
+    return words
 
 
 def _tie(lead: Lead, quotes: Sequence[Quote]) -> str:
@@ -99,23 +118,35 @@ def _no(answer: CompareAnswer, quotes: Sequence[Quote]) -> str:
     fastest = min(running, key=lambda one: one.elapsed_s.value if one.elapsed_s else 0.0)
     assert fastest.elapsed_s is not None
     told = f"fastest {fastest.instance}, {time_text(fastest.elapsed_s.value)} on {fastest.nodes:,}"
-    if any(quote.feasible for quote in quotes):
+    unpriced = any(quote.feasible for quote in quotes)
+    if unpriced and answer.lead is None:
         return f"no: none has a price; {told}"
+    none = "none with a price" if unpriced else "none"
+    if unpriced and fastest.cost_usd is None:
+        told += ", has no price"
     if answer.deadline_s is not None:
         sure = "" if answer.confidence is None else f" with {answer.confidence:.0%} confidence"
-        return f"no: none finishes in {time_text(answer.deadline_s)}{sure}; {told}"
+        return f"no: {none} finishes in {time_text(answer.deadline_s)}{sure}; {told}"
+    if unpriced:
+        return f"no: {none} does what is asked; {told}"
     return f"no: {running[0].instance}: {running[0].reasons[0]}"
 
 
 def _name(quote: Quote, among: Sequence[Quote]) -> str:
-    alone = sum(one.instance == quote.instance for one in among) == 1
-    return quote.instance if alone else cluster_text(quote)
+    if sum(one.instance == quote.instance for one in among) == 1:
+        return quote.instance
+    name = cluster_text(quote)
+    if quote.bill is None or sum(cluster_text(one) == name for one in among) == 1:
+        return name
+    return f"{name} {purchase_text(quote.bill)}"
 
 
 def _apart(ratio: float) -> str:
     percent = round(100 * abs(ratio - 1))
     if percent == 0:
         return "as much as"
+    if percent == 100 and 0 < ratio < 1:
+        return ">99 % below"
     return f"{percent} % {'below' if ratio < 1 else 'above'}"
 
 

@@ -36,6 +36,7 @@ def test_ratios_are_said_as_percentages():
     assert _apart(0.95) == "5 % below"
     assert _apart(1.4) == "40 % above"
     assert _apart(1.001) == "as much as"
+    assert _apart(0.00001) == ">99 % below"
     within = Interval(value=0.95, low=0.75, high=1.4)
     assert _error(within) == "within the error (25 % below to 40 % above"
     beyond = Interval(value=0.7, low=0.5, high=0.9)
