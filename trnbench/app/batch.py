@@ -24,7 +24,7 @@ def batch_words(
     *,
     headroom: float | None = None,
 ) -> tuple[str, ...]:
-    """Return what to know of the batch of a layout whose fastest layout is `best`.
+    """Return a note on the batch of a run whose fastest layout is `best`.
 
     That an open one was raised, or by which one a given one would be faster.
     """

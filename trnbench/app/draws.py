@@ -33,7 +33,7 @@ from trnbench.workload.partial_layout import PartialLayout
 def outcomes(
     explored: Mapping[str, Explored], quotes: Sequence[Quote], draws: CommonDraws
 ) -> tuple[DrawnPurchase | None, ...]:
-    """Return what each quote takes and costs draw by draw; None for one that cannot run."""
+    """Return the time and cost of each quote draw by draw; None for one that cannot run."""
     return tuple(_outcome(explored.get(one.instance), one, draws) for one in quotes)
 
 
@@ -118,7 +118,7 @@ def _usd(row: Quote) -> float:
 def with_confidence(
     explored: Explored, ways: Sequence[Candidate], confidence: float | None
 ) -> list[Candidate]:
-    """Return ways to buy with what they do not exceed with this confidence, if one is asked for."""
+    """Return purchases at the time and cost not exceeded with this confidence, if any is given."""
     if confidence is None or explored.market is None:
         return [*ways]
     draws = CommonDraws()

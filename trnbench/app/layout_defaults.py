@@ -65,7 +65,7 @@ def with_defaults(
 
 
 def batch_step(given: PartialLayout) -> int:
-    """Return what a batch has to be a multiple of, by the degrees that are given."""
+    """Return the samples that a global batch is a multiple of, by the degrees that are given."""
     return given.degree("dp") * given.degree("micro_batch")
 
 

@@ -155,7 +155,7 @@ class _Draft:
     refused: Mapping[int, str]
 
     def layouts(self, portion: Portion) -> tuple[PartialLayout, ...]:
-        """Return what is settled of a part of the run, once for each batch that a cluster has."""
+        """Return the settled layouts of a part of the run, one for each batch of a cluster."""
         return tuple(dict.fromkeys(portion.at(nodes) for nodes in self.counts))
 
     @property

@@ -258,7 +258,7 @@ def _train(
 
 
 def _same(request: FunctionalRequest, layout: PartialLayout, model: Model) -> Mapping[str, object]:
-    """Return what a run must have in common with one whose checkpoint it takes.
+    """Return the inputs that must equal those of the run whose checkpoint is resumed.
 
     A name may stand for another model by then: a digest of its shapes goes with it.
     """

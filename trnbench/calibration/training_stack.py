@@ -74,7 +74,7 @@ class Supported:
 
 @attrs.frozen(kw_only=True)
 class Habits:
-    """What the stack does unless told otherwise, for publications that do not say.
+    """Settings of the stack where a publication states none.
 
     `selective` recompute repeats the core of attention, or `half` of a forward pass.
     """
@@ -205,7 +205,7 @@ class TrainingStack:
         }
 
     def basis_on(self, instance: str, family: str | None = None) -> Basis:
-        """Return what its numbers rest on at an instance, and for a family of models if given.
+        """Return the evidence behind its numbers at an instance, for a family of models if given.
 
         Where no step was measured, they are taken over from where some were.
         """

@@ -23,7 +23,7 @@ class Listed:
 
 @attrs.frozen(kw_only=True)
 class FileCheck:
-    """The outcome of validating one file: its section where that could be told, and all faults."""
+    """The outcome of validating one file: its section if recognised, and all faults."""
 
     path: Path
     section: str | None

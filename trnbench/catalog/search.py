@@ -138,7 +138,7 @@ class Catalog:
             raise error
 
     def once(self, path: Path, kind: type[T], make: Callable[[], T]) -> T:
-        """Return what `make` makes of a file, made again only when the file has changed."""
+        """Return the result of `make` for a file, made again only when the file has changed."""
         try:
             stat = path.stat()
         except OSError:

@@ -24,7 +24,7 @@ def claimable(platform: Platform) -> Mapping[str, SheetFigure]:
 
 
 def _ways(platform: Platform, compared: Sequence[SheetFigure]) -> Iterator[SheetFigure]:
-    """Yield bandwidths counted in other ways: both directions, a chip's share of the network."""
+    """Yield bandwidths by other conventions: both directions, a chip's share of the network."""
     for figure in compared:
         if not figure.key.endswith(_ONE_WAY):
             continue
@@ -157,7 +157,7 @@ def _reason(cases: Sequence[Case], claimed: Measure) -> str:
 
 
 _MUCH = 1.1
-"""A figure this many times the claimed one is told as exceeding it."""
+"""A figure this many times the claimed one is reported as exceeding it."""
 
 
 def ratio_finding(

@@ -31,7 +31,7 @@ UNMOVED = 0.99
 TOLD = 0.95
 """A parameter that is not narrower than this is still assumed, though it may move a little."""
 INSEPARABLE = 0.9
-"""Two parameters whose correlation is beyond this can only be told together."""
+"""Two parameters whose correlation is beyond this are identified only together."""
 TOLD_TOGETHER = 0.2
 """Correlations below this make no difference to an interval."""
 PRIOR_ROWS = 4
@@ -108,7 +108,7 @@ class Calibration:
 
     @property
     def inseparable(self) -> tuple[tuple[ParameterPlace, ParameterPlace, float], ...]:
-        """Pairs of parameters that can only be told together."""
+        """Pairs of parameters that the rows identify only together."""
         return tuple(pair for pair in self.correlations if abs(pair[2]) > INSEPARABLE)
 
     def of(self, owner: str) -> Mapping[str, Fitted]:
@@ -206,7 +206,7 @@ def _by(
 
 
 def _spread(rows: Sequence[FittedRow]) -> Spread:
-    """Return how far measurements lie from predictions made without their own configuration.
+    """Return the spread of measured over predicted times, predicted without their configuration.
 
     That is beyond what the parameters leave open, which intervals count by themselves, and no less
     than measurements repeat. What was thought before counts as a few configurations, so that one
@@ -227,7 +227,7 @@ def _spread(rows: Sequence[FittedRow]) -> Spread:
 
 
 def _unseen(rows: Sequence[FittedRow]) -> Spread | None:
-    """Return how far stacks lie from predictions made without any of their rows.
+    """Return the spread of stacks about predictions made without any of their rows.
 
     Stacks err to one side, and not as far to either: each side has a scatter of its own.
     """

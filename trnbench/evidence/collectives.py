@@ -73,7 +73,7 @@ def compare_collectives(catalog: Catalog, file: EvidenceFile) -> tuple[Compariso
 
 
 def exchange_of(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Exchange:
-    """Return what a row timed; or raise RowFault for what cannot be predicted."""
+    """Return the operation that a row timed; raise RowFault if it cannot be predicted."""
     if _HOST in row.text("time_stat").lower():
         raise RowFault("timed on the host, where dispatch takes longer than the exchange")
     op = _op(row)

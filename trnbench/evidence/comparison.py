@@ -49,7 +49,7 @@ class Comparison:
 
     @classmethod
     def of_row(cls, file: EvidenceFile, row: EvidenceRow, *, model: str, system: str) -> Comparison:
-        """Return what a row says of itself, with nothing predicted; two of its columns by name."""
+        """Return the measured side of a row, without a prediction; two of its columns by name."""
         return cls(
             id=row.id,
             set=file.set,

@@ -87,7 +87,7 @@ def compare_kernels(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, .
 
 
 def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | Stream:
-    """Return what a row among others ran; or raise RowFault for what is not modelled."""
+    """Return the kernel that a row timed; raise RowFault if it is not modelled."""
     name, stat = row.needed("kernel").lower(), row.text("latency_stat").lower()
     for word, reason in _NO_MEASUREMENT:
         if word in stat:

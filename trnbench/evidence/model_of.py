@@ -84,7 +84,7 @@ class Models:
         return self._shipped
 
     def of(self, row: EvidenceRow, sequence: int | None) -> FoundModel:
-        """Return the model of a row; or raise RowFault where it cannot be told."""
+        """Return the model of a row; raise RowFault if its shapes are unknown."""
         name = row.needed("model")
         if not any(row.said(column) for column in _COLUMNS):
             return self._named(name)

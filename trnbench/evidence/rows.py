@@ -27,7 +27,7 @@ EvidenceSet = Literal[
 ]
 
 UNSAID = ("", "-", "?", "n/a", "not stated", "not given", "unknown")
-"""What stands in a cell whose value nobody told."""
+"""Texts of a cell whose value is unknown."""
 
 _NEEDED: Mapping[EvidenceSet, tuple[tuple[str, ...], ...]] = {
     "gpu_training": (
@@ -68,7 +68,7 @@ class EvidenceRow:
         return self.cells.get(column, "").strip()
 
     def said(self, column: str) -> bool:
-        """Return whether a cell tells anything."""
+        """Return whether a cell has a value."""
         return self.text(column).lower() not in UNSAID
 
     def needed(self, column: str) -> str:

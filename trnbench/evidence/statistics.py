@@ -17,7 +17,7 @@ from trnbench.evidence.comparison import Comparison
 NEAR = 0.10
 """Errors up to this count as near."""
 DIFFERENT = 0.05
-"""Measured times closer than this cannot be told apart by publications."""
+"""Measured times closer than this are equal within the rounding of publications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def errors_of(rows: Iterable[Comparison]) -> Errors | None:
 
 
 def ranking(rows: Iterable[Comparison]) -> Ranking | None:
-    """Return how well layouts are ordered; None where no two of them compare."""
+    """Return the agreement in the order of layouts; None where no two of them compare."""
     groups: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.error is not None and row.question and row.configuration and row.tokens:

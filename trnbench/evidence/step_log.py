@@ -111,7 +111,7 @@ def _of_csv(path: Path, text: str, run: LoggedRun) -> list[float] | None:
 
 
 def _of_line(path: Path, line: str, run: LoggedRun) -> float | None:
-    """Return the step time that a line of a log tells, s."""
+    """Return the step time in a line of a log, s."""
     found = _TIME.search(line)
     if found:
         unit = (found["unit"] or "").lower() or found["label"].lower()

@@ -33,9 +33,9 @@ from trnbench.workload.model import Model
 
 TRIED_MICRO_BATCHES = (1, 2, 4, 8)
 FEWEST_CHUNKS = 2
-"""Virtual stages of an interleaved schedule whose number is not told."""
+"""Virtual stages of an interleaved schedule whose number is not published."""
 OTHER_RELEASE = "other"
-"""Under this name a stack tells what is thought of releases that it does not list."""
+"""Under this name a stack describes releases that it does not list."""
 
 _GPU_FORMATS = (
     (("mxfp8", "fp8-mx"), "mxfp8"),

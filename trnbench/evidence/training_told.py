@@ -60,7 +60,7 @@ class Told:
 
 
 def told_by(row: EvidenceRow, evidence: EvidenceSet) -> Told:
-    """Return what a row tells; or raise RowFault for a cell that cannot be read or used."""
+    """Return the typed cells of a row; raise RowFault for one that cannot be read or used."""
     doubt = next((mark for mark in _DOUBTS if mark in row.text("notes")), None)
     if doubt is not None:
         told = next(part for part in row.text("notes").split(";") if doubt in part)

@@ -116,7 +116,7 @@ def _digest(arrays: Mapping[str, Numbers]) -> str:
 
 
 def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
-    """Return what comes back when this is written as JSON and read."""
+    """Return the value as JSON gives it back after writing and reading."""
     plain: Mapping[str, object] = json.loads(json.dumps(run))
     return plain
 

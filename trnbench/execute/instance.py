@@ -98,7 +98,7 @@ class BlockInstance:
     def run_forward(
         self, micro_batch: int, entering: Numbers | None, outside: Mapping[str, Numbers]
     ) -> Numbers:
-        """Return what the block hands on; `outside` are whole tensors that come from outside."""
+        """Return the tensors the block hands on; `outside` are whole tensors it is given."""
         block, hold = self.plan.block, self._residency.hold
         values, gathered = self._weights("F")
         for tensor in self.plan.outside:

@@ -241,7 +241,7 @@ def _machines(rules: BlockRules, nodes: FloatArray) -> FloatArray:
 def single_block_usd(
     offers: Offers, tariff: Tariff, *, wall_s: FloatArray, nodes: FloatArray
 ) -> FloatArray:
-    """Return what runs cost in one block each; NaN where no block holds them or none is sold."""
+    """Return the cost of runs in one block each, USD; NaN where none holds them or is sold."""
     if tariff.option != "capacity-block" or offers.rules is None:
         return np.full(wall_s.shape, np.nan)
     rules = offers.rules.block_of(offers.instance)

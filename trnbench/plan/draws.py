@@ -46,7 +46,7 @@ class DrawnPurchase:
 
 
 def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
-    """Return what a purchase takes and costs in each draw."""
+    """Return the seconds and USD of a purchase in each draw."""
     market, tariff = purchase.market, purchase.tariff
     spot = market.offers.rules if tariff is not None and tariff.option == "spot" else None
     operations = operations_of(market.reliability, market.instance, spot=spot, stated=market.stated)
@@ -120,7 +120,7 @@ def ratio_ends(one: FloatArray, other: FloatArray) -> tuple[float, float]:
 
 
 def level_of(figures: FloatArray, confidence: float) -> float:
-    """Return what a figure is not above in this share of the draws."""
+    """Return the smallest figure that this share of the draws does not exceed."""
     return float(np.quantile(np.nan_to_num(figures, nan=np.inf), confidence, method="higher"))
 
 

@@ -49,7 +49,7 @@ def fragmentation_range(stack: TrainingStack) -> Range:
 
 
 def reserve_range(platform: Platform, logical_size: int | None = None) -> Range:
-    """Return what a rank cannot use of its memory, bytes."""
+    """Return the bytes of its memory that a rank cannot use."""
     chip = platform.chip
     stated = _range(chip.reserve.per_rank_bytes, chip.provenance.evidence.get("reserve.per_rank"))
     share = reserve_bytes(platform, logical_size) / (stated.value or 1.0)

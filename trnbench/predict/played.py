@@ -142,7 +142,7 @@ def stage_times(stages: Sequence[StagePrices], *, typical: bool = False) -> Stag
 
 
 def overlap_rules(prices: StepPrices, stages: Sequence[StagePrices]) -> OverlapRules:
-    """Return what may run at the same time; of exchanges inside slots what the prices say hides."""
+    """Return which work may overlap; exchanges inside slots hide as much as the prices say."""
     overlaps = prices.efficiency.stack.overlaps
     return OverlapRules(
         sends=float(overlaps.pipeline),
@@ -224,7 +224,7 @@ def _by_category(
 
 
 def _exposed(stage: StagePrices) -> Mapping[Purpose, float]:
-    """Return what of each purpose's exchanges a micro-batch waits for."""
+    """Return the exposed seconds of each purpose's exchanges in a micro-batch."""
     return {
         exchange.purpose: exchange.exposed.forward_s
         + exchange.exposed.backward_s

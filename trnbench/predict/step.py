@@ -43,7 +43,7 @@ def predict(
     *,
     playing: Playing | None = None,
 ) -> Prediction:
-    """Return what a step in a layout takes and holds, or why it cannot run; played if asked."""
+    """Return the time and memory of a step in a layout, or why it cannot run; played if asked."""
     program = training_step(setup.model, layout)
     refused, warnings = _legality(setup, program)
     if refused:

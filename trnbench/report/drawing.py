@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from trnbench.errors import unhandled
 from trnbench.hardware.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.hardware.instance import Instance
 from trnbench.units import Dimension, show, unit_scale
@@ -96,6 +97,8 @@ def _level(level: Level, instance: Instance) -> str:
             bandwidth = show(adapter, Dimension.BYTES_PER_S, scale=GIGABITS_PER_S)
             heading = f"{level.name}: {level.adapters} x {bandwidth} to other instances"
             body = ()
+        case unknown:
+            unhandled(unknown, "picture")
     return "\n".join([heading, *(f"    {line}" for line in body)])
 
 

@@ -156,7 +156,7 @@ def _panel(window: tuple[float, float], columns: int) -> _Panel:
 
 
 def _compute(events: Sequence[SlotEvent], end_s: float) -> list[SlotEvent]:
-    """Return what a stage computes, and after its last slot what it communicates at the end."""
+    """Return the bars of a stage: its slots, then its communication at the end of the step."""
     return [
         *(event for event in events if event.track == "compute"),
         *(
@@ -315,7 +315,7 @@ def _entries(marks: Mapping[str, _Mark], style: Style) -> Iterable[tuple[str, in
 
 
 def _left_out(timeline: Timeline, stages: Sequence[int], panels: Sequence[_Panel]) -> list[str]:
-    """Return what the chart does not show."""
+    """Return the parts of the step that the chart leaves out, in words."""
     lines = []
     if len(stages) < timeline.order.pp:
         lines.append(f"{len(stages)} of {timeline.order.pp} stages are drawn")

@@ -65,7 +65,7 @@ def cluster_text(quote: Quote) -> str:
 
 
 def purchase_text(bill: Bill) -> str:
-    """Return how it is bought: as one 28-day Capacity Block."""
+    """Return the purchase in words: as one 28-day Capacity Block."""
     if bill.option == "capacity-block":
         days = added(bill.blocks_days)
         several = len(bill.blocks_days) > 1 or len(bill.block_sizes) > 1
@@ -82,7 +82,7 @@ def purchase_text(bill: Bill) -> str:
 
 
 def chain_text(quote: Quote) -> list[str]:
-    """Return what the time and the cost are made of, a line each."""
+    """Return the parts of the time and of the cost, a line each."""
     lines = []
     wall, bill, elapsed = quote.wall, quote.bill, quote.elapsed_s
     if elapsed is not None and not math.isfinite(elapsed.value):

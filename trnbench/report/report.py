@@ -86,7 +86,7 @@ def as_table(report: Report) -> TextTable:
 
 
 def draw_rows(report: Report, style: Style) -> str:
-    """Return the table; a narrow terminal gets fewer columns, and is told which are missing."""
+    """Return the table; a narrow terminal gets fewer columns, and a line names the missing."""
     table = as_table(report)
     missing: list[str] = []
     shown = list(report.columns)

@@ -196,7 +196,7 @@ def draw_conflicts(provenance: Provenance, style: Style) -> Iterator[str]:
 
 
 def draw_claims(provenance: Provenance, style: Style) -> str:
-    """Return what the sources assert in words."""
+    """Return the assertions of the sources in words."""
     return "\n".join(
         wrap(f'"{claim.text}" [{claim.source}]', style.width, "  ") for claim in provenance.claims
     )

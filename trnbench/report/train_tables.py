@@ -122,7 +122,7 @@ def _signed(share: float) -> str:
 
 
 def memory_table(memory: RankMemory, style: Style) -> str:
-    """Return what a rank of the worst stage holds, by category, with bars."""
+    """Return the memory of a rank of the worst stage, by category, with bars."""
     available, total = memory.available_bytes, memory.total_bytes
     held = {name: size for name, size in memory.by_category.items() if size}
     column = _Fixed.of(total, scale_for(total, Dimension.BYTES))

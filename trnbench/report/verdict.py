@@ -88,7 +88,7 @@ def share_text(share: float) -> str:
 
 
 def basis_lines(compared: Sequence[ComparedQuote]) -> list[str]:
-    """Return what each row's speed and price rest on, rows alike together."""
+    """Return the evidence behind each row's speed and price, equal rows together."""
     found: dict[str, dict[str, None]] = {}
     for one in compared:
         quote = one.quote

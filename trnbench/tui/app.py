@@ -51,7 +51,7 @@ FORMATS = {"csv": "CSV", "json": "JSON", "markdown": "Markdown"}
 
 
 def _view(name: str) -> Callable[[], Screen[None]]:
-    """Return what makes a view when it is first wanted: start-up pays for one view only."""
+    """Return the factory of a view, called when it is first shown: start-up pays for one only."""
 
     def made() -> Screen[None]:
         return _class_of(name)()

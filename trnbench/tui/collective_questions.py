@@ -84,7 +84,7 @@ def collective_sweep(
 
 
 def collective_rounds(catalog: Catalog, size: SweptSize, hooks: WorkHooks) -> CollectiveSteps:
-    """Return what links carry, round by round."""
+    """Return the bytes that links carry, round by round."""
     from trnbench.app.collective_steps import collective_steps
     from trnbench.workload.suite import Place
 

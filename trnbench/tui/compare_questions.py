@@ -59,7 +59,7 @@ class CompareFound(TableFound):
 
 
 def compare_request(scenario: Scenario) -> CompareRequest:
-    """Return what the use case takes."""
+    """Return the request for the use case."""
     from trnbench.app.run_request import Part, RunRequest
     from trnbench.app.verbs.compare import CompareRequest
 
@@ -86,7 +86,7 @@ def compare_request(scenario: Scenario) -> CompareRequest:
 
 
 def _watch(hooks: WorkHooks) -> Watch:
-    """Return how a search reports its progress, and learns that it was cancelled."""
+    """Return the hooks by which a search reports progress and is cancelled."""
     from trnbench.app.searching import Watch
 
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -140,7 +140,7 @@ def _points(explored: Explored) -> Iterator[ClusterPoint]:
 
 
 def spec_report(catalog: Catalog, instances: Sequence[str]) -> Report:
-    """Return what is known of instances before anything is computed: chips, memory, prices."""
+    """Return the specs of instances, before anything is computed: chips, memory, prices."""
     return Report(
         verb="spec-list",
         inputs={"instances": list(instances)},

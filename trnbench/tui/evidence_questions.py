@@ -47,7 +47,7 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> 
 
 
 def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: WorkHooks) -> TableFound:
-    """Return what vendors claim, with verdicts."""
+    """Return the claims of vendors, with verdicts."""
     from trnbench import app
     from trnbench.report.claims import claims_report
 

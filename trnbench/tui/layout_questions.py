@@ -185,7 +185,7 @@ def _played(catalog: Catalog, request: TrainRequest) -> TrainAnswer:
 
 
 def train_request(job: ClusterJob, layout: PartialLayout) -> TrainRequest:
-    """Return what the use case takes for one layout."""
+    """Return the request for one layout."""
     from trnbench.app.train_request import TrainCase, TrainRequest
 
     case = TrainCase(

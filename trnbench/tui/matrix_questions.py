@@ -32,7 +32,7 @@ class MatrixQuestion:
     cores: str
 
     def request(self, catalog: Catalog) -> MatrixRequest:
-        """Return what the use case takes."""
+        """Return the request for the use case."""
         from trnbench.app.verbs import matrix as use_case
 
         return use_case.matrix.request(

@@ -142,7 +142,7 @@ class View(Screen[None]):
         yield main if side is None else Horizontal(side, main)
 
     def side(self) -> Widget | None:
-        """Return what stands to the left: the form, where there is one."""
+        """Return the widgets on the left: the form, where there is one."""
         fields = self.fields()
         return Vertical(Form(fields, id=f"{self.NAME}-form"), classes="side") if fields else None
 

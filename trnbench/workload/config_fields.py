@@ -76,7 +76,7 @@ class Fields:
         return default
 
     def choice(self, key: str, known: Mapping[str, str], default: str) -> str:
-        """Return what `known` makes of the text under the key, or of the default."""
+        """Return the value in `known` of the text under the key, or of the default."""
         value = self.text(key, default)
         if value not in known:
             hint = did_you_mean(value, known)

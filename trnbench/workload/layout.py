@@ -55,7 +55,7 @@ def _about(
     acts_with: tuple[str, ...] = (),
     tokens: bool = False,
 ) -> Mapping[str, object]:
-    """Return the metadata of a field of `Layout`, as `Knob` tells it."""
+    """Return the metadata of a field of `Layout`: the arguments of its `Knob`."""
     return {
         "help": help,
         "title": title,

@@ -217,7 +217,7 @@ class Image:
 
 @attrs.frozen(kw_only=True)
 class Diffusion:
-    """What a denoiser is told beside the image: time step and label; and what it predicts.
+    """The inputs of a denoiser besides the image, time step and label, and its output.
 
     `labels` counts the class labels and the one for "none".
     """

@@ -75,7 +75,7 @@ def profiled(
 def _one_of_each(
     rounds: tuple[PlacedRound, ...], needs: list[FloatArray]
 ) -> tuple[tuple[PlacedRound, ...], list[FloatArray], int]:
-    """Return the rounds with one of those ways only that do the same, and how many that stands for.
+    """Return the rounds cut to one of each set of equal ways, their needs, and the size of a set.
 
     Only messages of one way wait for each other; what others carry is in their needs already.
     """

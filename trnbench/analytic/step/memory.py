@@ -235,14 +235,14 @@ class _Reader:
         return StageMemory(role=stage.role, stages=self._pick(stage.multiplicity), by_category=held)
 
     def kinds_bytes(self, stage: StageClass) -> tuple[FloatArray, FloatArray]:
-        """Return what stays and what passes, added up; nothing where there is no such stage."""
+        """Return lasting and passing bytes added up; 0 where there is no such stage."""
         staying = sum((size for _, size in self._staying(stage)), start=np.zeros(()))
         passing = sum((size for _, size in self._passing(stage)), start=np.zeros(()))
         there = self._pick(stage.multiplicity) > 0
         return np.asarray(staying * there), np.asarray(passing * there)
 
     def _staying(self, stage: StageClass) -> Iterator[tuple[MemoryCategory, FloatArray]]:
-        """Yield what a class of stages holds for the whole step."""
+        """Yield the bytes that a class of stages holds for the whole step."""
         sums: dict[MemoryCategory, FloatArray] = {}
         for kind, count in stage.blocks.items():
             for part in self._held[kind]:
@@ -254,7 +254,7 @@ class _Reader:
             yield category, self._pick(size)
 
     def _passing(self, stage: StageClass) -> Iterator[tuple[MemoryCategory, FloatArray]]:
-        """Yield what comes and goes on a class of stages: kept, worked on, under way."""
+        """Yield the passing bytes of a class of stages: kept, worked on, under way."""
         slots: dict[MemoryCategory, FloatArray] = {}
         for kind, blocks in stage.blocks.items():
             count = self._pick(blocks)

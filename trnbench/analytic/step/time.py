@@ -309,7 +309,7 @@ class StepPrices:
         return weighted(slowest.blocks, picked)
 
     def _layouts(self, points: Points | None) -> Pick:
-        """Return what broadcasts seconds to all layouts asked for, NaN where one is not wanted."""
+        """Return the function that broadcasts seconds to all layouts asked for, NaN elsewhere."""
         asked = self.exchanges.prices.wanted if points is None else np.array(True)
         everywhere, wanted = bool(asked.all()), self._along(array(asked)) > 0
         shape = self.program.shape if points is None else (len(points),)

@@ -119,7 +119,7 @@ def _runs(listed: ClaimList, names: Sequence[str]) -> tuple[ClaimedRun, ...]:
 
 
 def _timed(catalog: Catalog, run: ClaimedRun, instance: str, precision: str) -> Pace:
-    """Return how fast a run trains in its fastest layout, or why it does not."""
+    """Return the speed of a run in its fastest layout, or why it cannot run."""
     setup = train_setup(catalog, run.model, instance, run.nodes)
     asked = PartialLayout(global_batch=run.global_batch, sequence=run.sequence, precision=precision)
     (answer,) = step_answers(setup, asked)

@@ -139,7 +139,7 @@ def step_answers(
     playing: Playing | None = None,
     progress: Progress = quiet,
 ) -> tuple[TrainAnswer, ...]:
-    """Return what a step takes by every engine, in the fastest layout where some is left open."""
+    """Return the step by every engine, in the fastest layout where knobs are left open."""
     refuse_senseless(setup.model, given)
     layout, assumed = with_defaults(setup.model, setup.stack, given, setup.ranks)
     blank = blank_answer(setup, layout, assumed)
@@ -191,7 +191,7 @@ def settled_answers(
     engines: Sequence[str] = ("analytic",),
     playing: Playing | None = None,
 ) -> tuple[TrainAnswer, ...]:
-    """Return what the settled layout of an answer takes, by every engine, or why it cannot run."""
+    """Return the step of an answer's settled layout by every engine, or why it cannot run."""
     if "emulate" in engines:
         playing = playing or Playing()
     found = predict(setup, blank.layout.complete(), playing=playing)

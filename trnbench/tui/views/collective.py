@@ -59,7 +59,7 @@ class CollectiveView(View):
         self._round = 0
 
     def fields(self) -> Sequence[FieldSpec]:
-        """Return what is asked for: an operation on places, by algorithms, over sizes."""
+        """Return the form: an operation on places, by algorithms, over sizes."""
         catalog = self.trnbench.catalog
         instance = parsing.one_of("instance", catalog.names("instances"))
         known = [entry.name for entry in catalog.entries("instances")]

@@ -71,7 +71,7 @@ class EvidenceView(View):
         return command_line("validate", set=SETS[self._sets])
 
     def facts(self) -> tuple[str, ...]:
-        """Return what is shown."""
+        """Return the facts in the status line."""
         if self._claims:
             return ("claims of vendors", f"prices of {self.trnbench.today}")
         return ("measured beside modelled", f"sets: {', '.join(SETS[self._sets])}")

@@ -56,7 +56,7 @@ class MatrixView(View):
         self._heat: dict[str, dict[tuple[int, int], float | None]] = {}
 
     def fields(self) -> Sequence[FieldSpec]:
-        """Return what is asked for: a suite or shapes, and how they run."""
+        """Return the form: a suite or shapes, and how they run."""
         catalog = self.trnbench.catalog
         chips, suites = catalog.names("chips"), catalog.names("matrix")
         suite = plain(parsing.one_of("matrix suite", suites))
@@ -195,7 +195,7 @@ class MatrixView(View):
 
 
 def _engine_bars(answer: MatrixAnswer) -> BarsData:
-    """Return how busy the engines of a core were, and what the tensor engine waited for."""
+    """Return bars of the utilization of a core's engines, and of the tensor engine's waits."""
     product = answer.product
     title = (
         f"{product.m}x{product.k}x{product.n} {answer.number_format} on a core of "
