@@ -76,7 +76,7 @@ class Bill:
 
     `blocks_days` and `block_sizes` are what to buy: each of the lengths, one after the other, in
     each of the sizes, side by side. `storage_usd`: the part of the cost that goes to checkpoints
-    kept; the rest is for machines. `price_from` and `price_to` bound the day the rate was read.
+    kept; the rest is for machines. `price_to` is the last day the rate was read.
     """
 
     instance: str
@@ -101,7 +101,6 @@ class Bill:
     storage_usd: float = 0.0
     blocks_days: tuple[int, ...] = ()
     block_sizes: tuple[int, ...] = ()
-    price_from: datetime.date | None = None
     price_to: datetime.date | None = None
     source: Source | None = None
     notes: tuple[str, ...] = ()
@@ -296,7 +295,6 @@ def bill(
         share_usd=float(charged.share_usd),
         blocks_days=days,
         block_sizes=sizes,
-        price_from=tariff.price.date_from if tariff.price else None,
         price_to=tariff.price.date_to if tariff.price else None,
         source=tariff.source,
         notes=(*tariff.notes, *notes),
