@@ -355,6 +355,13 @@ def test_more_confidence_takes_more_machines(run):
     assert sure != unsure
 
 
+def test_a_confidence_is_said_as_it_was_given(run):
+    done = run("compare", *RUN, *TWO, "--deadline", "1h", "--confidence", "97.5%")
+    assert "that finish in 1 h with 97.5% confidence" in done.out
+    assert "in 1 h with 97.5% confidence; fastest" in " ".join(done.out.split())
+    assert "in 97.5% of draws" in " ".join(done.out.split())
+
+
 @pytest.mark.parametrize("share", ["49%", "99.5%", "0", "2"])
 def test_a_confidence_beyond_the_draws_is_refused(run, share):
     done = run("compare", *RUN, *TWO, "--confidence", share)

@@ -213,7 +213,7 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
         if asked.budget_usd:
             limits.append(f"for at most {money_text(asked.budget_usd)}")
         if asked.confidence is not None and len(limits) > 2:
-            limits.append(f"with {asked.confidence:.0%} confidence")
+            limits.append(f"with {100 * asked.confidence:g}% confidence")
         lines.append(wrap(", ".join(limits), style.width, ""))
     return "\n".join(lines)
 

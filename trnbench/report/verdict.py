@@ -125,7 +125,7 @@ def _no(answer: CompareAnswer, quotes: Sequence[Quote]) -> str:
     if unpriced and fastest.cost_usd is None:
         told += ", has no price"
     if answer.deadline_s is not None:
-        sure = "" if answer.confidence is None else f" with {answer.confidence:.0%} confidence"
+        sure = "" if answer.confidence is None else f" with {100 * answer.confidence:g}% confidence"
         return f"no: {none} finishes in {time_text(answer.deadline_s)}{sure}; {told}"
     if unpriced:
         return f"no: {none} does what is asked; {told}"

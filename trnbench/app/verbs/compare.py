@@ -250,7 +250,8 @@ def row_of_market(
     soonest = nearest(ways, limits) or ways[0]
     found = quote(explored, soonest)
     end_s = soonest.sure_elapsed_s
-    sure = "" if end_s is None else f" in {request.run.confidence:.0%} of draws"
+    confidence = request.run.confidence
+    sure = "" if confidence is None else f" in {100 * confidence:g}% of draws"
     late = (
         f"{time_text(soonest.elapsed_s if end_s is None else end_s)} at the fastest{sure}, on "
         f"{soonest.nodes:,} nodes, is past the deadline of {time_text(limits.deadline_s or 0.0)}"
@@ -367,7 +368,7 @@ def _footing(request: CompareRequest, baseline: str) -> str:
     else:
         assumed = "" if request.deadline_s else " (assumed)"
         fewest = f"on the fewest nodes, of {among}, that finish"
-        sure = "" if run.confidence is None else f" with {run.confidence:.0%} confidence"
+        sure = "" if run.confidence is None else f" with {100 * run.confidence:g}% confidence"
         footing = f"{fewest} in {time_text(deadline_s)}{assumed}{sure}"
     if request.equal_cost:
         return f"{baseline} {footing}; the others as fast as that money makes them, of {among}"

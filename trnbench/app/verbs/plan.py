@@ -282,7 +282,7 @@ class _Planning:
         excess = self.limits.excess(near)
         asked, words = self.request.asked, []
         largest = near.nodes == max(self.request.run.node_counts)
-        sure = "" if asked.confidence is None else f" in {asked.confidence:.0%} of draws"
+        sure = "" if asked.confidence is None else f" in {100 * asked.confidence:g}% of draws"
         end_s = near.elapsed_s if near.sure_elapsed_s is None else near.sure_elapsed_s
         cost_usd = near.cost_usd if near.sure_cost_usd is None else near.sure_cost_usd
         if not np.isfinite(near.elapsed_s):
