@@ -5,7 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.ready-tools
-INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable
+# What runs is compiled when it first runs; where Python may not write bytecode, all of it is now.
+COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
+INSTALL := $(BIN)/python -m pip install --quiet $(COMPILE) --disable-pip-version-check --editable
 ARGS ?=
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
