@@ -25,9 +25,11 @@ from trnbench.calibration.chip_efficiency import (
 )
 from trnbench.calibration.transfer import HANDED_ON, nearest_chip, widened
 from trnbench.catalog.document import load_named, load_once
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Provenance, join
 from trnbench.catalog.quantity import Correlation, Ratio
+from trnbench.catalog.schema import keys_of
 from trnbench.catalog.search import BUILT_IN, Catalog, Entry
+from trnbench.errors import did_you_mean
 from trnbench.hardware.instance import Instance
 from trnbench.workload.layout import AttentionKernel, Recompute, Schedule, ZeroStage
 
@@ -194,6 +196,22 @@ class TrainingStack:
             raise ValueError("an overlap must be from 0 to 1")
         if self.release is not None and self.release not in self.releases:
             raise ValueError(f"no release {self.release!r}; known: {', '.join(self.releases)}")
+        known = self._correlatable()
+        for key in dict.fromkeys(key for pair in self.correlated for key in pair):
+            # A stack that takes over another's numbers keeps its correlations, but no releases.
+            if key not in known and not key.startswith("releases."):
+                near = did_you_mean(key, known)
+                raise ValueError(f"`correlations` names {key!r}, which is no number here{near}")
+
+    def _correlatable(self) -> frozenset[str]:
+        """Return the keys of the numbers that may go together: of the stack and of its chip."""
+        parts = {"chip": ChipEfficiency, "kernels": KernelEfficiency, "overlaps": Overlaps}
+        return frozenset(
+            [
+                *keys_of(TrainingStack).values(),
+                *(join(part, key) for part, of in parts.items() for key in keys_of(of).values()),
+            ]
+        )
 
     @property
     def correlated(self) -> dict[tuple[str, str], float]:
