@@ -355,6 +355,12 @@ def test_more_confidence_takes_more_machines(run):
     assert sure != unsure
 
 
+def test_a_confidence_without_a_deadline_is_refused(run):
+    done = run("compare", *RUN, *TWO, "--nodes", "4", "--confidence", "90%")
+    assert done.code == 2
+    assert "--confidence keeps a deadline, and there is none: give --deadline" in done.err
+
+
 def test_a_confidence_is_said_as_it_was_given(run):
     done = run("compare", *RUN, *TWO, "--deadline", "1h", "--confidence", "97.5%")
     assert "that finish in 1 h with 97.5% confidence" in done.out

@@ -80,6 +80,8 @@ class CompareRequest:
             raise InputError("the deadline must be above 0")
         if self.baseline_nodes is not None and self.baseline_nodes not in self.run.node_counts:
             raise InputError(f"{self.baseline_nodes} nodes of the baseline are not looked at")
+        if self.run.confidence is not None and self.limits == NO_LIMITS:
+            raise InputError("--confidence keeps a deadline, and there is none: give --deadline")
 
     @property
     def by_nodes(self) -> bool:
