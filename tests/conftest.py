@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import tempfile
+
+# As in the process of a command; what is collected lives to the end.
+gc.set_threshold(250_000, 20, 100)
 
 # Tests run side by side, and sums of matrix products depend on how many threads share them. This
 # must be set before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from hypothesis import settings
+# Closed forms found by one test run are not there for the next, and none are the user's.
+_cache = tempfile.TemporaryDirectory(prefix="trnbench-tests-")
+os.environ["XDG_CACHE_HOME"] = _cache.name
+# Nor are kept runs: tests of keeping say so, all others keep nothing.
+os.environ["XDG_DATA_HOME"] = os.path.join(_cache.name, "data")
+os.environ["TRNBENCH_KEEP"] = "0"
+os.environ.pop("TRNBENCH_RUNS", None)
+
+# Nor are anybody's defaults read, of the user or of the folder that tests run in.
+os.environ["XDG_CONFIG_HOME"] = os.path.join(_cache.name, "config")
+for _name in ("REGION", "DISCOUNT", "PRICES", "INSTANCES", "STACK", "SPEC_PATH"):
+    os.environ.pop(f"TRNBENCH_{_name}", None)
+
+# Nor is the width of the terminal that tests are started from.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
+
+from pathlib import Path  # noqa: E402
+
+from hypothesis import settings  # noqa: E402
+
+from trnbench.app.configuration import CURRENT, Configuration  # noqa: E402
+
+CURRENT.set(Configuration(files=(Path(_cache.name) / "config" / "trnbench.toml",)))
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "explore")
+
+
+def pytest_collection_finish():
+    """Spare every search for garbage the tests themselves."""
+    gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line what this machine could not run."""
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    missing = sum("no browser" in reason for reason in reasons)
+    if missing:
+        terminalreporter.write_line(f"not run: {missing} tests in a browser (no Chromium found)")

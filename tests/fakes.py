@@ -7,10 +7,10 @@ from typing import Any
 
 from trnbench.calibration.chip_efficiency import ChipEfficiency, KernelEfficiency
 from trnbench.calibration.collective_stack import CollectiveStack, Rule, Tuning
+from trnbench.calibration.supports import ANYTHING_ELSE, SupportLine
 from trnbench.calibration.training_stack import (
     Overlaps,
     Spread,
-    Supported,
     TrainingEfficiency,
     TrainingStack,
 )
@@ -20,6 +20,8 @@ from trnbench.hardware.compute_unit import GpuTile, Multiprocessors
 from trnbench.hardware.fabric import Switch
 from trnbench.hardware.instance import Host, Instance, Platform
 from trnbench.workload.model import Attention, Mlp, Model, Position, Transformer, Vocabulary
+
+EVERYTHING = (SupportLine(status="runs", features=(ANYTHING_ELSE,)),)
 
 CHIP = ChipEfficiency(
     name="chip-x",
@@ -37,14 +39,7 @@ STACK = TrainingStack(
     basis="assumed",
     order="megatron",
     attention="fused",
-    supports=Supported(
-        schedules=("1f1b",),
-        recompute=("none",),
-        zero=(0,),
-        sequence_parallel=True,
-        context_parallel=True,
-        expert_parallel=True,
-    ),
+    supports=EVERYTHING,
     kernels=KernelEfficiency(
         attention_forward_share=0.5,
         attention_backward_share=0.4,
@@ -222,14 +217,7 @@ def hand_efficiency(*, overlaps: dict[str, Any] | None = None, **changes: Any):
             basis="assumed",
             order="megatron",
             attention="fused",
-            supports=Supported(
-                schedules=("1f1b",),
-                recompute=("none",),
-                zero=(0, 1),
-                sequence_parallel=True,
-                context_parallel=False,
-                expert_parallel=False,
-            ),
+            supports=EVERYTHING,
             kernels=kernels,
             overlaps=Overlaps(**{**none, **(overlaps or {})}),
             fragmentation=0.0,

@@ -1,18 +1,60 @@
 """The process: `trnbench` and `python -m trnbench`."""
 
+import os
+import signal
+import sys
+import warnings
+from types import FrameType
+
 INTERRUPTED = 130
 """As `cli.diagnostics` says it, whose imports an interrupt may cut short."""
+_ENDED_BY = 128
 
 
 def run() -> None:
-    """Run the process's command line and exit; an interrupt is one from the first import on."""
+    """Run the process's command line and exit; an interrupt is one from the first import on.
+
+    A request to end (SIGTERM, and SIGHUP where nobody chose to ignore it) is an interrupt too: what
+    is open is cleaned up, what a long job has is written, and the exit code is 128 and the signal.
+    """
+    _open_missing_streams()
+    # What overflows is told as what has no number, not as a line of numpy's source.
+    warnings.simplefilter("ignore", RuntimeWarning)
+    asking = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) == signal.SIG_DFL
+    ]
+    for number in asking:
+        signal.signal(number, _end)
+    import gc
+
+    # Records live as long as the process: looking for cycles among them after every few hundred,
+    # or once more when it ends, takes a fifth of a short command.
+    gc.set_threshold(1_000_000, 20, 100)
     try:
         from trnbench.cli.main import main
 
         code = main()
     except KeyboardInterrupt:
         code = INTERRUPTED
+    finally:
+        gc.freeze()
+        for number in asking:
+            signal.signal(number, signal.SIG_DFL)
     raise SystemExit(code)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(_ENDED_BY + number)
+
+
+def _open_missing_streams() -> None:
+    """Let a stream that the caller has closed lead nowhere, so that writing to it is no fault."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 if __name__ == "__main__":

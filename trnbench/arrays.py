@@ -1,8 +1,10 @@
-"""The kinds of numpy array that annotations name. Layer 0."""
+"""The kinds of numpy array that annotations name, and what is in one. Layer 0."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,3 +13,44 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 Number: TypeAlias = FloatArray | float
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct numbers of an array in order; `np.unique` would import masked ones."""
+    ordered = np.sort(values, axis=None)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
+
+
+def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
+    """Return the distinct numbers of an array in order, and of each value the place among them."""
+    if values.size == 1:  # mostly so for one layout, and much quicker
+        return values.reshape(1), np.zeros(values.shape, dtype=np.int64)
+    found, places = np.unique(values, return_inverse=True)
+    return found, places.reshape(values.shape)
+
+
+def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return what `np.broadcast_to` does; an array that has the shape is it already."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
+
+
+def picked(values: NDArray[Any], shape: tuple[int, ...], index: tuple[int, ...]) -> NDArray[Any]:
+    """Return what an array has at an index of a shape that it broadcasts to."""
+    own = index[len(shape) - values.ndim :]
+    found = values[tuple(i if n > 1 else 0 for i, n in zip(own, values.shape, strict=False))]
+    return np.asarray(spread(np.asarray(found), shape[len(index) :]))
+
+
+def quantiles(values: FloatArray, shares: Sequence[float]) -> list[float]:
+    """Return what `np.quantile` does, to the bit, without its imports."""
+    ordered = np.sort(values, axis=None).tolist()
+    return [_between(ordered, (len(ordered) - 1) * share) for share in shares]
+
+
+def _between(ordered: list[float], place: float) -> float:
+    if math.isnan(ordered[-1]):
+        return math.nan
+    first = min(int(place), len(ordered) - 1)
+    low, high = ordered[first], ordered[min(first + 1, len(ordered) - 1)]
+    part, apart = place - first, high - low
+    return high - apart * (1 - part) if part >= 0.5 else low + apart * part

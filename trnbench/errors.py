@@ -3,6 +3,7 @@
     TrnbenchError               exit code 70: our bug, unless a subclass says otherwise
       InputError                2   what the user gave is malformed
         UnitError               2   a text that is not a quantity of the wanted kind
+          OutOfRange            2   a quantity that nothing real has
         UnknownNameError        2   a name that is not in the catalogue
         DataFileError           2   a file with one or more faults
       EnvironmentFault          3   a file, folder, terminal or package is not usable here
@@ -15,12 +16,18 @@ one of these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Set as AbstractSet
+from difflib import SequenceMatcher
 from typing import Never
+
+from trnbench.records import dataclass
 
 FEW = 16
 """As many names as one line of help can list."""
+MOST_NAMED = 4
+"""As many names as one suggestion offers."""
+ALIKE = 0.66
+"""A name that is less like what was typed than this would be an absurd suggestion."""
 LISTS_FAULTS = "`trnbench spec validate FILE` or `workload validate FILE` lists them all"
 
 
@@ -45,15 +52,34 @@ class UnitError(InputError, ValueError):
     """A text that is not a quantity of the wanted dimension."""
 
 
-class UnknownNameError(InputError):
-    """A name that is not in the catalogue; proposes the nearest."""
+class OutOfRange(UnitError):
+    """A quantity that nothing real has."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str], *, where: str = "") -> None:
-        candidates = sorted(set(known))
+
+class UnknownNameError(InputError):
+    """A name that is not in the catalogue; proposes the nearest.
+
+    `known` has names before aliases, or is a set. `lists` is the command that lists them where
+    they are many, `remedy` what to say in place of the nearest names.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        *,
+        where: str = "",
+        lists: str = "",
+        remedy: str = "",
+    ) -> None:
+        candidates = [*dict.fromkeys(sorted(known) if isinstance(known, AbstractSet) else known)]
         place = f" in {where}" if where else ""
+        hint = f"`{lists}` lists them" if lists else None
+        if 0 < len(candidates) <= FEW:
+            hint = f"known: {', '.join(sorted(candidates))}"
         super().__init__(
-            f"unknown {what} {name!r}{place}{did_you_mean(name, candidates)}",
-            hint=f"known: {', '.join(candidates)}" if 0 < len(candidates) <= FEW else None,
+            f"unknown {what} {name!r}{place}{remedy or did_you_mean(name, candidates)}", hint=hint
         )
         self.name = name
 
@@ -103,7 +129,32 @@ def unhandled(thing: Never, lacks: str) -> Never:
     raise GapError(thing, lacks)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" for the nearest known name, or nothing."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def did_you_mean(name: str, known: Iterable[str], *, most: int = MOST_NAMED) -> str:
+    """Return "; did you mean 'x' or 'y'?" for the known names that are meant, or nothing."""
+    near = [repr(one) for one in nearest_names(name, known)][:most]
+    return f"; did you mean {listed(near, 'or')}?" if near else ""
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that begin with what was typed, else those most like it."""
+    typed, names = name.casefold(), [*dict.fromkeys(known)]
+    begun = [one for one in names if len(typed) > 1 and one.casefold().startswith(typed)]
+    if begun:
+        return begun[:MOST_NAMED]
+    likeness = {one: _likeness(typed, one.casefold()) for one in names}
+    best = max(likeness.values(), default=0.0)
+    near = [one for one in names if likeness[one] == best >= ALIKE]
+    plain = [one for one in near if not any(one.startswith(f"{other}-") for other in near)]
+    return plain[:MOST_NAMED]
+
+
+def _likeness(typed: str, name: str) -> float:
+    """Return how like a name is to what was typed, which may be only its beginning."""
+    begun = name[: len(typed)] if len(typed) > MOST_NAMED else name
+    return max(SequenceMatcher(None, typed, one).ratio() for one in (name, begun))
+
+
+def listed(words: Sequence[str], joint: str = "and") -> str:
+    """Return words as a sentence lists them: a, b and c."""
+    *first, last = words
+    return f"{', '.join(first)} {joint} {last}" if first else last

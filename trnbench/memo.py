@@ -6,9 +6,11 @@ record alone, so whoever asks first or twice gets the same, and nothing else can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import field
 from typing import Generic, TypeVar
+
+from trnbench.records import dataclass
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
@@ -27,6 +29,10 @@ class Memo(Generic[Key, Answer]):
         except KeyError:
             answer = self._answers[key] = make()
             return answer
+
+    def items(self) -> Iterable[tuple[Key, Answer]]:
+        """Return the answers so far, by key."""
+        return self._answers.items()
 
     def __len__(self) -> int:
         """Return how many answers there are so far."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar, get_args
 
-from trnbench.errors import InputError, UnitError, UnknownNameError
+from trnbench.errors import InputError, OutOfRange, UnitError, UnknownNameError
 from trnbench.units import BINARY_PREFIXES, Dimension, parse
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ LEAST_SURE, MOST_SURE = 0.5, 0.99
 """The draws tell no more of the tails than this."""
 OPEN = ("", "any", "auto", "best")
 """Texts that leave a choice open."""
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BINARY = re.compile(r"(?P<number>.*[\d.])\s*(?P<prefix>[kKmMgGtT])")
 
 
@@ -55,18 +56,18 @@ def count(what: str) -> Callable[[str], float]:
     return parsed
 
 
-def quantity(what: str, dimension: Dimension) -> Callable[[str], float]:
+def quantity(what: str, dimension: Dimension, *, example: str = "") -> Callable[[str], float]:
     """Return a parser of quantities above 0, in base units."""
 
     def parsed(text: str) -> float:
-        return _positive(what, text, _parse(what, text, dimension))
+        return _positive(what, text, _parse(what, text, dimension, example=example))
 
     return parsed
 
 
 def duration(what: str) -> Callable[[str], float]:
     """Return a parser of times such as 30 min, 12h, 60 d or 2w, in seconds."""
-    return quantity(what, Dimension.SECONDS)
+    return quantity(what, Dimension.SECONDS, example="60d, 2w or 36h")
 
 
 def size(what: str) -> Callable[[str], float]:
@@ -125,6 +126,13 @@ def date(what: str) -> Callable[[str], datetime.date]:
             raise InputError(f"{what}: {text!r} is not a date; write e.g. 2026-11-21") from None
 
     return parsed
+
+
+def file_name(text: str) -> str:
+    """Return a name that a file of one's own may have, which leads to no other folder."""
+    if not _FILE_NAME.fullmatch(text):
+        raise InputError(f"{text!r} is no name for a file: use letters, digits, '.', '_' and '-'")
+    return text
 
 
 def one_of(what: str, names: Sequence[str]) -> Callable[[str], str]:
@@ -212,9 +220,11 @@ def literal(what: str, given: T, kind: object) -> T:
     return given
 
 
-def _parse(what: str, text: str, dimension: Dimension, *, bare: bool = False) -> float:
+def _parse(
+    what: str, text: str, dimension: Dimension, *, bare: bool = False, example: str = ""
+) -> float:
     try:
-        return parse(text, dimension, bare=bare)
+        return parse(text, dimension, bare=bare, example=example)
     except UnitError as error:
         raise InputError(f"{what}: {error.message}") from None
 
@@ -222,6 +232,8 @@ def _parse(what: str, text: str, dimension: Dimension, *, bare: bool = False) ->
 def _number(what: str, text: str, kind: str, example: str, *, shown: str | None = None) -> float:
     try:
         return parse(text, Dimension.COUNT)
+    except OutOfRange as error:
+        raise InputError(f"{what}: {error.message}") from None
     except UnitError:
         found = text if shown is None else shown
         raise InputError(f"{what}: {found!r} is not {kind}; write e.g. {example}") from None

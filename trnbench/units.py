@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 
-from trnbench.errors import UnitError, did_you_mean
+from trnbench.errors import OutOfRange, UnitError, did_you_mean
+from trnbench.records import dataclass
 
 DECIMAL_PREFIXES: Mapping[str, float] = {
     "f": 1e-15,
@@ -38,6 +39,8 @@ BINARY_PREFIXES: Mapping[str, float] = {
     "Pi": 2.0**50,
     "Ei": 2.0**60,
 }
+_LONGEST = 40
+"""Characters of a quantity that a message repeats."""
 COUNT_SUFFIXES: Mapping[str, float] = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 _ENLARGING = {p: f for p, f in DECIMAL_PREFIXES.items() if f >= 1}
@@ -47,6 +50,11 @@ _BYTE_PREFIXES = {**_ENLARGING, "K": 1e3, **BINARY_PREFIXES}
 BITS_PER_BYTE = 8
 FLOP_PER_MULTIPLY_ADD = 2
 """A multiplication and an addition, as everybody counts them."""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return how many there are of something: "1 step", "1,000 steps"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _prefixed(symbol: str, prefixes: Mapping[str, float], scale: float = 1.0) -> dict[str, float]:
@@ -104,38 +112,73 @@ EXAMPLES: Mapping[Dimension, str] = {
     Dimension.RATIO: "18% or 0.18",
 }
 
+SANE: Mapping[Dimension, tuple[float, float]] = {
+    Dimension.BYTES: (0.1, 1e21),
+    Dimension.BYTES_PER_S: (0.1, 1e21),
+    Dimension.FLOP: (1.0, 1e33),
+    Dimension.FLOP_PER_S: (1.0, 1e24),
+    Dimension.HERTZ: (1e-3, 1e19),
+    Dimension.SECONDS: (1e-15, 1e11),
+    Dimension.USD: (1e-6, 1e15),
+    Dimension.USD_PER_HOUR: (1e-6, 1e9),
+    Dimension.WATTS: (1e-3, 1e19),
+    Dimension.COUNT: (1e-15, 1e18),
+    Dimension.RATIO: (1e-9, 1e6),
+}
+"""What anything real lies between, in base units, unless it is 0; far on either side of that.
+
+Beyond it arithmetic ends in infinities, and an answer in nonsense.
+"""
+
 _NUMBER = re.compile(
     r"(?P<number>[+-]?(?:\d+(?:,\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*)",
     re.DOTALL,
 )
 
 
-def parse(text: str, dimension: Dimension, *, bare: bool = False) -> float:
-    """Return the value of `text` in base SI; with `bare`, no unit means the base unit."""
+def parse(text: str, dimension: Dimension, *, bare: bool = False, example: str = "") -> float:
+    """Return the value of `text` in base SI; with `bare`, no unit means the base unit.
+
+    `example` of what may be written, where the usual ones of the dimension are far from it.
+    """
     match = _NUMBER.fullmatch(text.strip())
+    expected = f"expected e.g. {example or EXAMPLES[dimension]}"
     if match is None:
-        raise UnitError(f"{text!r} is not a quantity; expected e.g. {EXAMPLES[dimension]}")
+        raise UnitError(f"{text!r} is not a quantity; {expected}")
     unit = " ".join(match["unit"].split())
-    factor = 1.0 if bare and not unit else _factor(unit, text, dimension)
+    factor = 1.0 if bare and not unit else _factor(unit, text, dimension, expected)
     # Decimal: 600 ns is then 6e-07 to the bit, as it would be written in base units.
-    value = float(Decimal(match["number"].replace(",", "")) * Decimal(repr(factor)))
-    if not math.isfinite(value):
-        raise UnitError(f"{text!r} is too large")
+    try:
+        value = float(Decimal(match["number"].replace(",", "")) * Decimal(repr(factor)))
+    except ArithmeticError:
+        value = math.inf
+    check_sane(value, dimension, text)
     return value
 
 
-def _factor(unit: str, text: str, dimension: Dimension) -> float:
+def check_sane(value: float, dimension: Dimension, text: str) -> None:
+    """Refuse what is infinite, no number, or beyond what anything real has."""
+    least, most = SANE[dimension]
+    if value != 0 and not least <= abs(value) <= most:
+        unit = next(unit for unit, factor in UNITS[dimension].items() if factor == 1.0)
+        ends = f"{least:g} to {most:g} {unit}".strip()
+        shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+        raise OutOfRange(f"{shown!r} is out of range, {ends}")
+
+
+def _factor(unit: str, text: str, dimension: Dimension, expected: str) -> float:
     units = UNITS[dimension]
     if unit in units:
         return units[unit]
-    expected = f"expected e.g. {EXAMPLES[dimension]}"
     if not unit:
         raise UnitError(f"{text!r} has no unit; {expected}")
     if re.fullmatch(r"[kKMGTPE]i?b(ps|/s)?", unit):
         bits = unit.replace("ps", "/s").replace("b", "bit", 1)
         wanted = f"write {bits!r} or {bits.replace('bit', 'B')!r}"
         raise UnitError(f"{text!r}: {unit!r} does not say bit or byte; {wanted}")
-    raise UnitError(f"{text!r}: unknown unit {unit!r}{did_you_mean(unit, units)}; {expected}")
+    raise UnitError(
+        f"{text!r}: unknown unit {unit!r}{did_you_mean(unit, units, most=1)}; {expected}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +209,14 @@ def unit_scale(unit: str, dimension: Dimension) -> Scale:
     return Scale(unit, UNITS[dimension][unit])
 
 
+@cache
+def _shown_scales(dimension: Dimension) -> tuple[Scale, ...]:
+    return tuple(Scale(unit, UNITS[dimension][unit]) for unit in _SHOWN[dimension])
+
+
 def scale_for(value: float, dimension: Dimension) -> Scale:
     """Return the largest shown prefix that does not exceed |value|."""
-    units = UNITS[dimension]
-    shown = [Scale(unit, units[unit]) for unit in _SHOWN[dimension]]
+    shown = _shown_scales(dimension)
     if value == 0 and dimension is Dimension.SECONDS:
         return Scale("s", 1.0)
     fitting = [scale for scale in shown if scale.factor <= abs(value) * (1 + 1e-12)]
@@ -196,6 +243,8 @@ def significant(number: float, digits: int = 4) -> str:
     """Return `number` rounded to significant digits, thousands grouped, no trailing zeros."""
     if number == 0:
         return "0"
+    if not math.isfinite(number):
+        return str(number)
     decimals = max(digits - 1 - math.floor(math.log10(abs(number))), 0)
     text = f"{number:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

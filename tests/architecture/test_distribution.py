@@ -22,7 +22,7 @@ SHIPPED = sorted(
 )
 
 
-pytestmark = pytest.mark.xdist_group("distribution")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distribution")]
 
 
 @pytest.fixture(scope="module")
@@ -73,5 +73,7 @@ def test_installed_elsewhere_it_lists_the_same_specs(built, tmp_path):
         listed += [Path(row["path"]) for row in json.loads(done.stdout)["rows"]]
     data = target / "trnbench" / "_data"
     assert sorted(path.relative_to(data).as_posix() for path in listed) == [
-        name for name in SHIPPED if name.endswith(".toml") and not name.startswith(PRIORS)
+        name
+        for name in SHIPPED  # what stands in no section is no data file to list
+        if name.endswith(".toml") and name.count("/") == 2 and not name.startswith(PRIORS)
     ]

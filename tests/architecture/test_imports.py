@@ -91,22 +91,42 @@ def imported(folder: str) -> set[str]:
     """Return the distributions that modules below a folder import."""
     of = packages_distributions()
     tops = {one.top for one in imports(folder)} - NOT_OURS
-    return {normal(of[top][0]) for top in tops}
+    return {normal(of.get(top, [top])[0]) for top in tops}  # an extra may not be installed
 
+
+pytestmark = pytest.mark.slow  # every module is read
 
 RUN_TIME = declared(PROJECT["project"]["dependencies"])
+EXTRAS = {
+    name
+    for extra, requirements in PROJECT["project"]["optional-dependencies"].items()
+    if extra != "dev"
+    for name in declared(requirements)
+}
 DEV = declared(PROJECT["project"]["optional-dependencies"]["dev"])
 
 
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
-    assert imported("trnbench") == RUN_TIME
+    assert imported("trnbench") == RUN_TIME | EXTRAS
+
+
+def test_what_only_some_need_is_imported_late_by_the_package_that_is_for_it():
+    places = dict.fromkeys(("boto3", "botocore"), "trnbench/prices/feed/")
+    places["jax"] = "trnbench/measure/"
+    places |= dict.fromkeys(("aiohttp", "textual-serve"), "trnbench/tui/serve.py")
+    places |= {"distributed": "trnbench/app/study.py", "pyarrow": "trnbench/report/parquet.py"}
+    found = [one for one in imports("trnbench") if normal(one.top) in EXTRAS]
+    assert {normal(one.top) for one in found} == places.keys()
+    assert [
+        one for one in found if not one.late or not one.path.startswith(places[normal(one.top)])
+    ] == []
 
 
 def test_what_tests_import_is_declared():
     assert imported("tests") <= RUN_TIME | DEV
 
 
-@pytest.mark.parametrize("name", sorted(DEV - RUN_TIME))
+@pytest.mark.parametrize("name", sorted(DEV - RUN_TIME - EXTRAS))
 def test_every_tool_is_used(name):
     makefile = (ROOT / "Makefile").read_text()
     points = distribution(name).entry_points
@@ -125,7 +145,6 @@ def test_every_tool_is_used(name):
         ("typer", "trnbench/cli/"),
         *((name, "trnbench/tui/") for name in ("textual", "textual_plot", "rich")),
         *((name, "trnbench/catalog/toml_file.py") for name in ("tomli", "tomli_w")),
-        ("cattrs", "trnbench/catalog/structure.py"),
     ],
 )
 def test_each_package_stays_at_home(package, home):
@@ -143,6 +162,14 @@ def test_scipy_is_imported_when_it_is_called():
 def test_private_modules_of_others_are_left_alone():
     others = [one for one in imports("trnbench") if one.top not in NOT_OURS - {"tests"}]
     assert [one for one in others if "._" in one.module] == []
+
+
+def test_records_are_those_that_are_quick_to_import():
+    standard = re.compile(
+        r"^from dataclasses import .*\bdataclass\b|\bdataclasses\.dataclass", re.M
+    )
+    found = [path for path in modules("trnbench").values() if standard.search(path.read_text())]
+    assert [path.name for path in found] == ["records.py"]
 
 
 def test_no_circle_of_imports():

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.program.job_phases import ENGINE, phases_of
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import training_step
+from trnbench.workload.jobs import Job
 from trnbench.workload.layout import KNOBS, Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.partial_layout import PartialLayout
@@ -26,7 +28,7 @@ FIELD = """    made_up: Literal["off", "on"] = field(
         metadata=_about("A knob of a test.", metavar="HOW", searched=("off", "on")),
     )
 """
-BEFORE = "    capacity_factor: Ratio | None = field("
+BEFORE = "    capacity_factor: Ratio | None = _knob("
 SUITE = """
 name = "of-a-test"
 title = "One case"
@@ -95,8 +97,10 @@ def changed_copy(folder: Path, *, meaning: bool) -> None:
         path.write_text(text.replace(old, new))
 
 
-def run(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"}
+def run(
+    folder: Path, *arguments: str, code: int = 0, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200", **variables}
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -109,6 +113,7 @@ def run(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedPro
     return done
 
 
+@pytest.mark.slow
 def test_a_made_up_knob_is_found_everywhere(tmp_path):
     changed_copy(tmp_path, meaning=True)
     for verb in ("train", "compare"):
@@ -118,10 +123,15 @@ def test_a_made_up_knob_is_found_everywhere(tmp_path):
     own = tmp_path / "own" / "training"
     own.mkdir(parents=True)
     (own / "of-a-test.toml").write_text(SUITE)
+    stack = built_in_folder() / "specs" / "calibration" / "training-nxd-trn1.toml"
+    (tmp_path / "own" / "calibration").mkdir()
+    (tmp_path / "own" / "calibration" / stack.name).write_text(
+        stack.read_text().replace('"zero 1",', '"zero 1", "made up on",', 1)
+    )
     train = ("-m", "trnbench", "train", "--json", "--suite", "of-a-test", "--spec-dir", "own")
     (row,) = json.loads(run(tmp_path, *train).stdout)["rows"]
     assert row["made_up"] == "on"
-    found = json.loads(run(tmp_path, "-c", ASKED).stdout)
+    found = json.loads(run(tmp_path, "-c", ASKED, TRNBENCH_SPEC_PATH="own").stdout)
     assert found["searched"] == ["off", "on"]
     assert found["fixed"] == ["on"]
     assert found["legal"][0] == 2 * found["legal"][1] > 0
@@ -146,6 +156,23 @@ OTHERS = {
     "zero": 3,
     "vpp": 2,
     "sequence": 512,
+    "job": "lora",
+    "adapter_rank": 8,
+    "adapter_on": "attention",
+    "frozen_format": "nf4",
+    "stage_split": "work",
+    "pipeline_layout": "Et*15|t*17L",
+    "expert_tp": 1,
+    "shard": 2,
+    "optimizer_offload": "host",
+    "mtp_depths": 1,
+    "response": 64,
+    "reward": "model",
+    "reference": "off",
+    "idle_models": "host",
+    "generation_nodes": 1,
+    "generation_tokens_per_s": 1000.0,
+    "generation_batch": 1,
 }
 
 
@@ -155,8 +182,14 @@ def test_every_knob_changes_the_program(name):
     plain = Layout(
         tp=2, pp=2, dp=2, cp=2, ep=2, global_batch=16, sequence=256, precision="bf16-master"
     )
+    if name == "shard":
+        plain = replace(plain, zero=1)
     if name == "attention":
         plain = replace(plain, cp=1)
+    if KNOBS[name].of_jobs:
+        model = load_model(CATALOG, "tiny-gpt")
+        job: Job = "lora" if "lora" in KNOBS[name].of_jobs else "grpo"
+        plain = replace(plain, job=job, ep=1)
     other = OTHERS[name] if name in OTHERS else 2 * getattr(plain, name)
     changed = PartialLayout(**{name: other}).complete(PartialLayout.of(plain).given)
     assert _digest(model, plain) != _digest(model, changed)
@@ -174,4 +207,8 @@ def _digest(model, layout):
         vpp=layout.vpp,
         micro_batches=int(program.micro_batches),
     )
-    return blocks, order.kind.tobytes(), repr(program.stages)
+    held = [repr(one.program.blocks.get(ENGINE)) for one in phases_of(program)]
+    written = [
+        (repr(one.generation), one.times, repr(one.fetched_bytes)) for one in phases_of(program)
+    ]
+    return blocks, order.kind.tobytes(), repr(program.stages), held, written

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tomli
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = sorted((ROOT / "trnbench").rglob("*.py"))
@@ -20,7 +21,7 @@ def test_no_module_is_a_bag():
 
 
 def test_modules_stay_readable_in_length():
-    lengths = {path.name: path.read_text().count("\n") for path in PACKAGE}
+    lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in PACKAGE}
     assert {name: length for name, length in lengths.items() if length > 500} == {}
 
 
@@ -49,6 +50,7 @@ def test_import_rules_hold():
     "target",
     [
         *("setup", "run", "test", "test-fast", "soak", "fuzz", "check", "fmt", "lines", "wheel"),
+        "lock",
         "clean",
     ],
 )
@@ -75,3 +77,16 @@ def test_every_use_case_of_the_python_api_can_be_had():
     assert all(getattr(app, name) is not None for name in app.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         app.nothing  # noqa: B018
+
+
+def test_every_dependency_is_locked_by_hash_to_a_version_that_is_allowed():
+    project = tomli.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / ".ci" / "requirements.lock").read_text()
+    locked = dict(
+        re.findall(r"(?m)^([a-z0-9-]+)==(\S+)(?: ; [^\\\n]+)? \\\n    --hash=sha256:", text)
+    )
+    assert len(locked) == text.count("==")
+    for one in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+        asked = Requirement(one)
+        version = locked[asked.name.lower().replace("_", "-")]
+        assert asked.specifier.contains(version), f"{one}: {version} is locked; run `make lock`"

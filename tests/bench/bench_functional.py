@@ -14,7 +14,7 @@ from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 
 STEPS = 5
-CASES = (("fp32", 5.0), ("bf16-master", 2.0), ("bf16-sr", 2.0))
+CASES = (("fp32", 8.0), ("bf16-master", 6.0), ("bf16-sr", 6.0))
 KIBIBYTE, GIGABYTE = 1024, 1e9
 
 

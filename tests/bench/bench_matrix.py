@@ -35,7 +35,7 @@ def main() -> None:
 
     a, b = operands(NUMBERS, NUMBERS, NUMBERS)
     _, plain_s = best_of(lambda: a @ b)
-    _, emulated_s = best_of(lambda: matmul(a, b, ProductRecipe(format_in_a="bf16")))
+    _, emulated_s = best_of(lambda: matmul(a, b, ProductRecipe.named(format_in_a="bf16")))
     ratio = emulated_s / plain_s
     show("emulated bf16 product over numpy's, 2048^3", ratio, "x", 3.0, "at most")
 

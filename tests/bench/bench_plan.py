@@ -11,7 +11,8 @@ from tests.bench.figure import best_of, show
 from trnbench.answers.compare import CompareAnswer
 from trnbench.answers.plan import PlanAnswer
 from trnbench.app.plan_request import PlanRequest
-from trnbench.app.run_request import Part, RunRequest
+from trnbench.app.run_parts import Part
+from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
 from trnbench.app.verbs.compare import CompareRequest, compare_run
 from trnbench.app.verbs.plan import plan_run

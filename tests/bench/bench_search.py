@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,6 +14,8 @@ from trnbench.search.result import SearchResult
 CATALOG = open_catalog()
 POWERS = tuple(2**power for power in range(10))
 UP_TO_512 = "1 to 512"
+MANY, LARGE_BATCH = tuple(range(8, 513, 8)), 720_720
+"""More than ten million legal layouts."""
 CASES: tuple[tuple[str, str, str, Sequence[int], int, int], ...] = (
     ("llama3.1-70b", "trn2.48xlarge", "64", (64,), 1024, 8192),
     ("llama3.1-405b", "trn2.48xlarge", "256", (256,), 1024, 8192),
@@ -46,13 +49,25 @@ def searched(
 
 
 def main() -> None:
-    """Print each figure beside its bar."""
+    """Print each figure beside its bar: what a search costs at once, and each further layout."""
+    found: dict[str, tuple[int, float]] = {}
     for model, instance, text, nodes, global_batch, sequence in CASES:
         result, cpu_s = best_of(partial(searched, model, instance, nodes, global_batch, sequence))
+        found[f"{model} {text}"] = result.legal, cpu_s
         what = f"{model}, {instance}:{text}, {result.legal:,}"
-        show(what, result.legal / cpu_s, "layouts/s", 2e6, "at least")
+        show(what, result.legal / cpu_s, "layouts/s")
+    _, fixed_s = found["llama3.1-405b 256"]
+    show("fixed cost of one cluster size", fixed_s, "s", 0.06, "at most")
+    legal, cpu_s = found["llama3.1-70b each to 128"]
+    show("marginal rate over 128", legal / (cpu_s - fixed_s), "layouts/s", 2.5e6, "at least")
+    many, cpu_s = best_of(
+        partial(searched, "llama3.1-70b", "trn2.48xlarge", MANY, LARGE_BATCH, 8192), 1
+    )
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    show(f"each of {many.legal:,} layouts", many.legal / cpu_s, "layouts/s", 1e8 / 120, "at least")
+    show("largest memory", used, "GB", 2.0, "at most")
     _, cpu_s = best_of(lambda: [searched("llama3.1-70b", i, POWERS, 1024, 8192) for i in COMPARED])
-    show("llama3.1-70b, six instance types, 1 to 512 nodes", cpu_s, "s", 2.0, "at most")
+    show("llama3.1-70b, six instance types, 1 to 512 nodes", cpu_s, "s")
 
 
 if __name__ == "__main__":

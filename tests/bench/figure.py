@@ -21,9 +21,16 @@ def best_of(work: Callable[[], T], repeats: int = REPEATS) -> tuple[T, float]:
 
 
 def show(
-    what: str, value: float, unit: str, bar: float, side: Literal["at least", "at most"]
+    what: str,
+    value: float,
+    unit: str,
+    bar: float | None = None,
+    side: Literal["at least", "at most"] = "at least",
 ) -> None:
-    """Print one figure, its bar, and whether it keeps it."""
+    """Print one figure, and whether it keeps its bar if it has one."""
+    if bar is None:
+        print(f"{what:52s} {value:14,.3g} {unit}")
+        return
     kept = value >= bar if side == "at least" else value <= bar
     verdict = "" if kept else "  MISSED"
     print(f"{what:52s} {value:14,.3g} {unit:14s} {side} {bar:,.3g}{verdict}")

@@ -13,20 +13,21 @@ from hypothesis import strategies as st
 
 from trnbench.app.collective_request import CollectiveRequest, sizes_between
 from trnbench.app.command_lines import (
-    collective_line,
+    collective_question,
     command_line,
-    compare_line,
+    compare_question,
     count_text,
-    matrix_line,
+    matrix_question,
     place_text,
-    plan_line,
+    plan_question,
     share_text,
     size_text,
     time_text,
-    train_line,
+    train_question,
 )
 from trnbench.app.plan_request import PlanRequest
-from trnbench.app.run_request import Part, RunRequest
+from trnbench.app.run_parts import Part
+from trnbench.app.run_request import RunRequest
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.verbs.compare import CompareRequest
 from trnbench.app.verbs.matrix import MatrixRequest
@@ -38,6 +39,9 @@ from trnbench.workload.suite import Place, Product
 
 DAY = datetime.date(2026, 11, 21)
 AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)
+SECONDS = st.floats(1e-3, 1e11) | st.integers(1, 1000).map(lambda days: days * 86400.0)
+LEAST_SHARE = 1e-9
+"""Less is refused as nonsense, unless it is 0."""
 USE_CASES = {
     "matrix": "trnbench.app.verbs.matrix.run",
     "collective": "trnbench.app.verbs.collective.run",
@@ -76,8 +80,8 @@ def asked_by():
     ("text", "parse", "values"),
     [
         (count_text, count("n"), AMOUNT),
-        (time_text, duration("n"), AMOUNT | st.integers(1, 1000).map(lambda n: n * 86400.0)),
-        (share_text, share("n"), st.floats(0, 1, exclude_max=True)),
+        (time_text, duration("n"), SECONDS),
+        (share_text, share("n"), st.just(0.0) | st.floats(LEAST_SHARE, 1, exclude_max=True)),
         (size_text, size("n"), st.integers(1, 2**60).map(float) | st.sampled_from([2.0**30])),
     ],
 )
@@ -126,7 +130,7 @@ PARTS = st.one_of(
         st.builds(Part, tokens=AMOUNT, sequence=st.integers(1, 10**6)), min_size=1, max_size=3
     ).map(tuple),
 )
-SHARES = st.floats(0, 0.99)
+SHARES = st.just(0.0) | st.floats(LEAST_SHARE, 0.99)
 RUNS = st.builds(
     RunRequest,
     model=st.just("llama2-7b"),
@@ -146,6 +150,7 @@ RUNS = st.builds(
     term_years=st.sampled_from((None, 1, 3)),
     commitment=st.sampled_from(("whole", "share")),
     keep_checkpoints=st.sampled_from((None, "3@s3-standard")),
+    max_price_age_s=st.none() | st.floats(1, 1e8),
     failures_per_node_day=st.none() | st.floats(0, 10),
     checkpoint_interval_s=st.none() | st.floats(1, 1e6),
 )
@@ -166,7 +171,7 @@ def test_a_plan_is_asked_again(asked_by, run, nodes, deadline, budget):
     request = PlanRequest(
         run=some_nodes(run, nodes), deadline_s=deadline, budget_usd=budget, confirm=2
     )
-    again = asked_by(plan_line(request))
+    again = asked_by(plan_question(request).line)
     assert (again.run, again.asked, again.confirm) == (request.run, request.asked, 2)
 
 
@@ -185,14 +190,14 @@ def test_a_comparison_is_asked_again(asked_by, run, nodes, deadline, equal_cost,
         equal_cost=equal_cost,
         baseline=baseline,
     )
-    assert asked_by(compare_line(request)) == request
+    assert asked_by(compare_question(request).line) == request
 
 
 def test_a_baseline_on_so_many_nodes_is_asked_again(asked_by):
     line = "trnbench compare llama2-7b --tokens 1T --on p5.48xlarge --nodes 5 --equal-cost"
     request = asked_by(line + f" --price-date {DAY}")
     assert request.baseline_nodes == 5
-    assert asked_by(compare_line(request)) == request
+    assert asked_by(compare_question(request).line) == request
 
 
 @PLAIN
@@ -216,7 +221,7 @@ def test_a_step_is_asked_again(asked_by, layout, nodes, engines, seed, factor):
         stragglers=(Straggler(stage=1, factor=factor),) if played else (),
         timeline=played,
     )
-    assert asked_by(train_line(request, plot=played)) == request
+    assert asked_by(train_question(request, plot=played).line) == request
 
 
 def test_products_are_asked_again(asked_by):
@@ -228,9 +233,9 @@ def test_products_are_asked_again(asked_by):
         cores="all",
         pattern="4:16",
     )
-    assert asked_by(matrix_line(request, None)) == request
+    assert asked_by(matrix_question(request, None).line) == request
     suite = asked_by("trnbench matrix --suite llama --on trainium2 --dtype bf16")
-    assert asked_by(matrix_line(suite, "llama")) == suite
+    assert asked_by(matrix_question(suite, "llama").line) == suite
 
 
 @PLAIN
@@ -243,7 +248,7 @@ def test_products_are_asked_again(asked_by):
 def test_a_sweep_is_asked_again(asked_by, smallest, larger, factor, algorithm):
     sizes = (smallest, smallest * larger, factor)
     places = (("trn1.32xlarge", 1), ("p5.48xlarge", 4))
-    line = collective_line("all-gather", places, sizes, algorithm=algorithm)
+    line = collective_question("all-gather", places, sizes, algorithm=algorithm).line
     assert asked_by(line) == CollectiveRequest(
         ops=("all-gather",),
         places=tuple(Place(instance=name, nodes=nodes) for name, nodes in places),

@@ -222,3 +222,15 @@ def test_an_array_stands_alone(run, arguments, said):
     done = run("matrix", *arguments)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+def test_both_engines_say_how_closely_they_agree(run):
+    options = ("--on", "trainium3", "--dtype", "fp32", "--engine", "both", "--kernel")
+    close = run("matrix", "2048x2944x1152", *options, "blocked")
+    assert "the engines agree within " in close.out
+    apart = run("matrix", "2048x2944x1152", "1024x1024x1024", *options, "blocked-free")
+    found = [line for line in apart.out.splitlines() if "do not agree" in line]
+    assert len(found) == 1
+    assert found[0].startswith("the engines do not agree on 2048x2944x1152 fp32 on trainium3: ")
+    assert "agree within" not in apart.out
+    assert "agree" not in run("matrix", "1024x1024x1024", "--on", "trainium3").out

@@ -7,6 +7,7 @@ import pytest
 SHORT = ("numerics", "--steps", 4, "--seeds", 2, "--global-batch", 1, "--sequence", 8)
 
 
+@pytest.mark.slow
 def test_each_recipe_has_a_row_held_against_fp32(run):
     done = run(*SHORT, "--precision", "bf16,bf16-sr", "--json")
     assert done.code == 0, done.err

@@ -23,7 +23,7 @@ def test_version(run):
     assert run("--version").out == f"trnbench {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [(), ("spec",), ("--help",), ("spec", "show", "-h")])
+@pytest.mark.parametrize("arguments", [("spec",), ("--help",), ("spec", "show", "-h")])
 def test_help_goes_to_stdout(run, arguments):
     done = run(*arguments)
     assert (done.code, done.err) == (0, "")
@@ -91,6 +91,7 @@ def test_running_out_of_memory_is_said(capsys, monkeypatch):
     assert "not enough memory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_colour_only_on_a_terminal_and_not_against_the_users_will():
     script = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
     command = [sys.executable, "-c", script, *TRNBENCH, "spec", "list"]

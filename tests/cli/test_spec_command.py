@@ -205,6 +205,7 @@ def test_a_rate_of_an_unknown_format_is_refused(run, tmp_path):
     assert "input_elements_per_cycle: unknown number format 'sprase'; did you mean" in done.out
 
 
+@pytest.mark.slow
 def test_all_shipped_specs_are_valid(run):
     done = run("spec", "validate", ROOT / "specs")
     assert done.code == 0, done.out
@@ -215,14 +216,14 @@ def test_a_user_folder_shadows_and_says_so(run, tmp_path):
     mine.mkdir(parents=True)
     shutil.copy(ROOT / "specs/chips/trainium2.toml", mine / "trainium2.toml")
     done = run("spec", "list", "--spec-dir", tmp_path / "mine")
-    assert f"trainium2 from {mine / 'trainium2.toml'} hides" in done.out
+    assert f"trainium2 from {mine / 'trainium2.toml'} overrides" in done.out
     row = next(
         row
         for row in run("spec", "list", "--json", "--spec-dir", tmp_path / "mine").json["rows"]
         if row["name"] == "trainium2"
     )
     assert row["origin"] == "--spec-dir"
-    assert "hides" in run("spec", "show", "trainium2", "--spec-dir", tmp_path / "mine").out
+    assert "overrides" in run("spec", "show", "trainium2", "--spec-dir", tmp_path / "mine").out
 
 
 def test_a_type_that_has_only_prices_is_shown_by_its_prices(run):
@@ -240,3 +241,29 @@ def test_an_instance_with_an_unknown_chip_is_told_where(run, tmp_path):
     assert "unknown chip 'h1000'" in done.err
     assert "mine.toml (chip)" in done.err
     assert "chip: unknown chip" in run("spec", "validate", mine, "--spec-dir", tmp_path).out
+
+
+def test_a_calibration_says_of_each_number_what_it_rests_on(run):
+    def rows(name):
+        found = json.loads(run("spec", "show", name, "--json").out)["rows"]
+        return {row["key"]: row for row in found}
+
+    own, given = rows("training-nxd-trn1"), rows("training-nxd-trn2")
+    assert own["factor"]["rests_on"] == "fitted to measured steps"
+    assert given["factor"]["rests_on"] == (
+        "carried over from training-nxd-trn1: fitted to measured steps"
+    )
+    assert given["fragmentation"]["rests_on"] == "believed"
+    assert given["title"]["rests_on"] == ""
+    assert {row["rests_on"] for row in rows("trainium2").values()} == {""}
+    assert given["supports[0].features"]["source"]
+    shown = run("spec", "show", "training-nxd-trn2").out
+    assert "What its software runs" in shown
+    assert "refused: schedule gpipe, schedule zb-h1 (its scheduler has" in shown
+    assert "as in training" not in shown
+
+
+def test_failures_stand_beside_the_uptime_that_was_published(run):
+    shown = " ".join(run("spec", "show", "reliability/trainium").out.split())
+    assert "job uptime of 98.81 %" in shown
+    assert "17.1 minutes" in shown

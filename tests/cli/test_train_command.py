@@ -43,7 +43,8 @@ def test_a_settled_layout_is_taken_as_it_is(run):
     assert set(row) >= KEYS
     assert (row["tp"], row["pp"], row["dp"], row["zero"]) == (32, 8, 4, 1)
     assert row["chosen"] == []
-    assert row["defaults"] == ["attention", "context_parallel", "precision"]
+    defaults = ["optimizer_offload", "attention", "context_parallel", "stage_split", "precision"]
+    assert row["defaults"] == defaults
     assert row["tokens_per_s"] == pytest.approx(1024 * 8192 / row["step_time_s"])
     assert row["sequences_per_s"] == pytest.approx(1024 / row["step_time_s"])
     assert row["low_step_time_s"] < row["step_time_s"] < row["high_step_time_s"]
@@ -56,7 +57,7 @@ def test_a_settled_layout_is_taken_as_it_is(run):
 
 HELD = {
     *("weights", "gradients", "optimizer", "activations", "communication", "scratch"),
-    "fragmentation",
+    *("fragmentation", "runtime"),
 }
 
 
@@ -74,6 +75,7 @@ def test_what_is_open_is_chosen_and_no_slower(run):
     assert chosen["feasible_layouts"] <= chosen["legal_layouts"]
 
 
+@pytest.mark.slow
 def test_the_same_layout_spelled_out_gives_the_same_row(run):
     (row,) = rows(run, *SMALL)
     options = []
@@ -116,6 +118,7 @@ def test_every_family_has_a_sequence_of_its_own(run, model, tokens):
     assert (row["tokens_per_s"] is None) == (tokens is None)
 
 
+@pytest.mark.slow
 def test_both_engines_stand_beside_each_other(run):
     done = run("train", *LLAMA_70B, *SETTLED, "--engine", "both", "--json")
     closed, played = done.json["rows"]
@@ -125,6 +128,7 @@ def test_both_engines_stand_beside_each_other(run):
     assert "difference" in text
 
 
+@pytest.mark.slow
 def test_a_straggler_and_drawn_nodes_change_the_played_step(run):
     base = (*LLAMA_70B, *SETTLED, "--engine", "emulate")
     (even,) = rows(run, *base)
@@ -169,7 +173,7 @@ def test_a_suite_gives_a_row_for_each_case(run, suite):
         (("--tp", 32, "--pp", 8, "--dp", 16), "4096 ranks"),
         ((*("--tp", 32, "--pp", 8, "--dp", 4), "--global-batch", 1022), "try 1020 or 1024"),
         (("--tp", 8, "--cp", 8, "--sequence", 8190, "--no-sequence-parallel"), "does not divide"),
-        (("--tp", 8, "--pp", 1, "--dp", 128, "--zero", 0), "x of a rank's memory: optimizer"),
+        (("--tp", 8, "--pp", 1, "--dp", 128, "--zero", 0), "x of a rank's memory, "),
         (("--tp", 32, "--pp", 8, "--precision", "mxfp8"), "mxfp8"),
         (("--pp", 100), "80 layers"),
     ],
@@ -182,13 +186,15 @@ def test_an_answer_of_no_has_reasons(run, arguments, words):
 def test_what_does_not_fit_shows_where_memory_goes(run):
     done = run("train", "llama3.1-405b", "--on", "trn1.32xlarge", "--sequence", 8192)
     assert done.code == 1
-    assert "of a rank's memory: optimizer" in done.out
-    assert "this comes nearest" in done.out
+    assert "of a rank's memory, " in done.out
+    assert "this is nearest" in done.out
     assert "activations" in done.out
 
 
 def test_a_layout_may_leave_ranks_of_one_node_idle(run):
-    (row,) = rows(run, "tiny-gpt", "--on", "trn1.32xlarge", *("--tp", 1, "--pp", 1, "--dp", 1))
+    (row,) = rows(
+        run, "tiny-gpt", "--on", "trn1.32xlarge", *("--tp", 1, "--pp", 1, "--dp", 1, "--cp", 1)
+    )
     assert row["warnings"] == ["31 of 32 ranks stay idle"]
 
 
@@ -212,7 +218,7 @@ def test_a_layout_may_leave_ranks_of_one_node_idle(run):
         ((*SMALL, "--precision", "bf17"), "unknown precision 'bf17'"),
         ((*SMALL, "--stack", "nxd-trn9"), "did you mean"),
         ((*SMALL, "--lnc", 3), "no logical size 3"),
-        ((*SMALL, "--capacity-factor", 1.5), "has none"),
+        ((*SMALL, "--capacity-factor", 1.5), "has no experts"),
         (("mixtral-8x7b", "--on", "trn1.32xlarge", "--capacity-factor", 0), "above 0"),
         (("dlrm", "--on", "trn1.32xlarge", "--sequence", 8), "has no sequence"),
         ((*SMALL, "--plot", "--json"), "--plot draws for people"),
@@ -244,3 +250,92 @@ def test_formats_agree_and_pipes_stay_plain(run):
     assert heading.split(",")[: len(row)] == list(row)
     assert repr(row["step_time_s"]) in values
     assert run(*arguments, "--format", "markdown").out.startswith("| model |")
+
+
+def test_a_job_with_adapters_is_timed_and_named(run):
+    (row,) = rows(run, *SMALL, "--job", "lora")
+    asked = ("job", "adapter_rank", "adapter_on", "frozen_format")
+    assert [row[name] for name in asked] == ["lora", 16, "all-linear", "none"]
+    (full,) = rows(run, *SMALL, "--job", "finetune")
+    assert full["job"] == "finetune"
+    assert row["memory_bytes"] < full["memory_bytes"]
+    frozen = ("--job", "lora", "--frozen-format", "nf4")
+    refused = run("train", *SMALL, *SETTLED, *frozen)
+    assert refused.code == 1
+    assert "does not run frozen format nf4" in refused.out
+    shown = " ".join(run("train", *SMALL, *SETTLED, *frozen, "--assume-supported").out.split())
+    assert "job lora, adapter rank 16+, adapters on all-linear+, frozen format nf4" in shown
+    assert "a job with adapters needs no gradients of frozen weights" in shown
+    assert " job " not in run("train", *SMALL, *SETTLED).out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--adapter-rank", "8"),
+        ("--job", "finetune", "--adapter-on", "attention"),
+        ("--frozen-format", "nf4"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["train", "compare", "plan"])
+def test_options_of_adapters_without_adapters_are_refused(run, verb, options):
+    tokens = () if verb == "train" else ("--tokens", "1B")
+    done = run(verb, "llama2-7b", *tokens, "--on", "trn1.32xlarge", *options)
+    assert done.code == 2
+    assert f"{options[-2]} {options[-1]} is for --job lora" in done.err
+
+
+def test_a_job_that_a_model_has_no_place_for_is_refused_in_words(run):
+    row = refused(run, "dlrm-dcnv2", "--on", "dgx-h100", "--job", "lora")
+    assert "adapters are for models of text" in row["reasons"][0]
+
+
+def test_memory_is_told_slot_by_slot(run):
+    asked = ("train", "llama2-7b", "--on", "p5.48xlarge:2", "--tp", "2", "--pp", "4", "--memory")
+    done = run(*asked, "--json").json
+    rows, summary = done["rows"], done["summary"]
+    peaks = [row for row in rows if row["peak"]]
+    assert [row["slot"] for row in peaks] == [summary["peak_slot"]]
+    assert peaks[0]["memory_bytes"] == pytest.approx(summary["memory_bytes"])
+    assert sum(part["bytes"] for part in summary["peak"]) == pytest.approx(summary["memory_bytes"])
+    assert {row["phase"] for row in rows} == {"forward", "backward", "optimizer"}
+    # Slots follow one another; the optimizer is not one.
+    times = [(row["start_s"], row["end_s"]) for row in rows[:-1]]
+    assert all(start < end for start, end in times)
+    assert [start for start, _ in times] == sorted(start for start, _ in times)
+    assert rows[-1]["start_s"] is None
+    text = run(*asked).out
+    assert "holds most first in slot" in text
+    assert "at the peak" in text
+
+
+def test_memory_is_told_of_a_layout_that_does_not_fit(run):
+    asked = ("train", "llama2-7b", "--on", "p5.48xlarge:1", "--tp", "1", "--pp", "2", "--zero", "0")
+    done = run(*asked, "--micro-batch", "8", "--recompute", "none", "--memory", "--json")
+    assert done.code == 1
+    found = done.json
+    assert found["summary"]["reasons"]
+    assert found["summary"]["fit_probability"] < 0.5
+    assert {row["start_s"] for row in found["rows"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("llama2-7b", "--on", "p5.48xlarge", "--plot"), "--memory"),
+        (("llama2-7b", "--on", "p5.48xlarge", "--engine", "functional"), "--memory"),
+        (("llama2-7b", "--on", "p5.48xlarge", "--engine", "both"), "one played step"),
+        (("--suite", "nxd-examples"), "shows one step"),
+    ],
+)
+def test_memory_is_of_one_step_and_has_no_second_chart(run, more, said):
+    done = run("train", *more, "--memory")
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_stack_of_another_kind_of_chip_is_refused_with_what_to_do(run):
+    done = run("train", "llama3.1-8b", "--on", "trn2.48xlarge:1", "--stack", "nemo-hopper")
+    assert done.code == 2
+    assert "says nothing of trainium2, the chip of trn2.48xlarge" in done.err
+    assert "leave --stack out" in done.err

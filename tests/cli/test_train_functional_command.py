@@ -29,6 +29,7 @@ def test_people_see_losses_and_accounts(run):
     assert "DIFFERS" not in done.out
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was(run, tmp_path):
     whole = run(*TINY, "--steps", 3, "--json").json["rows"]
     first = run(*TINY, "--steps", 2, "--resume", tmp_path, "--json")

@@ -90,6 +90,7 @@ def test_a_scenario_is_read_whole(tmp_path):
     assert read_scenario(again) == scenario
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_the_terminal_ui_opens_as_it_was_left(monkeypatch):
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")

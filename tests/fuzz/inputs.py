@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from pathlib import Path
 
 from trnbench.catalog.search import SECTIONS, built_in_folder
@@ -21,30 +23,34 @@ JUNK = (
     *("true", "none", "null", "[]", "{}", '"', "'", "=", "\\", "\x00", "\x1b[31m", "\ufeff", "\r"),
     *("-", "--", "--=", "..", "/", "~", "*", "a,b", "1:2", ":", "@", "4 GiB", "4 GB/s", "1 parsec"),
 )
-COMMANDS = (
-    "spec list",
-    "spec show trn2.48xlarge",
-    "spec diff trn1.32xlarge trn2.48xlarge",
-    "workload list",
-    "workload show mixtral-8x7b",
-    "matrix 512x512x512 --on trainium1,h100 --dtype bf16 --engine both --kernel blocked",
-    "matrix 4096x1x77 --on trainium2 --dtype fp8_e4m3 --cores all --sparsity 4:16",
-    "collective all-reduce --on trn1.32xlarge:2 --min-size 1KiB --max-size 1MiB --factor 32",
-    "collective all-to-all --on p5.48xlarge --ranks 4 --algorithm direct --max-size 64KiB",
-    "train llama2-7b --on trn1.32xlarge:4 --tp 8 --pp 2 --global-batch 64 --sequence 4096",
-    "train mixtral-8x7b --on trn2.48xlarge:2 --tp 4 --ep 8 --global-batch 64 --zero 1",
-    "train --suite nxd-examples",
-    "train tiny-gpt --on trn1.2xlarge --global-batch 8 --recompute full --engine both",
-    "compare tiny-gpt --tokens 1B --on trn1.2xlarge --nodes 1",
-    "plan tiny-gpt --tokens 1B --on trn1.2xlarge --max-nodes 2 --deadline 30d",
-    "claims trn1-bf16 trn3-compute --price-date 2026-11-21",
-    "info",
+NUMBERS = (
+    *("0", "-1", "0.5", "3", "1e-300", "5e-324", "1e-9", "1e9", "1e308", "1e400", "nan", "-inf"),
+    *("9" * 30, "9" * 400, "2147483647", "2147483648", "9223372036854775807", "1_000"),
 )
-FORMATS = ("--json", "--format csv", "--format markdown", "--format jsonl", "--quiet")
+_VALUE = re.compile(r'(?<=[=\[{,:\s])-?\d[\d_.eE+-]*|"[^"\n]*"')
+_QUANTITY = re.compile(r'"-?\d[\d.,eE+-]*( ?)')
+
+
+def other_values(text: str, chance: random.Random) -> str:
+    """Return a text that keeps its form, with one or two values at their extremes."""
+    for _ in range(chance.randint(1, 2)):
+        found = list(_VALUE.finditer(text))
+        if not found:
+            return text
+        at = chance.choice(found)
+        new = chance.choice(NUMBERS)
+        if quantity := _QUANTITY.match(at[0]):
+            new = f'"{new}{at[0][quantity.end() - len(quantity[1]) :]}'
+        elif at[0].startswith('"'):
+            new = json.dumps(chance.choice(JUNK))
+        text = text[: at.start()] + new + text[at.end() :]
+    return text
 
 
 def damaged(text: str, chance: random.Random) -> str:
     """Return a text with one to three places cut, doubled, swapped or overwritten."""
+    if chance.random() < 0.6:
+        return other_values(text, chance)
     for _ in range(chance.randint(1, 3)):
         lines = text.split("\n")
         at, line = chance.randrange(len(text) + 1), chance.randrange(len(lines))
@@ -81,50 +87,188 @@ def damaged_table(text: str, chance: random.Random) -> str:
     return damaged(text, chance) if chance.random() < 0.3 else text
 
 
-def damaged_line(chance: random.Random) -> list[str]:
-    """Return a command line with words dropped, doubled, swapped, misspelt or replaced."""
-    words = chance.choice(COMMANDS).split()
-    if chance.random() < 0.5:
-        words += chance.choice(FORMATS).split()
-    for _ in range(chance.randint(1, 3)):
-        # The verb stays mostly: what lies behind it is to be reached.
-        at = chance.randrange(1 if len(words) > 1 and chance.random() < 0.95 else 0, len(words))
-        match chance.randrange(5):
-            case 0 if len(words) > 1:
-                del words[at]
-            case 1:
-                words.insert(at, words[at])
-            case 2:
-                words[at] = words[at][:-1] + chance.choice("0x:,.-")
-            case 3:
-                other = chance.randrange(1, len(words)) if len(words) > 1 else 0
-                words[at], words[other] = words[other], words[at]
-            case _:
-                words[at] = chance.choice(JUNK)
-    return words
+def config_json(chance: random.Random) -> str:
+    """Return a published model's configuration, cut down and damaged."""
+    fields: dict[str, object] = dict(chance.choice(CONFIGS))
+    for _ in range(chance.randint(0, 2)):
+        key = chance.choice(list(fields))
+        junk: list[object] = [*JUNK, *map(_number, NUMBERS), None, [], {}, True]
+        fields[key] = chance.choice(junk)
+    text = json.dumps(fields, indent=1)
+    return damaged(text, chance) if chance.random() < 0.2 else text
 
 
-def asked(seed: int, folder: Path) -> list[str]:
-    """Return the command line of a seed, with the file it reads written below `folder`."""
+def _number(text: str) -> float | str:
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+def log(chance: random.Random) -> str:
+    """Return a log of training steps, with progress bars, junk and steps at their extremes."""
+    lines = []
+    for step in range(chance.randint(0, 12)):
+        number = chance.choice([f"{chance.uniform(0.5, 20):.3f}"] * 6 + list(NUMBERS))
+        lines.append(
+            chance.choice(
+                [
+                    *[f"step {step} | step time: {number} s"] * 3,
+                    f"{step},{number}",
+                    f"Epoch 1\rEpoch 2 {number} tokens/s",
+                    "x" * chance.choice([3, 200_000]),
+                    chance.choice(JUNK),
+                ]
+            )
+        )
+    heading = chance.choice(["", "step,step_time_s\n", '"step_time_ms"\n', "start\n"])
+    return heading + "\n".join(lines) + "\n"
+
+
+PRICES = (
+    "instance,region,purchase,usd_per_hour,date_from,source\n"
+    "trn1.32xlarge,us-east-1,on-demand,21.5,2026-11-01,mine\n"
+    "p5.48xlarge,us-east-1,on-demand,55.04,2026-11-02,mine\n"
+)
+
+
+def checkpoint(path: Path, chance: random.Random) -> None:
+    """Write an archive of arrays that is more or less a checkpoint."""
+    import numpy as np
+
+    note = json.dumps({"run": {}, "losses": [1.0], "digest": "0"}).encode()
+    np.savez(path, note=np.frombuffer(note, dtype=np.uint8), weights=np.ones(4))
+    content = bytearray(path.read_bytes())
+    for _ in range(chance.randint(0, 3)):
+        content[chance.randrange(len(content))] = chance.randrange(256)
+    if chance.random() < 0.3:
+        content = content[: chance.randrange(len(content))]
+    path.write_bytes(bytes(content))
+
+
+_LLAMA: dict[str, object] = {
+    **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu"},
+    **{"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 100},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128},
+    **{"rms_norm_eps": 1e-5, "tie_word_embeddings": False, "torch_dtype": "bfloat16"},
+}
+CONFIGS: tuple[dict[str, object], ...] = (
+    _LLAMA,
+    {
+        **_LLAMA,
+        **{"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]},
+        **{"num_local_experts": 4, "num_experts_per_tok": 2},
+    },
+    {
+        **_LLAMA,
+        **{"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"]},
+        **{"kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "qk_nope_head_dim": 16},
+        **{"q_lora_rank": 24, "first_k_dense_replace": 1, "n_routed_experts": 4},
+        **{"num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32},
+    },
+    {
+        **{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_head": 4},
+        **{"n_layer": 2, "n_positions": 128, "vocab_size": 100},
+    },
+)
+
+STEPS = (
+    "id,model,instance,nodes,tp,gbs,seq,precision,framework,step_time_s\n"
+    "a,llama2-7b,trn1.32xlarge,1,8,64,4096,bf16,NxD,9.1\n"
+    "b,llama2-7b,trn1.32xlarge,2,8,64,4096,bf16,NxD,4.9\n"
+)
+_RUN = ("--model", "llama3.1-8b", "--on", "trn1.32xlarge:2", "--tp", "8")
+_MEASURED = (*_RUN, "--global-batch", "64", "--sequence", "2048")
+USES: dict[str, tuple[str, ...]] = {
+    "chips": (
+        "matrix 512x512x512 --on {name} --engine both --kernel blocked",
+        "matrix 4096x1x77 --on {name} --json",
+        "spec show {name}",
+        "train llama2-7b --on trn1.32xlarge:2 --tp 8 --pp 1 --global-batch 64",
+    ),
+    "instances": (
+        "train llama2-7b --on {name} --tp 8 --pp 1 --global-batch 64 --json",
+        "collective all-reduce --on {name}:2 --max-size 1MiB",
+        "compare tiny-gpt --tokens 1B --on {name} --nodes 1",
+        "spec show {name}",
+    ),
+    "calibration": (
+        "train llama2-7b --on trn1.32xlarge:2 --tp 8 --global-batch 64 --json",
+        "train mixtral-8x7b --on p5.48xlarge:2 --tp 8 --global-batch 64 --stack {stack}",
+        "compare tiny-gpt --tokens 1B --on trn1.2xlarge --nodes 1",
+        "collective all-reduce --on trn1.32xlarge:2 --max-size 1MiB --stack {name}",
+    ),
+    "prices": (
+        "compare tiny-gpt --tokens 1B --on trn1.2xlarge,{name} --nodes 1 --tp 1 --pp 1",
+        "prices show {name}",
+        "claims trn1-bf16",
+    ),
+    "purchase": ("compare tiny-gpt --tokens 1B --on trn1.2xlarge --nodes 1 --purchase on-demand",),
+    "reliability": ("compare tiny-gpt --tokens 1B --on trn1.2xlarge --nodes 1",),
+    "claims": ("claims trn1-bf16 trn3-compute",),
+    "explain": ("explain steps.csv",),
+    "models": (
+        "train {name} --on trn1.32xlarge:4 --json",
+        "workload show {name}",
+        "compare {name} --samples 1M --on trn1.32xlarge --nodes 1",
+    ),
+    "matrix": ("matrix --suite {name} --on trainium1",),
+    "collective": ("collective --suite {name}",),
+    "training": ("workload show {name}",),
+}
+"""Command lines that read a file of a section; what else they name is shipped."""
+
+
+def asked(seed: int, folder: Path) -> list[list[str]]:
+    """Return the command lines of a seed, with the damaged input they read written in `folder`."""
     chance = random.Random(seed)
-    match seed % 4:
+    kind = chance.choices(range(7), (10, 3, 2, 2, 1, 1, 1))[0]
+    (folder / "steps.csv").write_text(STEPS)
+    match kind:
         case 0:
-            path = chance.choice(FILES)
-            verb = "spec" if path.parent.parent.name == "specs" else "workload"
-            copy = folder / path.parent.name / path.name
-            _write(copy, damaged(path.read_text(encoding="utf-8"), chance))
-            return [verb, "validate", str(copy)]
+            return _of_a_data_file(chance, folder)
         case 1:
             path = chance.choice(TABLES)
-            copy = folder / path.name
-            _write(copy, damaged_table(path.read_text(encoding="utf-8"), chance))
-            return ["validate", "--evidence", str(copy)]
+            _write(folder / path.name, damaged_table(path.read_text("utf-8"), chance))
+            return [["validate", "--evidence", path.name]]
         case 2:
-            path = chance.choice(FILES)
-            _write(folder / path.parent.name / path.name, damaged(path.read_text("utf-8"), chance))
-            return [*chance.choice(COMMANDS).split(), "--spec-dir", str(folder)]
+            _write(folder / "config.json", config_json(chance))
+            found = ["workload", "import", "config.json", "-o", "models/small.toml"]
+            (folder / "models").mkdir()
+            used = "train small --on trn1.2xlarge --global-batch 8 --sequence 32 --spec-dir ."
+            return [found, ["workload", "validate", "models"], used.split()]
+        case 3:
+            _write(folder / "run.log", log(chance))
+            verb = chance.choice([["calibrate", "--stack", "nxd-trn1"], ["explain"]])
+            return [[*verb, "run.log", *_MEASURED]]
+        case 4:
+            text = damaged(damaged_table(STEPS, chance), chance)
+            _write(folder / "steps.csv", text)
+            verb = chance.choice([["calibrate", "--stack", "nxd-trn1"], ["explain"]])
+            return [[*verb, "steps.csv"]]
+        case 5:
+            _write(folder / "prices.csv", damaged(PRICES, chance))
+            return [["prices", "refresh", "--source", "prices.csv", "--dry-run"]]
         case _:
-            return damaged_line(chance)
+            (folder / "run").mkdir()
+            checkpoint(folder / "run" / chance.choice(CHECKPOINTS), chance)
+            numbers = "train tiny-gpt --on trn1.2xlarge --engine functional --steps 1 --resume run"
+            return [[*numbers.split(), "--global-batch", "2", "--sequence", "8"]]
+
+
+CHECKPOINTS = ("step-00000001.npz", "step-99999999.npz")
+
+
+def _of_a_data_file(chance: random.Random, folder: Path) -> list[list[str]]:
+    path = chance.choice(FILES)
+    section, name = path.parent.name, path.stem
+    copy = folder / section / path.name
+    _write(copy, damaged(path.read_text("utf-8"), chance))
+    verb = "spec" if SECTIONS[section] == "specs" else "workload"
+    use = chance.choice(USES.get(section, (f"{verb} show {name}",))).format(
+        name=name, stack=name.removeprefix("training-")
+    )
+    return [[verb, "validate", str(copy)], [*use.split(), "--spec-dir", "."]]
 
 
 def _write(path: Path, text: str) -> None:

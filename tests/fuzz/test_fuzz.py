@@ -1,75 +1,104 @@
-"""Whatever is read or typed is answered or refused in a line: no traceback, no exit code 70.
+"""Whatever is read or typed is answered or refused in a line, and a kill loses nothing.
 
-A seed makes one input; `make fuzz` tries new seeds for a while, TRNBENCH_FUZZ_SEED=N begins with N.
+A seed makes one input; `python -m tests.fuzz.run` tries many, `make fuzz` new ones for a while.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import signal
-import time
 
 import pytest
 
-from tests.fuzz.inputs import asked
-from trnbench.cli.main import main
+from tests.fuzz import judge, lines
+from tests.fuzz.judge import Ended, ended
+from tests.fuzz.keys import pressed
+from tests.fuzz.kills import killed, losses_after_kills
+from tests.fuzz.run import HOMES, tried
 
-SAMPLE = range(48)
-ANSWERED = (0, 1, 2, 3)
-FOR_S = float(os.environ.get("TRNBENCH_FUZZ_SECONDS", "120"))
-LONGEST_S = 30
-"""After so long an input is given up, and named at the end: long is not wrong."""
-TROUBLE = re.compile(r"Traceback|internal error")
+INPUTS, LINES, KILLS = range(40), range(60), range(3)
 
 
-@pytest.fixture
-def tried(tmp_path, monkeypatch, capfdbinary):
-    """Tries the input of a seed; tells whether it ended in time."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("TRNBENCH_SPEC_PATH", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-
-    def run(seed):
-        line = asked(seed, tmp_path / str(seed))
-        signal.alarm(LONGEST_S)
-        try:
-            code = main(line)
-        finally:
-            signal.alarm(0)
-        captured = capfdbinary.readouterr()
-        said = captured.err.decode(errors="replace")
-        if code == 130:
-            return False
-        assert code in ANSWERED, f"seed {seed}: exit code {code} of {line}\n{said}"
-        assert not TROUBLE.search(said), f"seed {seed}: {line}\n{said}"
-        assert code == 0 or said or captured.out, f"seed {seed}: {line} ended without a word"
-        return True
-
-    yield run
-    signal.signal(signal.SIGALRM, before)
+@pytest.fixture(autouse=True)
+def home(monkeypatch):
+    for name in HOMES:
+        monkeypatch.setenv(f"XDG_{name}_HOME", "/nonexistent")
+    monkeypatch.setenv("TRNBENCH_SPEC_PATH", "")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4), ids=["files", "tables", "files in use", "lines"])
-def test_a_sample_of_inputs_is_answered_or_refused(tried, part):
-    for seed in SAMPLE:
-        if seed % 4 == part:
-            tried(seed)
+@pytest.mark.parametrize(("kind", "seeds"), [("inputs", INPUTS), ("lines", LINES)])
+def test_a_sample_is_answered_or_refused(kind, seeds, monkeypatch):
+    monkeypatch.setattr(judge, "MOST_BYTES", float("inf"))  # of the other tests of this process
+    for seed in seeds:
+        for line, found in tried(kind, seed):
+            assert found.wrong is None, f"{kind} {seed}: {found.wrong}\n{line}"
+
+
+@pytest.mark.slow
+def test_a_sample_of_kills_leaves_old_or_new_files(tmp_path):
+    for seed in KILLS:
+        assert killed(seed, tmp_path) is None
+
+
+@pytest.mark.slow
+def test_keys_pressed_at_random_leave_the_terminal_as_it_was(tmp_path):
+    assert pressed(0, tmp_path) is None
 
 
 @pytest.mark.soak
-def test_inputs_of_new_seeds_are_answered_or_refused(tried, capfdbinary):
-    first = int(os.environ.get("TRNBENCH_FUZZ_SEED", str(time.time_ns() // 1000 % 10**9)))
-    end, seed, given_up = time.monotonic() + FOR_S, first, []
-    while time.monotonic() < end:
-        if not tried(seed):
-            given_up.append(seed)
-        seed += 1
-    with capfdbinary.disabled():
-        print(f"\nfuzz: seeds {first} to {seed - 1}; given up after {LONGEST_S} s: {given_up}")
+def test_a_run_that_was_killed_again_and_again_has_the_same_losses(tmp_path):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    whole, _ = losses_after_kills(0, tmp_path / "whole", 0)
+    again, kills = losses_after_kills(1, tmp_path / "killed", 12)
+    assert kills
+    assert again == whole
+
+
+def test_every_verb_is_tried():
+    verbs = lines.verbs()
+    assert ("train",) in verbs
+    assert ("spec", "new") in verbs
+    assert len(verbs) >= 20
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (["--version"], 0, None),
+        (["spec", "show", "nothing"], 2, None),
+    ],
+)
+def test_the_judge_lets_through_what_is_right(line, code, said):
+    found = ended(line)
+    assert (found.code, found.wrong) == (code, said)
+
+
+@pytest.mark.parametrize(
+    ("code", "written", "said", "wrong"),
+    [
+        (70, "", "trnbench: internal error: x\n", "exit code 70"),
+        (0, "", "x.py:1: RuntimeWarning: y\n", "trouble"),
+        (0, "a\x1b[31mb", "", "raw control characters"),
+        (2, "", "", "refused without a word"),
+        (0, '{\n  "schema": "x", "rows": [{"mfu": NaN}]}', "", "no JSON"),
+        (0, '{\n  "schema": "x", "rows": [{"mfu": 1.5}]}', "", "mfu 1.5"),
+    ],
+)
+def test_the_judge_finds_what_is_wrong(code, written, said, wrong):
+    assert (judge.wrong_with([], code, written, said) or "").startswith(wrong)
+
+
+def test_the_judge_stops_what_takes_too_long(monkeypatch):
+    def endless(_: object) -> int:
+        while True:
+            pass
+
+    monkeypatch.setattr(judge, "LONGEST_S", 0.05)
+    monkeypatch.setattr(judge, "main", endless)
+    found: Ended = ended(["x"])
+    assert found.wrong is not None
+    assert "processor time" in found.wrong
+    assert signal.getsignal(signal.SIGPROF) in (signal.SIG_DFL, signal.SIG_IGN)
+    assert os.getcwd()

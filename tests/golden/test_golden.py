@@ -42,6 +42,8 @@ CASES = {
     "compare_help.txt": ("compare", "--help"),
     "compare_scaling.txt": ("compare", *RUN, *MADE_UP, "--scaling", "strong", "--plot"),
     "plan.txt": ("plan", *RUN, *MADE_UP, "--deadline", "30d", "--plot"),
+    "plan_details.txt": ("plan", *RUN, *MADE_UP, "--deadline", "30d", "--details"),
+    "compare_details.txt": ("compare", *RUN, *MADE_UP, "--deadline", "60d", "--details"),
     "plan_help.txt": ("plan", "--help"),
     "help.txt": ("--help",),
     "spec_help.txt": ("spec", "--help"),

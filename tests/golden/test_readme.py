@@ -7,6 +7,8 @@ import math
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,10 +43,51 @@ def captures():
 @pytest.mark.parametrize("command", captures())
 def test_a_capture_is_what_the_command_prints(command, capfdbinary, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    first = command.startswith("trnbench compare")
+    monkeypatch.setenv("COLUMNS", "80" if first else "100")
     assert main(shlex.split(command)[1:]) == 0
     out = capfdbinary.readouterr().out.decode()
+    assert not first or max(map(len, f"$ {command}\n{out}".splitlines())) <= 80
     (found,) = [m for m in CAPTURE.finditer(README.read_text()) if m["command"] == command]
     check(found[0], f"```console\n$ {command}\n{out}```")
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs_as_it_stands(tmp_path):
+    text = README.read_text()
+    (part,) = re.findall(r"<!-- tutorial -->(.*?)<!-- /tutorial -->", text, re.DOTALL)
+    lines = "".join(re.findall(r"```sh\n(.*?)```", part, re.DOTALL))
+    verbs = set(re.findall(r"^trnbench (\w+)", lines, re.MULTILINE))
+    assert {"workload", "train", "compare", "calibrate", "plan", "explain", "launch"} <= verbs
+    started = f'trnbench() {{ "{sys.executable}" -m trnbench "$@"; }}\nset -e\n'
+    environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
+    environment["PYTHONPATH"] = str(README.parent)
+    done = subprocess.run(
+        ["bash", "-c", started + lines],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "training-ours fitted to 3 measured steps" in done.stdout
+    assert "speed measured, stack ours" in done.stdout
+    assert "run, my-3b on trn1.32xlarge:4: slower than predicted by" in done.stdout
+    assert (tmp_path / "job" / "job.sbatch").is_file()
+    assert not (tmp_path / "data").exists() or not list((tmp_path / "data").rglob("*.toml"))
+
+
+@pytest.mark.slow
+def test_a_cluster_of_ones_own_takes_the_commands_that_are_shown(
+    capfdbinary, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
+    (shown,) = [block for block in blocks if "spec new" in block]
+    for line in shown.splitlines():
+        assert main(shlex.split(line)[1:]) == 0
+    assert b"carried over from dgx-h100" in b" ".join(capfdbinary.readouterr().out.split())
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 
 from tests.golden.test_readme import README
 from trnbench.cli.main import main
+from trnbench.cli.output import WIDTH
 
 CAPTURE = re.compile(r"```text\n\$ (?P<command>[^\n]+)\n(?P<shown>.*?)```", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.?\d*")
@@ -33,7 +34,8 @@ def _alike(shown: str, printed: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "shown"), CAPTURES, ids=[one for one, _ in CAPTURES])
-def test_every_line_shown_is_printed_in_this_order(command, shown, capfdbinary, tmp_path):
+def test_every_line_shown_is_printed_in_this_order(command, shown, capfdbinary, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
     assert main([*shlex.split(command)[1:], "--quiet"]) == 0
     printed = capfdbinary.readouterr().out.decode().splitlines()
     at = 0

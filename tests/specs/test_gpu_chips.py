@@ -10,8 +10,9 @@ from trnbench.hardware.chip import Chip
 from trnbench.hardware.library import load_chip
 
 AMPERE = ("fp64", "fp32", "tf32", "bf16", "fp16", "int8")
-HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8_e4m3fn", "fp8_e5m2", "int8")
-BLACKWELL = (*HOPPER[:-1], "mxfp8_e4m3", "mxfp8_e5m2", "mxfp4", "int8")
+EIGHT_BIT = ("fp8_e4m3fn", "fp8_e5m2", "blockfp8_e4m3")
+HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", *EIGHT_BIT, "int8")
+BLACKWELL = (*HOPPER[:-1], "mxfp8_e4m3", "mxfp8_e5m2", "nvfp4", "mxfp4", "int8")
 GPUS = {
     "a100-40gb": AMPERE,
     "a100-80gb": AMPERE,
@@ -20,6 +21,9 @@ GPUS = {
     "h200": HOPPER,
     "b200": BLACKWELL,
     "b300": BLACKWELL,
+    "gb200": BLACKWELL,
+    "gb300": BLACKWELL,
+    "gh200": HOPPER,
 }
 # Dense bf16 FLOP a multiprocessor does in a clock: 4 tensor cores x 256, 512, 1,024 multiply-adds.
 BF16_FLOP_PER_CLOCK = {"a100": 2048, "h100": 4096, "b200": 8192}
@@ -53,7 +57,7 @@ def test_rates_halve_with_every_doubling_of_width(gpu: Chip) -> None:
     peak = gpu.peak_flop_per_s
     assert peak("fp16") == peak("bf16")
     assert peak("tf32") == pytest.approx(peak("bf16") / 2, rel=1e-3)
-    for eight_bit in {"fp8_e4m3fn", "fp8_e5m2", "mxfp8_e4m3", "mxfp8_e5m2"} & set(gpu.formats):
+    for eight_bit in {*EIGHT_BIT, "mxfp8_e4m3", "mxfp8_e5m2"} & set(gpu.formats):
         assert peak(eight_bit) == pytest.approx(2 * peak("bf16"), rel=1e-3)
 
 
@@ -61,7 +65,8 @@ def test_sparsity_doubles_the_dense_rate(gpu: Chip) -> None:
     assert gpu.sparsity is not None
     assert gpu.sparsity.speedup == {"2:4": 2}
     for name, sparse in gpu.sparsity.peak_per_chip_flop_per_s.items():
-        if (gpu.name, name) != ("b300", "mxfp4"):  # its dense rate is 3/4 of the sparse one
+        # The dense fp4 of Blackwell Ultra is 3/4 of its sparse rate.
+        if gpu.name not in ("b300", "gb300") or not name.endswith("fp4"):
             assert sparse == pytest.approx(2 * gpu.peak_flop_per_s(name), rel=1e-3)
 
 
@@ -98,6 +103,9 @@ def test_what_nobody_published_is_marked(gpu: Chip) -> None:
         ("h200", 141, 4.8, 989.4, 700),
         ("b200", 183359 / 1024, 8, 2250, 1000),
         ("b300", 275040 / 1024, 8, 2250, 1100),
+        ("gb200", 185, 8, 2500, 1200),
+        ("gb300", 277, 8, 2500, 1400),
+        ("gh200", 144e9 / 2**30, 4.9, 989.4, 900),
     ],
 )
 def test_headline_figures(
@@ -112,7 +120,12 @@ def test_headline_figures(
 
 def test_only_blackwell_rounds_stochastically() -> None:
     modes = {name: load_chip(CATALOG, name).rounding.modes for name in GPUS}
-    assert {name for name, known in modes.items() if "sr" in known} == {"b200", "b300"}
+    assert {name for name, known in modes.items() if "sr" in known} == {
+        "b200",
+        "b300",
+        "gb200",
+        "gb300",
+    }
 
 
 def test_a_gpu_without_a_memory_size_is_the_larger_one() -> None:

@@ -26,6 +26,11 @@ NETWORKS = {
     "dgx-h100": ("h100", 8, 8, 400),
     "dgx-b200": ("b200", 8, 8, 400),
     "dgx-b300": ("b300", 8, 8, 800),
+    "gb200-nvl72": ("gb200", 4, 4, 400),
+    "gb300-nvl72": ("gb300", 4, 4, 800),
+    "gh200-nvl32": ("gh200", 32, 32, 400),
+    "u-p6e-gb200x36": ("gb200", 36, 36, 400),
+    "u-p6e-gb200x72": ("gb200", 72, 72, 400),
     "hgx-a100-80gb": ("a100-80gb", 8, 8, 200),
     "hgx-h100": ("h100", 8, 8, 400),
     "hgx-h200": ("h200", 8, 8, 400),
@@ -101,7 +106,7 @@ def test_nvlink(platform: Platform) -> None:
         return
     (switch,) = switches
     family = platform.chip.family
-    assert switch.chips == platform.instance.chips
+    assert switch.chips == platform.instance.chips * platform.instance.domain_nodes
     assert switch.bandwidth_per_chip_one_way_bytes_per_s == NVLINK_ONE_WAY_BYTES_PER_S[family]
     assert switch.reduces is (family != "a100")
     assert switch.reduces_from_chips == NVLS_FROM[family]

@@ -41,6 +41,7 @@ def _cited(provenance: Provenance) -> set[str]:
         *(evidence.source for evidence in provenance.evidence.values()),
         *(reading.source for conflict in provenance.conflicts for reading in conflict.values),
         *(claim.source for claim in provenance.claims),
+        *(source for path, source in provenance.cited.items() if path.startswith("routing.")),
     }
 
 

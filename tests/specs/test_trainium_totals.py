@@ -6,8 +6,8 @@ Where it does not, the file must say so in a conflict on that field.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-import attrs
 import pytest
 
 from trnbench.catalog.provenance import Provenance
@@ -15,13 +15,14 @@ from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.hardware.fabric import Direct, Switch, Torus
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_platform
+from trnbench.records import dataclass
 from trnbench.units import Dimension, parse
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 INSTANCES = [e.name for e in CATALOG.entries("instances") if e.name.startswith("trn")]
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
     """A stated total beside what its parts add up to; `slack` is the rounding of both texts."""
 
@@ -151,8 +152,8 @@ def test_totals_are_chips_times_chip_or_a_recorded_conflict(name):
 
 
 def _without_conflicts(platform: Platform) -> Platform:
-    silent: Provenance = attrs.evolve(platform.instance.provenance, conflicts=())
-    return attrs.evolve(platform, instance=attrs.evolve(platform.instance, provenance=silent))
+    silent: Provenance = replace(platform.instance.provenance, conflicts=())
+    return replace(platform, instance=replace(platform.instance, provenance=silent))
 
 
 def test_the_known_mismatches_need_their_conflicts():
@@ -173,8 +174,8 @@ def test_the_known_mismatches_need_their_conflicts():
 def test_a_chip_that_is_ten_percent_slower_would_be_noticed(name):
     platform = _without_conflicts(load_platform(CATALOG, name))
     memory = platform.chip.memory
-    slower = attrs.evolve(
+    slower = replace(
         memory, bandwidth_per_chip_bytes_per_s=0.9 * memory.bandwidth_per_chip_bytes_per_s
     )
-    changed = attrs.evolve(platform, chip=attrs.evolve(platform.chip, memory=slower))
+    changed = replace(platform, chip=replace(platform.chip, memory=slower))
     assert "totals.memory_bandwidth" in unexplained(changed)

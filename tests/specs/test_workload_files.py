@@ -98,10 +98,10 @@ def test_llama_products_are_the_models_cut_by_tensor_parallelism():
         attention, mlp, hidden = transformer.attention, transformer.mlp, transformer.hidden
         assert mlp is not None
         # Where there are more ranks than key-value heads, each rank holds a copy of one.
-        heads = attention.heads // tp + 2 * max(attention.kv_heads // tp, 1)
+        heads = attention.heads // tp + 2 * max(attention.kv_heads // tp, 1)  # type: ignore[union-attr]
         expected = {
-            "query-key-value": (hidden, heads * attention.head_size),
-            "attention output": (attention.heads // tp * attention.head_size, hidden),
+            "query-key-value": (hidden, heads * attention.head_size),  # type: ignore[union-attr]
+            "attention output": (attention.heads // tp * attention.head_size, hidden),  # type: ignore[union-attr]
             "gate-up": (hidden, 2 * mlp.hidden // tp),
             "down": (mlp.hidden // tp, hidden),
             "head": (hidden, vocabulary.size // tp),

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from trnbench.analytic.step.memory import CATEGORIES
-from trnbench.analytic.step.time import STEP_CATEGORIES
+from trnbench.analytic.step.memory_parts import CATEGORIES
 from trnbench.answers.interval import Interval
 from trnbench.answers.quote import Quote
 from trnbench.answers.train import TrainAnswer
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import open_catalog
 from trnbench.predict.prediction import RankMemory, StepFigures
+from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.report.report import Report, columns
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import COLUMNS, ClusterPoint, CompareFound
@@ -154,6 +154,8 @@ def step_answer(row):
         chip="trainium1",
         engine="analytic",
         calibration="",
+        stack="",
+        stack_state=None,
         basis="",
         chips=16 * row["nodes"],
         ranks=32 * row["nodes"],
@@ -166,6 +168,8 @@ def step_answer(row):
             stage="heavy",
             by_category=parts("memory_", "_bytes", CATEGORIES),
             total_bytes=row["memory_bytes"],
+            low_bytes=row["memory_bytes"],
+            high_bytes=row["memory_bytes"],
             capacity_bytes=row["memory_capacity_bytes"],
             reserve_bytes=row["memory_capacity_bytes"] - row["memory_available_bytes"],
             fit_probability=1.0,
@@ -221,7 +225,16 @@ def found():
         summary={"footing": "each on the fewest nodes that finish in 60 days"},
     )
     quotes = tuple(map(quote, rows))
-    return CompareFound(report=report, answers=quotes, points=points, one_size=False)
+    return CompareFound(
+        report=report,
+        answers=quotes,
+        points=points,
+        one_size=False,
+        verdict="cheapest: 64 x trn2.48xlarge, USD 2.47M: 14 % below trn1.32xlarge",
+        winner=2,
+        rests_on=tuple(f"{one.instance}: speed assumed, price read" for one in quotes),
+        deadline_s=60 * 86400.0,
+    )
 
 
 def ranked_report(count):
@@ -235,5 +248,9 @@ def ranked_report(count):
 @pytest.fixture
 def canned():
     return SimpleNamespace(
-        found=found, compare_row=compare_row, step_answer=step_answer, ranked_report=ranked_report
+        found=found,
+        compare_row=compare_row,
+        quote=quote,
+        step_answer=step_answer,
+        ranked_report=ranked_report,
     )

@@ -9,12 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
+from trnbench.answers.step_beside import time_beside
 from trnbench.app.collective_steps import Plane
-from trnbench.tui.heat import HeatMap, draw_heat, level_of
+from trnbench.report.report import Report, as_table, columns
+from trnbench.tui.chart_data import ChartAxis, log_axis, tag_place
+from trnbench.tui.compare_pictures import cost_chart, time_interval_chart
+from trnbench.tui.compare_questions import ClusterPoint
+from trnbench.tui.completion import completed
+from trnbench.tui.difference import PIN_TWO, difference_text
+from trnbench.tui.heat import COARSE, POWERS, HeatMap, draw_heat, level_of, size_text, sizes_for
 from trnbench.tui.layout_questions import Window
+from trnbench.tui.memory_pictures import LEFT, Area, draw_area, stretches
+from trnbench.tui.picker import found
+from trnbench.tui.plan_pictures import front_chart
+from trnbench.tui.ticks import MOST_TICKS, labels_of, ticks_of
 from trnbench.tui.torus import draw_planes
 from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, draw_bars, letters_for
-from trnbench.tui.widgets.chart import MOST_TICKS, binary_ticks, flowed, log_ticks
+from trnbench.tui.widgets.chart import flowed
+from trnbench.units import Dimension, significant
 
 PLAIN = (Style(), Style(), Style(), Style(), Style())
 
@@ -88,6 +100,16 @@ def test_a_heat_map_says_its_numbers_and_what_cannot_run():
     lines = draw_heat([heat], ("m", "n"), 80, PLAIN).plain.splitlines()
     assert lines[2].split() == ["128", "12", "50:"]
     assert lines[3].split() == ["512", "95#", "no"]
+    # A filled cell needs no sign.
+    filled = draw_heat([heat], ("m", "n"), 80, [Style(bgcolor="blue")] * 5).plain.splitlines()
+    assert filled[2].split() == ["128", "12", "50"]
+
+
+def test_a_heat_map_has_as_many_cells_as_there_is_room_for():
+    assert len(sizes_for(100, 30)) == 17
+    assert sizes_for(60, 30) == sizes_for(100, 8) == POWERS
+    assert sizes_for(40, 30) == COARSE
+    assert [size_text(size) for size in (128, 1024, 1536, 32768)] == ["128", "1k", "1.5k", "32k"]
 
 
 TORUS = Plane(
@@ -108,18 +130,111 @@ def test_planes_stand_beside_each_other_where_there_is_room():
     assert wide.splitlines()[-3].split() == ["10", "20", "10", "20"]
 
 
-@given(st.floats(-9, 12), st.floats(0.05, 20))
-def test_ticks_of_a_logarithmic_axis_are_few_round_and_inside(low, width):
-    ticks = log_ticks(low, low + width)
-    assert 2 <= len(ticks) <= MOST_TICKS + 1
-    assert all(low - 1e-6 <= tick <= low + width + 1e-6 for tick in ticks)
+@given(st.floats(-9, 12), st.floats(0.05, 20), st.integers(3, 150), st.booleans(), st.booleans())
+def test_labels_of_an_axis_never_collide_and_stand_inside(low, width, room, log, upright):
+    axis = ChartAxis(title="", text=lambda value: significant(value, 3), log=log)
+
+    def place(tick):
+        share = (tick - low) / width
+        return math.floor((1 - share if upright else share) * (room - 1))
+
+    ticks = ticks_of(axis, low, low + width, place, upright=upright)
+    assert len(ticks) <= MOST_TICKS
     assert ticks == sorted(ticks)
+    assert all(low - 1e-6 <= tick <= low + width + 1e-6 for tick in ticks)
+    cells: list[int] = []
+    for tick, label in zip(ticks, labels_of(axis, ticks), strict=True):
+        length = 1 if upright else len(label)
+        first = place(tick) - length // 2
+        cells += range(first, first + length)
+    assert len(set(cells)) == len(cells)
+
+
+def test_an_axis_of_costs_names_its_prefix_once():
+    # The labels of 700 K and 1 M USD once fell on one line and read 701 M USD.
+    axis = log_axis("cost", Dimension.USD, [4e5, 7e5, 1e6, 2.4e6])
+    assert axis.title == "cost (M USD)"
+    assert [axis.text(value) for value in (7e5, 1e6, 2e6)] == ["0.7", "1", "2"]
+    wide = log_axis("size", Dimension.BYTES, [1024.0, 2.0**30], binary=True)
+    assert (wide.title, wide.text(1024.0)) == ("size", "1 KiB")
 
 
 def test_sizes_have_ticks_at_powers_of_two():
     # From 1 KiB to 1 GiB there are 21 powers; every fifth is round.
-    ticks = binary_ticks(math.log10(1024), math.log10(2**30))
+    axis = log_axis("size", Dimension.BYTES, [1024.0, 2.0**30], binary=True)
+    low, high = math.log10(1024), math.log10(2**30) * 1.04
+    ticks = ticks_of(axis, low, high, lambda tick: round(100 * (tick - low)), upright=False)
     assert [round(10**tick) for tick in ticks] == [2**10, 2**15, 2**20, 2**25, 2**30]
+
+
+def test_a_name_beside_a_mark_hides_no_other():
+    marks = frozenset({(10, 5), (13, 5)})
+    assert tag_place((10, 5), "best", frozenset({(10, 5)}), (40, 10)) == (12, 5)
+    assert tag_place((10, 5), "best", marks, (40, 10)) == (5, 5)
+    assert tag_place((10, 5), "best", marks | {(4, 5)}, (40, 10)) == (12, 4)
+    assert tag_place((10, 5), "longer than all", marks, (20, 10)) is None
+
+
+def test_memory_is_drawn_as_an_area_below_its_limit():
+    area = Area(
+        instants=[{"weights": 4.0, "activations": each} for each in (0.0, 4.0, 2.0, 0.0)],
+        limit=16.0,
+        letters={"weights": "W", "activations": "A"},
+        here=1,
+    )
+    # 8 lines for 16 bytes, besides a mark and a legend of two lines: weights have 2 lines,
+    # activations up to 2, and each slot 2 of 8 columns.
+    plain = draw_area(area, (8 + LEFT + 1, 11), dict.fromkeys(area.letters, Style())).plain
+    rows = [line[LEFT + 1 :] for line in plain.splitlines()]
+    assert rows[0] == "-" * 8
+    assert [rows[line] for line in (4, 5, 6, 7)] == ["  AA    ", "  AAAA  ", "WWWWWWWW", "WWWWWWWW"]
+    assert rows[8] == "  ^"
+    assert plain.splitlines()[0].startswith("      16 B |")
+
+
+@given(st.integers(0, 400), st.integers(1, 90))
+def test_every_instant_has_one_column(count, columns):
+    drawn = stretches(count, columns)
+    assert [one for group in drawn for one in group] == list(range(count))
+    assert len(drawn) == min(count, columns)
+
+
+def test_two_steps_beside_each_other_say_in_what_they_differ(canned):
+    one = canned.step_answer(canned.compare_row("trn1.32xlarge", 256, 48.0, 2.87e6))
+    row = canned.compare_row("trn2.48xlarge", 64, 45.0, 2.47e6, exposed_matrix_s=4.0)
+    other = canned.step_answer(row | {"memory_weights_bytes": 8e9})
+    parts = time_beside(one, other)
+    assert (parts[0].name, parts[0].difference) == ("matrix", -6.0)
+    assert sum(part.difference for part in parts) == -6.0
+    drawn = difference_text([("A1", one), ("B1", other)], 80, PLAIN[:2]).plain.splitlines()
+    assert drawn[4].split() == ["all", "20", "14", "-6"]
+    assert drawn[5].split()[:4] == ["matrix", "10", "4", "-6"]
+    assert drawn[5].endswith("---")
+    (weights,) = (line for line in drawn if line.startswith("weights"))
+    assert weights.split()[3] == "+3.73"  # 4e9 bytes in GiB
+    assert difference_text([("A1", one)], 80, PLAIN[:2]).plain == PIN_TWO
+
+
+def test_a_list_is_searched_by_letters_in_order_and_by_what_is_known():
+    known = {"llama3.1-8b": "Meta", "llama3.1-70b": "Meta", "mixtral-8x7b": "Mistral AI"}
+    assert found("8b", known) == ["llama3.1-8b", "mixtral-8x7b"]
+    assert found("l70", known) == ["llama3.1-70b"]
+    assert found("mistral", known) == ["mixtral-8x7b"]
+    assert found("", known) == list(known)
+
+
+@pytest.mark.parametrize(
+    ("typed", "whole"),
+    [
+        ("trn1.32", "trn1.32xlarge"),
+        ("p5.48xlarge, TRN2", "p5.48xlarge, TRN2.48xlarge"),
+        ("trn1.32xlarge", None),
+        ("p5,", None),
+        ("x", None),
+    ],
+)
+def test_the_last_of_several_names_is_completed(typed, whole):
+    assert completed(typed, ("trn1.32xlarge", "trn2.48xlarge", "p5.48xlarge")) == whole
 
 
 def test_a_window_zooms_around_its_middle_and_stays_inside():
@@ -128,3 +243,25 @@ def test_a_window_zooms_around_its_middle_and_stays_inside():
     assert half.moved(10) == Window(start=0.5, end=1.0)
     assert half.moved(-10) == Window(start=0.0, end=0.5)
     assert half.zoomed(4).whole
+
+
+@pytest.mark.parametrize(
+    ("days", "unit", "seconds"),
+    [(40.0, "days", 86400.0), (0.25, "hours", 3600.0), (0.01, "minutes", 60.0)],
+)
+def test_charts_have_the_unit_of_time_of_the_table_beside_them(canned, days, unit, seconds):
+    report = Report(
+        verb="test", inputs={}, rows=({"days": days},), columns=columns("days", interval=True)
+    )
+    assert as_table(report).headings == (unit,)
+    quotes = [canned.quote(canned.compare_row("trn2.48xlarge", 64, days, 2e6))]
+    half = ClusterPoint(
+        instance="trn2.48xlarge", nodes=32, days=2 * days, cost_usd=1.9e6, tokens_per_s=4e3
+    )
+    cost, front = cost_chart(quotes, [half], None), front_chart(quotes, None, None)
+    times = time_interval_chart(quotes, None)
+    assert cost.x.title == front.x.title == times.y.title == unit
+    here = days * 86400.0 / seconds
+    assert [one.points[0][0] for one in cost.series] == pytest.approx([2 * here, here])
+    assert front.series[-1].points[0] == pytest.approx((here, 2e6))
+    assert times.series[0].whiskers[0] == pytest.approx((0.8 * here, 1.4 * here))

@@ -7,18 +7,29 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from textual import events
+from textual.app import App
 from textual.binding import Binding
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.widgets import Input, Static
 
+from trnbench.answers.row import Row
+from trnbench.report.report import Report, columns
 from trnbench.scenario import read_scenario
-from trnbench.tui.app import VIEWS, TrnbenchApp, known_bindings
-from trnbench.tui.dialogs import JumpScreen
+from trnbench.tui.app import TrnbenchApp, known_bindings
+from trnbench.tui.dialogs import AskPath, Confirm, JumpScreen, Palette
 from trnbench.tui.help import HelpScreen
-from trnbench.tui.settings import config_path
+from trnbench.tui.picker import Picker
+from trnbench.tui.settings import config_path, state_path
+from trnbench.tui.views import VIEWS
+from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Form
-from trnbench.tui.widgets.panels import ErrorPanel
+from trnbench.tui.widgets.frame import KeyLine, ViewBar
+from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
+from trnbench.tui.widgets.plot import Plot
 from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.tui.widgets.table_model import TableSource
+from trnbench.tui.widgets.table_pane import TablePane
 
 pytestmark = pytest.mark.asyncio
 
@@ -35,6 +46,7 @@ async def opened(made, silent, unplotted, until, canned):
         yield app, pilot
 
 
+@pytest.mark.slow
 async def test_help_lists_every_key_with_its_id(opened):
     app, pilot = opened
     await pilot.press("question_mark")
@@ -42,10 +54,14 @@ async def test_help_lists_every_key_with_its_id(opened):
     text = app.screen.text.plain
     bindings = list(known_bindings())
     assert len(bindings) > 40
+    assert text.startswith("Compare\n")
+    for binding in bindings:
+        assert (binding.tooltip or binding.description) in text
+    await pilot.press("i")
+    text = app.screen.text.plain
     for binding in bindings:
         assert binding.id is not None
         assert binding.id in text
-        assert (binding.tooltip or binding.description) in text
     await pilot.press("escape")
     assert app.view is app.screen
 
@@ -59,11 +75,12 @@ async def test_every_binding_has_an_id_of_its_own_and_a_description():
         assert all(isinstance(one, Binding) and one.id for one in owner.BINDINGS)
 
 
+@pytest.mark.slow
 async def test_the_palette_groups_its_verbs(opened):
     app, pilot = opened
     titles = [command.title for command in app.get_system_commands(app.screen)]
     assert {title.partition(":")[0] for title in titles} == {
-        *("view", "export", "copy", "scenario", "compute", "theme", "help", "app")
+        *("view", "export", "copy", "scenario", "compute", "launch", "theme", "help", "app")
     }
     assert sum(title.startswith("view:") for title in titles) == len(VIEWS)
     await pilot.press("ctrl+p")
@@ -71,6 +88,7 @@ async def test_the_palette_groups_its_verbs(opened):
     await pilot.press("escape")
 
 
+@pytest.mark.slow
 async def test_letters_lead_to_places(opened):
     app, pilot = opened
     await pilot.press("a")
@@ -94,6 +112,18 @@ async def test_visible_rows_are_written_in_their_order(opened, home):
         path.unlink()
 
 
+async def test_a_browser_gets_every_export_under_a_name_of_its_own(opened, monkeypatch):
+    app, _ = opened
+    names = []
+    monkeypatch.setattr(TrnbenchApp, "is_web", True)
+    monkeypatch.setattr(
+        app, "deliver_binary", lambda data, save_filename: names.append(save_filename)
+    )
+    for _ in range(3):
+        app.export_svg()
+    assert len(set(names)) == 3
+
+
 async def test_a_picture_of_the_screen(opened, home):
     app, _ = opened
     app.export_svg()
@@ -101,12 +131,20 @@ async def test_a_picture_of_the_screen(opened, home):
     assert path.read_text().startswith("<svg")
 
 
+@pytest.mark.slow
 async def test_the_command_is_copied(opened):
     app, pilot = opened
     await pilot.press("y")
     assert app.clipboard.startswith("trnbench compare llama3.1-70b --tokens 2T --on trn1.32xlarge,")
+    # Nothing tells whether the terminal took it, so it stands in a file, too, and can be marked.
+    assert state_path().with_name("copied.txt").read_text() == f"{app.clipboard}\n"
+    (note,) = app._notifications
+    shown = note.message.replace("\\\n  ", "")
+    assert app.clipboard in shown
+    assert "copied" not in note.title
 
 
+@pytest.mark.slow
 async def test_scenarios_are_saved_and_loaded(opened, home, until):
     app, pilot = opened
     app.view.query_one(Form).put({"nodes": "64", "model": "llama3.1-8b"})
@@ -123,6 +161,57 @@ async def test_scenarios_are_saved_and_loaded(opened, home, until):
     await until(pilot, lambda: isinstance(app.focused, Input))
     await pilot.press("enter")
     await until(pilot, lambda: app.view.query_one(Form).texts["nodes"] == "64")
+
+
+@pytest.mark.slow
+async def test_names_are_picked_from_a_list_and_an_edit_is_taken_back(opened, until):
+    app, pilot = opened
+    form = app.view.query_one(Form)
+    before = form.texts["instances"]
+    await pilot.press("i")
+    await until(pilot, lambda: isinstance(app.screen, Picker))
+    await pilot.press(*"p5", "down", "space", "enter")
+    await until(pilot, lambda: form.texts["instances"] == f"{before}, p5.4xlarge")
+    await until(pilot, lambda: app.screen is app.view)
+    await pilot.press("m")
+    await until(pilot, lambda: isinstance(app.screen, Picker))
+    await pilot.press(*"8b", "enter")
+    await until(pilot, lambda: form.texts["model"] == "llama3.1-8b")
+    assert str(app.view.query_one(".subject").content).startswith("llama3.1-8b, 2T tokens")
+    await pilot.press("u", "u")
+    await until(pilot, lambda: form.texts["instances"] == before)
+    assert form.texts["model"] == "llama3.1-70b"
+    await pilot.press("u")
+    assert any("no edit" in note.message for note in app._notifications)
+
+
+@pytest.mark.slow
+async def test_the_mouse_turns_charts_and_shows_more_columns(opened):
+    app, pilot = opened
+    switch = app.view.query_one(PictureSwitch)
+    await pilot.click(".names", offset=(len("c: [cost/time] s"), 0))
+    assert switch.shown == "speed/nodes"
+    column = app.view.table.column
+    await pilot.click(".count", offset=(2, 0))
+    assert app.view.table.column == column + 1
+
+
+@pytest.mark.slow
+async def test_newcomers_see_five_keys_once(made, silent, unplotted, until):
+    for first in (True, False):
+        app = made()
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda app=app: app.view is not None)
+            shown = list(app.view.query(".first-run"))
+            assert [one.region.height for one in shown] == [1] * first
+            app.view.query(ResultTable).first().filter_by("trn2")
+            await pilot.press("c", "q")
+    again = made()
+    async with again.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: again.view is not None)
+        # How things were looked at is as it was left, too.
+        await until(pilot, lambda: again.view.query_one(PictureSwitch).shown == "step time")
+        await until(pilot, lambda: again.view.table.state.words == "trn2")
 
 
 async def test_a_broken_scenario_file_is_told(opened, home, until):
@@ -162,6 +251,25 @@ async def test_resizing_never_breaks_and_too_small_says_so(opened):
     assert app.view.query_one(".too-small").display
 
 
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)])
+async def test_small_terminals_have_room_for_count_and_chart(made, silent, until, canned, size):
+    app = made()
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.view is not None and bool(app.view.query(Plot)))
+        app.view.answered("compare", canned.found())
+        plot = app.view.query(Plot).first()
+        await until(pilot, lambda: plot.room[1] >= 2)
+        pane, count = app.view.query_one(TablePane), app.view.query_one(".count")
+        assert count.region.height
+        assert pane.region.contains_region(count.region)
+        shown = str(app.view.query_one(ViewBar).content)
+        assert shown.startswith("[1 Compare]")
+        assert "0 R" in shown
+        missing = app.view.query_one("#compare-cost", Chart).data.missing
+        assert missing == "not drawn: no price: trn2-ultraserver; cannot run: p5.48xlarge"
+
+
+@pytest.mark.slow
 async def test_a_narrow_terminal_shows_the_form_on_demand(opened):
     app, pilot = opened
     await pilot.resize_terminal(80, 24)
@@ -177,6 +285,7 @@ async def test_a_narrow_terminal_shows_the_form_on_demand(opened):
     assert isinstance(app.focused, ResultTable)
 
 
+@pytest.mark.slow
 async def test_pictures_are_drawn_without_colour(made, silent, until, canned, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     app = made()
@@ -229,6 +338,7 @@ async def test_leaving_a_running_suite_asks_first(made, silent, until, monkeypat
     assert app._exit
 
 
+@pytest.mark.slow
 async def test_keys_that_come_together_are_taken_in_their_order(opened):
     app, pilot = opened
     await pilot.press("f")
@@ -237,9 +347,10 @@ async def test_keys_that_come_together_are_taken_in_their_order(opened):
     await pilot.pause()
     fields = app.view.query_one(Form).fields
     assert (fields["model"].text, fields["tokens"].text) == ("llama3.1-70b", "2zz")
-    assert fields["sequence"].text == "4"
+    assert fields["phases"].text == "4"
 
 
+@pytest.mark.slow
 async def test_the_command_names_the_baseline(opened):
     app, pilot = opened
     await pilot.press("down", "b", "y")
@@ -257,11 +368,12 @@ async def test_the_status_line_tells_calibrations_and_the_weakest_evidence_apart
     assert app.view.facts()[:4] == (
         "modelled",
         "USD, prices of 2026-11-21",
-        "calibration: measured, transferred",
+        "speed: measured, carried over",
         "weakest evidence: assumed",
     )
 
 
+@pytest.mark.slow
 async def test_a_small_terminal_hides_errors_and_a_narrow_one_tells_of_bad_texts(opened):
     app, pilot = opened
     panel = app.view.query_one(ErrorPanel)
@@ -276,6 +388,7 @@ async def test_a_small_terminal_hides_errors_and_a_narrow_one_tells_of_bad_texts
     assert any("llama3.1-70b still counts" in note.message for note in app._notifications)
 
 
+@pytest.mark.slow
 async def test_notes_are_broken_into_lines_and_so_is_the_count(opened, canned):
     app, pilot = opened
     await pilot.resize_terminal(80, 24)
@@ -292,8 +405,184 @@ async def test_notes_are_broken_into_lines_and_so_is_the_count(opened, canned):
     assert app.view.query_one(".count").size.height == 2
 
 
-async def test_ctrl_c_says_how_to_leave(opened):
+async def test_ctrl_c_says_how_to_leave_and_leaves_when_pressed_twice(opened):
     app, pilot = opened
     await pilot.press("ctrl+c")
-    assert any("ctrl+q leaves" in note.message for note in app._notifications)
+    assert any("ctrl+q does" in note.message for note in app._notifications)
     assert not app._exit
+    await pilot.press("ctrl+c")
+    assert app._exit
+
+
+@pytest.mark.slow
+async def test_a_dialog_ends_once_however_often_its_key_is_pressed(opened):
+    app, pilot = opened
+    stack = len(app.screen_stack)
+    for dialog in (Confirm("Sure?"), HelpScreen({}, {}, ""), Palette()):
+        app.push_screen(dialog)
+        await pilot.pause()
+        assert len(app.screen_stack) == stack + 1
+        dialog.dismiss()
+        dialog.dismiss()
+        await pilot.pause()
+        assert len(app.screen_stack) == stack
+
+
+@pytest.mark.slow
+async def test_a_file_that_is_there_is_replaced_only_if_the_user_says_so(opened, home, until):
+    app, pilot = opened
+    (home / "scenario.toml").write_text("mine", encoding="utf-8")
+    for answer, kept in (("n", True), ("y", False)):
+        await pilot.press("w")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press(answer)
+        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        assert ((home / "scenario.toml").read_text(encoding="utf-8") == "mine") is kept
+    await pilot.press("w")  # what was written here is replaced without a question
+    await until(pilot, lambda: isinstance(app.screen, AskPath))
+    await pilot.press("enter")
+    await pilot.pause()
+    assert not isinstance(app.screen, Confirm)
+
+
+@pytest.mark.parametrize("path", ["~nosuchuser/x", "no/such/folder/x"])
+async def test_a_path_that_cannot_be_written_is_told(opened, until, path):
+    app, pilot = opened
+    await pilot.press("w")
+    await until(pilot, lambda: isinstance(app.screen, AskPath))
+    app.screen.query_one(Input).value = path
+    await pilot.press("enter")
+    await until(pilot, lambda: bool(app._notifications))
+    assert app.is_running
+
+
+@pytest.mark.slow
+async def test_the_palette_turns_no_page_that_is_not_there(opened):
+    app, pilot = opened
+    app.push_screen(Palette())
+    await pilot.press("pagedown", "pageup", "pagedown", "a", "pageup")
+    assert app.is_running
+
+
+@pytest.mark.slow
+async def test_a_palette_that_is_gone_looks_for_no_commands(opened):
+    app, pilot = opened
+    palette = Palette()
+    app.push_screen(palette)
+    await pilot.pause()
+    await palette.query_one(CommandList).remove()
+    await pilot.press("down", "pagedown", "up")
+    palette._gather_commands("la")
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+    assert app.is_running
+
+
+@pytest.mark.slow
+async def test_names_are_picked_where_there_is_hardly_room(opened):
+    app, pilot = opened
+    for width in (10, 36, 39, 40, 41, 42):
+        await pilot.resize_terminal(width, 10)
+        app.push_screen(Picker("names", [("p5", "eight GPUs of a kind")], (), several=True))
+        await pilot.press("p")
+        assert isinstance(app.screen, Picker)
+        app.screen.dismiss(None)
+        await pilot.pause()
+    assert app.is_running
+
+
+async def test_a_plot_without_room_stands_still(opened):
+    app, pilot = opened
+    plot = Plot()
+    await app.screen.mount(plot)
+    plot.styles.height = 0
+    await pilot.pause()
+    plot.action_pan_up()
+    plot.action_zoom_in()
+    assert app.is_running
+
+
+async def test_a_text_is_cut_where_it_has_no_room_and_a_number_never():
+    class One(App[None]):
+        def compose(self):
+            yield ResultTable(id="one", open_filter=lambda: None)
+
+    app = One()
+    row: Row = {
+        "name": "a",
+        "nodes": 4,
+        "headline": "b" * 50,
+        "days": 9.5,
+        "low_days": 9,
+        "high_days": 10,
+    }
+    shown = (*columns("name", "nodes", "headline"), *columns("days", interval=True))
+    report = Report(verb="test", inputs={}, rows=(row,), columns=shown)
+    async with app.run_test(size=(48, 10)) as pilot:
+        table = app.query_one(ResultTable)
+        table.show(TableSource(report=report, keys=("a",)))
+        await pilot.pause()
+        # 48 less the last cell: two before the name, four, and two before each column.
+        assert table.render_line(1).text.rstrip() == "> a         4  " + 29 * "b" + "..."
+        assert table.hidden_columns == ("days",)
+        table.column = 2
+        table.action_column(0)
+        assert "nodes" not in table.render_line(0).text  # makes room for the marked one
+        table.action_column(1)
+        assert table.render_line(1).text.rstrip().endswith("9.5 (9-10)")
+
+
+@pytest.mark.slow
+async def test_a_schedule_is_drawn_as_wide_as_its_place_after_a_resize_elsewhere(
+    made, silent, unplotted, until, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr("trnbench.tui.view.View.ask", lambda self, *what: asked.append(what))
+    app = made("schedule")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: asked)
+        app.view._drawn = object()
+        await pilot.press("7")
+        await until(pilot, lambda: app.view.NAME == "run")
+        await pilot.resize_terminal(200, 60)
+        await pilot.press("5")
+        await until(pilot, lambda: app.view.NAME == "schedule")
+        place = app.view.query_one(TextPanel)
+        await until(pilot, lambda: asked[-1][-1][0] == place.size.width - 1)
+        assert place.size.width < 160  # beside the form
+
+
+async def test_nothing_is_dim_in_a_theme_of_high_contrast(opened):
+    app, pilot = opened
+
+    def colours():
+        strips = app.screen._compositor.render_strips()
+        (drawn,) = (one for strip in strips for one in strip if "not drawn: " in one.text)
+        return drawn.style.color.triplet, drawn.style.bgcolor.triplet
+
+    app.theme = "textual-dark"
+    await pilot.pause()
+    faint, _ = colours()
+    assert max(faint) < 200
+    app.theme = "high-contrast-dark"
+    await pilot.pause()
+    assert colours() == ((255, 255, 255), (0, 0, 0))
+
+
+async def test_however_narrow_the_line_of_keys_has_help_and_the_way_out(opened):
+    app, pilot = opened
+    line = app.view.query_one(KeyLine)
+    whole = line.render().plain
+    assert whole.startswith("s Sort ")
+    assert whole.endswith(" ? Help q Quit")
+    await pilot.resize_terminal(60, 20)
+    await pilot.pause()
+    told = line.render().plain
+    assert len(told) <= 60 < len(whole)
+    assert told.endswith(" ? Help q Quit")
+    assert whole.startswith(told.removesuffix(" ? Help q Quit"))
+    # A click is as good as the key.
+    await pilot.click(KeyLine, offset=(told.index("? Help"), 0))
+    assert isinstance(app.screen, HelpScreen)

@@ -6,17 +6,19 @@ A change that is meant: `make snapshots`.
 from __future__ import annotations
 
 import pytest
+from textual.widgets import Input
 
 from trnbench.answers.evidence import comparison_row
 from trnbench.evidence.comparison import Comparison
 from trnbench.report.report import Report
+from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import spec_report
 from trnbench.tui.evidence_questions import COLUMNS as EVIDENCE_COLUMNS
 from trnbench.tui.evidence_questions import EvidenceFound
 from trnbench.tui.found import TableFound
+from trnbench.tui.heat import POWERS
 from trnbench.tui.layout_questions import COLUMNS as LAYOUT_COLUMNS
 from trnbench.tui.layout_questions import DrawnSchedule, LayoutDetail, RankedLayouts
-from trnbench.tui.matrix_questions import GRID
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
@@ -25,8 +27,12 @@ SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
 @pytest.fixture
-def pictured(made, silent, until, snap_compare):
+def pictured(made, silent, until, snap_compare, monkeypatch):
     """Compares a view with its picture, after something was shown in it."""
+    # However many instances are shipped.
+    monkeypatch.setattr(TrnbenchApp, "specs_facts", ("specs built in",))
+    # However slow the machine is.
+    monkeypatch.setattr(Input, "cursor_blink", False)
 
     def compare(view, size, prepare, theme="textual-dark"):
         app = made(view)
@@ -50,6 +56,7 @@ async def drawn(app, pilot, until, name):
     await until(pilot, lambda: bool(chart.query("PlotWidget")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_compare(pictured, canned, until, size):
     async def prepare(app, pilot):
@@ -60,6 +67,7 @@ def test_compare(pictured, canned, until, size):
     assert pictured("compare", size, prepare)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("picture", "theme"), [("step time", "textual-light"), ("memory", "textual-dark")]
 )
@@ -72,6 +80,7 @@ def test_compare_pictures(pictured, canned, picture, theme):
     assert pictured("compare", (120, 40), prepare, theme)
 
 
+@pytest.mark.slow
 def test_first_paint(pictured):
     async def prepare(app, pilot):
         report = spec_report(app.catalog, ("trn1.32xlarge", "trn2-ultraserver"))
@@ -80,6 +89,7 @@ def test_first_paint(pictured):
     assert pictured("compare", (120, 40), prepare)
 
 
+@pytest.mark.slow
 def test_bad_field_and_error_panel(pictured, canned):
     async def prepare(app, pilot):
         app.view.answered("compare", canned.found())
@@ -89,6 +99,7 @@ def test_bad_field_and_error_panel(pictured, canned):
     assert pictured("compare", (120, 40), prepare)
 
 
+@pytest.mark.slow
 def test_layouts(pictured, canned):
     async def prepare(app, pilot):
         rows = tuple(
@@ -114,6 +125,7 @@ def test_layouts(pictured, canned):
     assert pictured("layouts", (120, 40), prepare)
 
 
+@pytest.mark.slow
 def test_schedule(pictured, canned):
     async def prepare(app, pilot):
         row = canned.compare_row("trn1.32xlarge", 32, 40.0, 1e6)
@@ -129,7 +141,7 @@ def test_matrix_heat_map(pictured):
     async def prepare(app, pilot):
         report = Report(verb="matrix", inputs={}, rows=(), columns=())
         app.view.answered("matrix", TableFound(report=report))
-        cells = {(m, n): min(m * n / 2**26, 1.0) for m in GRID for n in GRID}
+        cells = {(m, n): min(m * n / 2**26, 1.0) for m in POWERS for n in POWERS}
         app.view.answered("heat map", {"trainium1 bf16": cells, "trainium2 bf16": cells})
         app.view.query_one(PictureSwitch).turn_to("heat map")
 
@@ -171,6 +183,7 @@ def test_help(pictured):
     assert pictured("compare", (80, 24), prepare)
 
 
+@pytest.mark.slow
 def test_too_small(pictured):
     async def prepare(app, pilot):
         return

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from contextvars import ContextVar
 
 import pytest
 
-from trnbench.app.command_lines import compare_line
+from trnbench.app.command_lines import compare_question
+from trnbench.catalog.search import open_catalog
 from trnbench.errors import DataFileError
 from trnbench.scenario import Scenario
+from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import compare_request
-from trnbench.tui.scenario_form import texts_of
+from trnbench.tui.scenario_form import scenario_fields, texts_of
 from trnbench.tui.settings import State, read_config, read_state, write_state
 
 
@@ -26,7 +29,7 @@ def test_a_scenario_has_a_command_line():
         price_date=datetime.date(2026, 11, 21),
         assumed_prices=("trn2-ultraserver=4xtrn2.48xlarge",),
     )
-    assert compare_line(compare_request(scenario)) == (
+    assert compare_question(compare_request(scenario)).line == (
         "trnbench compare llama3.1-70b --tokens 2T --on trn1.32xlarge,p5.48xlarge "
         "--sequence 4096 --purchase spot --price-date 2026-11-21 --discount 18% "
         "--assume-price trn2-ultraserver=4xtrn2.48xlarge --deadline 60d"
@@ -35,6 +38,33 @@ def test_a_scenario_has_a_command_line():
     assert texts["tokens"] == "2T"
     assert texts["deadline"] == "60d"
     assert texts["nodes"] == ""
+
+
+def test_forms_begin_with_the_users_own_defaults(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    unset = ContextVar("none", default=None)
+    monkeypatch.setattr("trnbench.app.configuration.CURRENT", unset)
+    (tmp_path / "trnbench.toml").write_text(
+        'region = "us-east-2"\ndiscount = "18%"\ninstances = ["trn2.48xlarge", "p5.48xlarge"]\n'
+        '[prices]\n"trn2.48xlarge" = 30.0\n"dgx-h100" = 20.0\n'
+    )
+    opened = TrnbenchApp(open_catalog())
+    assert opened.scenario == {
+        "region": "us-east-2",
+        "discount": "18%",
+        "instances": "trn2.48xlarge, p5.48xlarge",
+        "prices": "trn2.48xlarge=30.0?, dgx-h100=20.0?",
+    }
+    fields = {one.key: one for one in scenario_fields(opened.catalog, datetime.date(2026, 11, 21))}
+    for key, text in opened.scenario.items():
+        assert fields[key].parse(text)
+    scenario = Scenario(
+        model="llama3.1-70b",
+        tokens=2e12,
+        instances=("trn2.48xlarge", "p5.48xlarge"),
+        prices=("trn2.48xlarge=30.0?", "dgx-h100=20.0?"),
+    )
+    assert compare_request(scenario).run.prices == ("trn2.48xlarge=30.0",)
 
 
 def test_state_is_read_as_it_was_written(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import threading
 import time
 from functools import partial
 
@@ -37,6 +38,10 @@ def keeping(hooks):
 def deaf(hooks):
     hooks.note(0, 1, "deaf")
     time.sleep(3600)
+
+
+def joined(number, text, hooks):
+    return f"{number}{text}"
 
 
 def refused(hooks):
@@ -99,6 +104,21 @@ def test_one_that_does_not_listen_is_replaced_with_its_process(lane, news):
     assert lane.process_id != first
 
 
+def test_asking_never_waits_for_the_process(lane, news):
+    lane.ask(deaf)
+    news.get(timeout=60)
+
+    def many():
+        for number in range(30):
+            lane.ask(partial(joined, number, "x" * 100_000))
+
+    asking = threading.Thread(target=many, daemon=True)
+    asking.start()
+    asking.join(60)
+    assert not asking.is_alive()
+    assert outcome(news) == (31, WorkAnswer("29" + "x" * 100_000))
+
+
 def test_a_cancelled_question_ends(lane, news):
     lane.ask(listening)
     news.get(timeout=60)
@@ -111,7 +131,7 @@ def test_a_cancelled_question_may_answer_with_what_it_has(lane, news):
     lane.ask(keeping)
     news.get(timeout=60)
     lane.cancel()
-    assert outcome(news) == (1, WorkAnswer("what was ready"))
+    assert outcome(news) == (1, WorkAnswer("what was ready", in_part=True))
 
 
 def test_a_deaf_question_is_cancelled_too(lane, news):
@@ -140,3 +160,29 @@ def test_a_process_that_dies_is_told_and_the_next_question_gets_another(lane, ne
     assert told.code == -signal.SIGSEGV
     lane.ask(partial(doubled, 7))
     assert outcome(news) == (2, WorkAnswer(14))
+
+
+def test_an_answer_that_comes_while_its_process_is_being_ended_stands(lane, news):
+    lane.ask(partial(doubled, 21))
+    assert outcome(news) == (1, WorkAnswer(42))
+    first = lane.process_id
+    # The timer of a question that was replaced, late: what was asked last has been answered.
+    lane._replacing = True
+    os.killpg(first, signal.SIGKILL)
+    lane.ask(partial(doubled, 4))
+    assert outcome(news) == (2, WorkAnswer(8))
+    assert lane.process_id != first
+    assert news.empty()
+
+
+def test_a_process_ended_late_is_replaced_by_one_that_is_ready(lane, news):
+    lane.ask(partial(doubled, 21))
+    assert outcome(news) == (1, WorkAnswer(42))
+    first = lane.process_id
+    lane._replacing = True
+    os.killpg(first, signal.SIGKILL)
+    until = time.monotonic() + 60
+    while lane.process_id in (first, None):
+        assert time.monotonic() < until
+        os.sched_yield()
+    assert news.empty()

@@ -11,6 +11,7 @@ CODES = {
     "TrnbenchError": 70,
     "InputError": 2,
     "UnitError": 2,
+    "OutOfRange": 2,
     "UnknownNameError": 2,
     "DataFileError": 2,
     "EnvironmentFault": 3,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-import attrs
 import numpy as np
 import pytest
 
 from trnbench.analytic.matrix.time import matrix_time
-from trnbench.analytic.step.blocks import purpose_of, slot_of
 from trnbench.analytic.step.compute import compute_time
 from trnbench.arrays import FloatArray
 from trnbench.calibration.chip_efficiency import ComputeEfficiency
@@ -29,8 +27,10 @@ from trnbench.program.collective import bus_factor
 from trnbench.program.matrix import matrix_product
 from trnbench.program.ops import Elementwise, Operation
 from trnbench.program.schedule import slot_order
+from trnbench.program.slots import purpose_of, slot_of
 from trnbench.program.step import StepProgram, training_step
 from trnbench.program.tensor import Tensor, one
+from trnbench.records import dataclass
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 
@@ -98,10 +98,10 @@ def test_a_new_function_needs_a_derivative():
 
 def test_a_new_level_of_fabric_needs_links_and_a_figure():
     dragonfly = SimpleNamespace(name="dragonfly", chips=16)
-    instance = attrs.evolve(TRN1.instance, fabric=(cast(Any, dragonfly),))
+    instance = replace(TRN1.instance, fabric=(cast(Any, dragonfly),))
     with pytest.raises(GapError, match="'dragonfly' has no number of units"):
         build_fabric(instance)
-    platform = attrs.evolve(TRN1, instance=instance)
+    platform = replace(TRN1, instance=instance)
     with pytest.raises(GapError, match="'dragonfly' has no bandwidth"):
         figures(platform)
 
@@ -127,7 +127,7 @@ class TensorProcessors:
 
 def test_a_new_kind_of_compute_unit_needs_prices_and_a_machine():
     unit = cast(Any, TensorProcessors())
-    chip = attrs.evolve(TRN1.chip, name="new", cores=None, multiprocessors=unit)
+    chip = replace(TRN1.chip, name="new", cores=None, multiprocessors=unit)
     product = matrix_product(64, 64, 64)
     with pytest.raises(GapError, match="TensorProcessors has no time of a matrix product"):
         matrix_time(product, chip)

@@ -70,7 +70,7 @@ def test_texts_become_values(parse, text, value):
         (parsing.size("size"), "0", "size must be above 0, found '0'"),
         (parsing.size("size"), "1 KiBB", "unknown unit 'KiBB'; did you mean 'KiB'"),
         (parsing.size("size"), "1Gb", "does not say bit or byte"),
-        (parsing.duration("deadline"), "60", "'60' has no unit; expected e.g. .* 30 d"),
+        (parsing.duration("deadline"), "60", "'60' has no unit; expected e.g. 60d"),
         (parsing.duration("deadline"), "60 mn", "did you mean 'min'"),
         (parsing.money("budget"), "-5M", "budget must be above 0"),
         (parsing.share("discount"), "1.5", "discount must be from 0 to below 100%, found '1.5'"),

@@ -63,7 +63,7 @@ BY_SPECS = {
 }
 
 
-pytestmark = pytest.mark.xdist_group("claims")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("claims")]
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,7 @@ GPU_SWEEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GPU_SWEEPS)
 def test_gpu_sweep_is_within_15_percent(name):
     instance, prefix = GPU_SWEEPS[name]
@@ -83,6 +84,7 @@ def test_gpu_sweep_is_within_15_percent(name):
     assert geometric_error(rows) <= LARGEST_ERROR
 
 
+@pytest.mark.slow
 def test_h200_node_is_within_15_percent():
     """4 to 8 GPUs as NCCL chooses; only the ring's link share was set from rows of this machine."""
     rows = [
@@ -97,6 +99,7 @@ def test_h200_node_is_within_15_percent():
     assert geometric_error(rows) <= LARGEST_ERROR
 
 
+@pytest.mark.slow
 def test_older_software_on_p5_needs_its_own_stack():
     """NCCL 2.18 is read with its own file; with the newer stack's numbers it is far off."""
     rows = large(gpu_rows(), "P5old-2n-AR")
@@ -107,12 +110,14 @@ def test_older_software_on_p5_needs_its_own_stack():
     assert geometric_error(newer) > 2 * own
 
 
+@pytest.mark.slow
 def test_trn1_64_ranks_are_within_15_percent():
     rows = large(trainium_rows(), "nd-allr64-2n")
     assert len(rows) == 11
     assert geometric_error(rows) <= LARGEST_ERROR
 
 
+@pytest.mark.slow
 def test_trn1_chip_and_node_floors_are_within_15_percent():
     """Small messages too: two cores of a chip, and the 32-rank floor."""
     rows = [row for row in trainium_rows() if row.id.startswith(("nd-allr2-", "nd-allg32-2023"))]

@@ -7,8 +7,9 @@ import pytest
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.verbs.train import run
 from trnbench.catalog.search import built_in_folder, open_catalog
-from trnbench.evidence.predict import Predictor, compare_training
+from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import EvidenceFile, read_evidence
+from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -24,7 +25,7 @@ CATALOG = open_catalog(environment={})
         ("trainium", "ndoc-Llama-3-1-70B-n32-tp32pp8-fp32opt-r2.24.0"),
         # An encoder, and a mixture of experts.
         ("trainium", "ndoc-BERT-Large-Ph1-n16-tp1pp1-sr-r2.28.0"),
-        ("gpu", "MBR-26.04.01-DeepSeek-V3-B200-256-mxfp8"),
+        ("gpu", "MBR-26.04-DeepSeek-V3-B300-256-mxfp8"),
     ],
 )
 def test_train_prints_what_validate_scores(file, row):
@@ -37,7 +38,7 @@ def test_train_prints_what_validate_scores(file, row):
     (scored,) = compare_training(CATALOG, one)
     (case,) = Reader(CATALOG).cases(one)
     assert isinstance(case, EvidenceCase)
-    layout = Predictor().predict(case).program.layout
+    layout = Predictor().predict(case).layout
     request = TrainRequest(
         cases=(
             TrainCase(
@@ -55,3 +56,51 @@ def test_train_prints_what_validate_scores(file, row):
     assert printed == (scored.low_s, scored.predicted_s, scored.high_s)
     assert printed[0] < printed[1] < printed[2]
     assert scored.own_stack
+
+
+def test_selective_of_a_stack_that_repeats_half_a_pass_is_the_mean_of_two_answers(tmp_path):
+    """The row says so, the answer to the mode itself says so, and the row is what they say."""
+    file = tmp_path / "mine.csv"
+    cells = (
+        "trn2.48xlarge,1,llama3.1-8b,4,1,16,1,64,8192,3,1,selective,fused,bf16-master,torchtitan,9"
+    )
+    file.write_text(
+        "instance,nodes,model,tp,pp,dp,mbs,gbs,seq,zero,sequence_parallel,recompute,attention,"
+        f"precision,framework,step_time_s\n{cells}\n"
+    )
+    (scored,) = compare_training(CATALOG, read_evidence(file))
+    assert any("half the layers with recompute none" in words for words in scored.assumed)
+    printed = {
+        mode: run(
+            CATALOG,
+            TrainRequest(
+                cases=(
+                    TrainCase(
+                        model="llama3.1-8b",
+                        instance="trn2.48xlarge",
+                        nodes=1,
+                        layout=PartialLayout(
+                            **{"tp": 4, "pp": 1, "dp": 16, "cp": 1, "ep": 1, "vpp": 1},
+                            **{"micro_batch": 1, "global_batch": 64, "sequence": 8192, "zero": 3},
+                            sequence_parallel=True,
+                            recompute=mode,
+                        ),
+                    ),
+                ),
+                stack="torchtitan-trn2",
+            ),
+        )[0]
+        for mode in ("none", "selective", "full")
+    }
+    none, full = (printed[mode].step for mode in ("none", "full"))
+    assert none is not None
+    assert full is not None
+    assert scored.predicted_s == 0.5 * none.step_time_s + 0.5 * full.step_time_s
+    selective = printed["selective"].step
+    assert selective is not None
+    assert selective.step_time_s == scored.predicted_s
+    ends = selective.low_step_time_s, selective.high_step_time_s
+    assert ends == (scored.low_s, scored.high_s)
+    assert printed["selective"].layout["recompute"] == "selective"
+    assert any("mean of --recompute none and full" in one for one in printed["selective"].warnings)
+    assert not any("mean of" in one for mode in ("none", "full") for one in printed[mode].warnings)

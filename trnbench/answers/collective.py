@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from trnbench.answers.row import Row
+from trnbench.answers.row import Row, cells
 from trnbench.answers.trace import TraceSpan
 from trnbench.catalog.provenance import Kind
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,45 +72,20 @@ class CollectiveAnswer:
 
     def row(self, *, links: bool = False) -> Row:
         """Return the row, with the load of every link where `links` are wanted."""
-        bound = self.bound_s / self.time_s if self.bound_s and self.time_s else None
-        row: dict[str, object] = {
-            "op": self.op,
-            "instance": self.instance,
-            "nodes": self.nodes,
-            "ranks": self.ranks,
-            "group_size": self.group_size,
+        row = {
+            **cells(self, "op instance nodes ranks group_size"),
             "size_bytes": _whole(self.size_bytes),
-            "elements": self.elements,
-            "dtype": self.number_format,
-            "engine": self.engine,
-            "time_s": self.time_s,
-            "algbw_bytes_per_s": self.algbw_bytes_per_s,
-            "busbw_bytes_per_s": self.busbw_bytes_per_s,
-            "together_s": self.together_s,
-            "bound_s": self.bound_s,
-            "of_bound": bound,
-            "bound_by": self.bound_by,
-            "algorithm": self.algorithm,
-            "tuning": self.tuning,
-            "passed_over": self.passed_over,
-            "check": self.check,
-            "calibration": self.stack,
-            "evidence": self.evidence.word,
-            "feasible": self.feasible,
-            "reasons": self.reasons,
-            "warnings": self.warnings,
+            **cells(self, "elements dtype=number_format engine time_s algbw_bytes_per_s"),
+            **cells(self, "busbw_bytes_per_s together_s bound_s"),
+            "of_bound": self.bound_s / self.time_s if self.bound_s and self.time_s else None,
+            **cells(self, "bound_by algorithm tuning passed_over check calibration=stack"),
+            **cells(self, "evidence=evidence.word feasible reasons warnings"),
         }
         if links:
             row["links"] = [
-                {
-                    "link": link.name,
-                    "level": link.level,
-                    "busy": link.busy,
-                    "bytes": link.size_bytes,
-                }
-                for link in self.links
+                cells(one, "link=name level busy bytes=size_bytes") for one in self.links
             ]
-        return row  # type: ignore[return-value]
+        return row
 
 
 def _whole(size_bytes: float) -> int | float:

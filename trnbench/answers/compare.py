@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from trnbench.answers.interval import Interval, interval_cells
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
-from trnbench.answers.row import Cell, Row
+from trnbench.answers.row import Row, cells
+from trnbench.records import dataclass
 from trnbench.search.result import Tally
 
 
@@ -26,31 +26,19 @@ class ComparedQuote:
 
     def row(self) -> Row:
         """Return the quote's row with its ratios to the baseline."""
-        row = self.quote.row()
-        beside: dict[str, Cell] = {
+        return {
+            **self.quote.figures(),
             **interval_cells("relative_time", self.time),
             **interval_cells("relative_cost", self.cost),
             "break_even_mfu": self.break_even_mfu,
-        }
-        last = ("calibration", "basis", "evidence", "feasible", "reasons", "warnings", "notes")
-        return {
-            **{name: cell for name, cell in row.items() if name not in last},
-            **beside,
-            **{name: row[name] for name in last},
+            **self.quote.grounds(),
         }
 
 
 def tally_row(instance: str, tally: Tally) -> Row:
     """Return how many layouts of an instance type came how far."""
-    return {
-        "instance": instance,
-        "considered": tally.considered,
-        "legal": tally.legal,
-        "feasible": tally.feasible,
-        "priced": tally.priced,
-        "rejected_by_reason": tally.rejected_by_reason,
-        "complete": not tally.unseen,
-    }
+    counts = cells(tally, "considered", "legal", "feasible", "priced", "rejected_by_reason")
+    return {"instance": instance, **counts, "complete": not tally.unseen}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +55,7 @@ class CompareAnswer:
 
     `looked` counts the layouts of each instance type, over all clusters and parts of a run.
     `lead` is None where no row has a price. `draws` from `seed` on are common to all rows.
+    `assumed`: in words, what of the question nobody said.
     `unseen`: instance types that were not looked at, because the search was cancelled.
     """
 
@@ -81,6 +70,7 @@ class CompareAnswer:
     seed: int = 0
     deadline_s: float | None = None
     confidence: float | None = None
+    assumed: tuple[str, ...] = ()
     other_stacks: tuple[OtherStack, ...] = ()
     unseen: tuple[str, ...] = ()
 

@@ -2,48 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from trnbench.answers.row import Row
+from trnbench.answers.row import Row, cells
+from trnbench.calibration.training_stack import FitErrors
 from trnbench.claims.verdict import Case, Claimed, Move
-from trnbench.evidence.calibrate import Fitted
-from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.statistics import Summary
+from trnbench.records import dataclass
+
+if TYPE_CHECKING:
+    from trnbench.evidence.calibrate import Fitted
+    from trnbench.evidence.comparison import Comparison
+    from trnbench.evidence.statistics import Summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredSet:
-    """The rows of one set of measurements, and their statistics."""
+    """The rows of one set of measurements, and their statistics.
+
+    `fits`: how the stacks of its fitted rows came out of their fits, also with rows left out.
+    `remarks` say what was read of files that are longer than their rows.
+    """
 
     name: str
     files: tuple[str, ...]
     rows: tuple[Comparison, ...]
     summary: Summary
+    fits: Mapping[str, FitErrors]
+    remarks: tuple[str, ...] = ()
 
 
 def comparison_row(row: Comparison) -> Row:
     """Return a measurement with its prediction, times in seconds."""
     return {
-        "id": row.id,
-        "set": row.set,
-        "model": row.model,
-        "system": row.system,
-        "instance": row.platform,
-        "nodes": row.nodes,
-        "ranks": row.ranks,
-        "size_bytes": row.size_bytes,
-        "layout": row.layout,
-        "precision": row.precision,
-        "measured_s": row.measured_s,
-        "predicted_s": row.predicted_s,
-        "low_s": row.low_s,
-        "high_s": row.high_s,
-        "error": row.error,
-        "fitted": row.fitted,
-        "use": row.use,
-        "calibration": row.stack,
-        "evidence": row.basis,
-        "within_stack": row.within_stack,
+        **cells(row, "id set model system instance=platform nodes ranks size_bytes layout"),
+        **cells(row, "precision measured_s predicted_s low_s high_s error closed_s"),
+        "measured_share": row.share_of_peak(row.measured_s),
+        "played_share": row.share_of_peak(row.predicted_s),
+        "closed_share": row.share_of_peak(row.closed_s),
+        **cells(row, "played_as memory_measured_bytes memory_predicted_bytes memory_low_bytes"),
+        **cells(row, "memory_high_bytes memory_of fit_probability outcome fitted use"),
+        **cells(row, "calibration=stack evidence=basis within_stack"),
         "assumed": list(row.assumed),
         "reason": row.reason,
     }
@@ -71,17 +70,13 @@ def claim_row(claim: Claimed) -> Row:
     """Return a claim with its verdict and the cases it was checked on."""
     finding = claim.finding
     return {
-        "claim": claim.id,
-        "group": claim.group,
+        **cells(claim, "claim=id group"),
         "text": claim.said[0].text,
         "aspect": claim.aspect,
         "sources": [words.source.title for words in claim.said],
         "source_dates": [str(words.source.date) for words in claim.said],
         "also_worded": [words.text for words in claim.said[1:]],
-        "check": claim.check,
-        "verdict": finding.verdict,
-        "says": finding.says,
-        "reason": finding.reason,
+        **cells(claim, "check verdict=finding.verdict says=finding.says reason=finding.reason"),
         "note": claim.note,
         "price_dates": [str(move.price_date) for move in finding.moves],
         "cases": {case.what: _plain(case) for case in finding.cases},
@@ -90,22 +85,13 @@ def claim_row(claim: Claimed) -> Row:
 
 
 def _plain(case: Case) -> dict[str, object]:
-    return {
-        "verdict": case.verdict,
-        "says": case.says,
-        "value": case.value,
-        "low": case.low,
-        "high": case.high,
-        "proviso": case.proviso,
-    }
+    return cells(case, "verdict says value low high proviso")
 
 
 def _moved(move: Move) -> dict[str, object]:
     return {
         "price_date": str(move.price_date),
-        "region": move.region,
-        "verdict": move.verdict,
-        "best": move.best and move.best.what,
+        **cells(move, "region verdict best=best.what"),
         "cases": {case.what: _plain(case) for case in move.cases},
     }
 

@@ -6,13 +6,18 @@ Tables name keys only, so a figure reads the same wherever it stands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 
+from trnbench.records import dataclass
 from trnbench.units import Dimension
 from trnbench.workload.layout import KNOBS
 
+NOTHING = "-"
+"""In a cell that has no value."""
 LOW, HIGH = "low_", "high_"
 """Before the key of a figure: the ends of its interval."""
+VERDICT_WORDS = {"does not": "does not hold", "cannot be told": "undecided"}
+"""Verdicts on claims, as machines get them -> as people read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +28,8 @@ class Figure:
     cell its own, and `unit` keeps to one. `flags` stand for yes and no, `absent` for nothing,
     `joint` between the parts of a list. `smaller` are titles of smaller
     units, each with its size in the first: a column is in the first of which its middle number is
-    1 or more. `end_of` is the key of the figure whose interval ends here.
+    1 or more. `end_of` is the key of the figure whose interval ends here, `words` what people read
+    for a text that machines get.
     """
 
     key: str
@@ -33,10 +39,11 @@ class Figure:
     unit: str | None = None
     own_prefix: bool = False
     flags: tuple[str, str] = ("yes", "no")
-    absent: str = "-"
+    absent: str = NOTHING
     joint: str = ", "
     smaller: tuple[tuple[str, float], ...] = ()
     end_of: str | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 def figure_of(key: str) -> Figure:
@@ -83,29 +90,46 @@ _STEP = (
     *_titled(tokens_per_s="tokens/s", sequences_per_s="sequences/s"),
     *(_share("mfu", "MFU"), _share("goodput", "goodput"), _share("efficiency", "efficiency")),
     *(_size("memory_bytes", "memory"), _size("memory_available_bytes", "available")),
+    _size("memory_peak_bytes", "peak memory"),
     *_named("bottleneck", "feasible", "evidence"),
     _share("bottleneck_share", "of step", digits=2),
-    *_titled(basis="speed is"),
+    Figure(key="basis", title="speed from", words={"transferred": "carried over"}),
+    *_named("framework", "schedulers", "jobs", "versions"),
 )
 _RUN = (
     Figure(key="days", title="days", digits=3, smaller=(("hours", 1 / 24), ("minutes", 1 / 1440))),
+    _share("run_share", "of run", digits=3),
     Figure(key="cost_usd", title="cost", dimension=Dimension.USD, digits=3),
     Figure(key="usd_per_million_tokens", title="USD/M tokens", digits=3),
     Figure(key="relative_time", title="x time", digits=3),
     Figure(key="relative_cost", title="x cost", digits=3),
-    _share("break_even_mfu", "even at MFU"),
+    _share("break_even_mfu", "break-even MFU"),
     Figure(key="purchase", title="purchase", absent="no price"),
-    *_titled(price_date="price of"),
+    *_titled(price_date="price date", terms="terms", zones="zones"),
+    *_titled(starts_on="from", ends_on="to", job="job"),
+    Figure(key="deadline_probability", title="in time", dimension=Dimension.RATIO, digits=2),
+    *_titled(date_from="read from", date_to="read on"),
+    Figure(key="before_usd_per_hour", title="USD/h before", digits=6),
     Figure(key="blocks_days", title="blocks (d)", joint=" + "),
     Figure(key="usd_per_hour", title="USD/h", digits=6),
     Figure(key="billed_hours", title="hours", digits=5),
     Figure(key="chosen_plan", title="", flags=("*", "")),
+    Figure(key="mark", title=""),
+    _share("cheapest_probability", "cheapest", digits=2),
 )
 _REAL_NUMBERS = (
     *_named("step", "tokens"),
     Figure(key="loss", title="loss", digits=6),
     _seconds("modelled_time_s", "modelled time"),
     Figure(key="modelled_cost_usd", title="modelled USD", digits=3),
+)
+_HELD = (
+    *_titled(job_phase="phase"),
+    *(_seconds("phase_time_s", "time"), _share("phase_share", "of step")),
+    *_named("slot", "phase"),
+    *_titled(micro_batch_number="micro-batch", chunk="chunk", in_flight="in flight"),
+    *(_seconds("start_s", "from"), _seconds("end_s", "to")),
+    Figure(key="peak", title="", flags=("peak", "")),
 )
 _MATRIX = (
     *_titled(shape="m x k x n"),
@@ -117,9 +141,15 @@ _MATRIX = (
     *_named("binds", "check", "folds", "cycles"),
     Figure(key="rms_relative_error", title="rms error", digits=3),
     _share("bound_use", "of bound"),
-    *_titled(cycles_per_fold="cycles a fold"),
+    *_titled(cycles_per_fold="cycles per fold"),
     _share("mapping_efficiency", "mapping", digits=6),
     _share("compute_utilization", "compute", digits=6),
+)
+_MEASURED = (
+    _bandwidth("bytes_per_s", "memory"),
+    _share("spread", "spread", digits=2),
+    *_named("repeats", "outliers"),
+    _seconds("processor_s", "processors"),
 )
 _COLLECTIVE = (
     *_named("op", "algorithm"),
@@ -128,11 +158,20 @@ _COLLECTIVE = (
     *(_bandwidth("algbw_bytes_per_s", "algbw"), _bandwidth("busbw_bytes_per_s", "busbw")),
 )
 _EVIDENCE = (
-    *_named("id", "set", "calibration", "number", "fitted", "reason", "claim", "verdict"),
+    *_named("id", "set", "calibration", "number", "fitted", "reason", "claim"),
+    Figure(key="verdict", title="verdict", words=VERDICT_WORDS),
     *(_seconds("measured_s", "measured"), _seconds("predicted_s", "predicted")),
     _seconds("low_s", "predicted, low", end_of="predicted_s"),
     _seconds("high_s", "predicted, high", end_of="predicted_s"),
-    _share("error", "error"),
+    *(_share("error", "error"), _share("difference", "difference")),
+    _seconds("closed_s", "closed form"),
+    _share("measured_share", "of peak, measured"),
+    _share("played_share", "played"),
+    _share("closed_share", "closed form"),
+    *_titled(played_as="played as"),
+    *(_size("memory_measured_bytes", "memory"), _size("memory_predicted_bytes", "predicted")),
+    _share("fit_probability", "fits", digits=2),
+    *_titled(memory_of="per", outcome="outcome"),
     *_titled(prior="before", text="what is claimed", says="what specs, prices or model say"),
     Figure(key="prior_low", title="before, low", digits=3, end_of="prior"),
     Figure(key="prior_high", title="before, high", digits=3, end_of="prior"),
@@ -140,22 +179,33 @@ _EVIDENCE = (
     Figure(key="high", title="value, high", digits=3, end_of="value"),
     Figure(key="data_share", title="data share", digits=2),
 )
+_EXPLANATION = (
+    *_named("cause", "change", "beside", "experiment", "remedy"),
+    _share("probability", "likely", digits=2),
+    _share("explained", "of the gap", digits=2),
+)
 _NUMERICS = (
     Figure(key="final_loss", title="final loss", digits=5),
     Figure(key="gap", title="gap to fp32", digits=2),
     _share("learned", "learned"),
     *_titled(state_bytes="bytes/weight"),
 )
-_FILES = _named(
+_FILES = _titled(rests_on="rests on", stack="stack", measured_rows="rows") + _named(
     *("section", "name", "aliases", "origin", "file", "fault", "figure"),
-    *("key", "value", "kind", "source", "range", "note"),
+    *("key", "value", "kind", "source", "range", "note", "family", "status"),
+    *("parameters", "active", "context"),
+)
+_RUNS_KEPT = (
+    *_named("verb", "version", "tag", "row", "before", "after", "by"),
+    *_titled(headline="answer", started_at="when", instances="instances", command="command"),
+    _seconds("seconds", "took"),
 )
 
 FIGURES: Mapping[str, Figure] = {
     figure.key: figure
     for figure in (
-        *(*_WHERE, *_LAYOUT, *_STEP, *_RUN, *_REAL_NUMBERS, *_MATRIX, *_COLLECTIVE),
-        *(*_EVIDENCE, *_NUMERICS, *_FILES),
+        *(*_WHERE, *_LAYOUT, *_STEP, *_RUN, *_REAL_NUMBERS, *_HELD, *_MATRIX, *_COLLECTIVE),
+        *(*_MEASURED, *_EVIDENCE, *_EXPLANATION, *_NUMERICS, *_FILES, *_RUNS_KEPT),
     )
 }
 """By key; the ends of an interval are found by `figure_of`."""

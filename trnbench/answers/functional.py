@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer
 from trnbench.execute.accounting import TrafficLine
+from trnbench.records import dataclass
 from trnbench.units import HOUR_S
 
 AGREEMENT = 0.02

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trnbench.answers.row import Cell
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

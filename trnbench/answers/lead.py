@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from trnbench.answers.interval import Interval
+from trnbench.records import dataclass
 
 CLEAR = 0.8
 """The share of draws from which on the cheapest row is called so without a but."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from trnbench.analytic.matrix.time import roofline
-from trnbench.answers.row import Row
+from trnbench.answers.row import Row, cells
 from trnbench.catalog.provenance import Kind
 from trnbench.emulate.tensor_engine.matrix import TraceEvent
 from trnbench.numerics.accuracy import ErrorReport
+from trnbench.records import dataclass
 from trnbench.workload.suite import Product
 
 _FIGURES = (
-    *("time_s", "cycles", "flop", "flop_per_s", "utilization", "bytes"),
-    *("intensity_flop_per_byte", "peak_flop_per_s", "roofline_flop_per_s"),
-    *("memory_bytes_per_s", "binds", "parts_s", "engine_utilization", "stalls_s"),
+    "time_s cycles flop flop_per_s utilization bytes=size_bytes intensity_flop_per_byte "
+    "peak_flop_per_s roofline_flop_per_s memory_bytes_per_s binds parts_s engine_utilization "
+    "stalls_s"
 )
 """What a product that cannot run has none of."""
 
@@ -84,33 +85,14 @@ class MatrixAnswer:
 
     def row(self) -> Row:
         """Return the row: times in seconds, sizes in bytes, rates in FLOP/s."""
-        product, numbers = self.product, self.numbers
-        row: dict[str, object] = {
-            "shape": self.shape,
-            "label": product.label,
-            "m": product.m,
-            "k": product.k,
-            "n": product.n,
-            "batch": product.batch,
-            "chip": self.chip,
-            "dtype": self.number_format,
-            "engine": self.engine,
-            "kernel": self.kernel,
-            "cores": self.cores,
-            "feasible": self.feasible,
-            "reasons": self.reasons,
-            "evidence": self.evidence.word,
+        row = {
+            **cells(self, "shape label=product.label m=product.m k=product.k n=product.n"),
+            **cells(self, "batch=product.batch chip dtype=number_format engine kernel cores"),
+            **cells(self, "feasible reasons evidence=evidence.word"),
+            **cells(self if self.feasible else None, _FIGURES),
         }
-        row |= {name: self._figure(name) if self.feasible else None for name in _FIGURES}
-        if numbers is not None:
-            row |= {
-                "max_absolute_error": numbers.max_abs,
-                "max_relative_error": numbers.max_rel,
-                "rms_relative_error": numbers.rms_rel,
-                "bound_use": numbers.bound_use,
-                "check": "ok" if numbers.within_bound else "FAILED",
-            }
-        return row  # type: ignore[return-value]
-
-    def _figure(self, key: str) -> object:
-        return getattr(self, "size_bytes" if key == "bytes" else key)
+        if self.numbers is not None:
+            errors = "max_absolute_error=max_abs max_relative_error=max_rel"
+            row |= cells(self.numbers, f"{errors} rms_relative_error=rms_rel bound_use")
+            row["check"] = "ok" if self.numbers.within_bound else "FAILED"
+        return row

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +11,7 @@ from trnbench.numerics.product_demo import ProductDemo
 from trnbench.program.optimizer import MOMENTS
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.tensor import element_bytes
+from trnbench.records import dataclass
 
 END_SHARE = 10
 """First and final losses are means over a tenth of a run: single steps see different texts."""

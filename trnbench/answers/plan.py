@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
 
+from trnbench.answers.fleet import SpotRisk
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
 from trnbench.plan.objective import Objective
 from trnbench.plan.quotas import QuotaRequest
 from trnbench.plan.sensitivity import Change
+from trnbench.records import dataclass
 from trnbench.search.result import Tally
 
 
@@ -53,10 +55,38 @@ class BreakEven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """A configuration in closed form, and as the schedule emulator plays it."""
+    """A configuration in closed form and as the emulator plays it; `rank`: its place as played.
+
+    The first is 1. Places go by what decides in the plan: cost, or time where that was asked for.
+    """
 
     closed: Quote
     played: Quote
+    rank: int = 1
+
+    @property
+    def apart(self) -> float:
+        """By what part of the closed form's step the played one differs from it."""
+        closed, played = self.closed.step.step, self.played.step.step
+        if closed is None or played is None:
+            return 0.0
+        return played.step_time_s / closed.step_time_s - 1
+
+
+def replayed(pairs: Sequence[tuple[Quote, Quote]], objective: Objective) -> tuple[Confirmed, ...]:
+    """Return configurations, best first in closed form, with their places as played."""
+
+    def deciding(quote: Quote) -> float:
+        cost, elapsed = quote.cost_usd, quote.elapsed_s
+        by_time = objective == "time" or cost is None
+        figure = elapsed if by_time else cost
+        return math.inf if figure is None else figure.value
+
+    order = sorted(range(len(pairs)), key=lambda number: deciding(pairs[number][1]))
+    return tuple(
+        Confirmed(closed=closed, played=played, rank=order.index(number) + 1)
+        for number, (closed, played) in enumerate(pairs)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +95,9 @@ class PlanAnswer:
 
     `binding` says in words what stands in the way of it, and `left_out` why an instance type has
     no part in the choice. `front` has the ways that no other beats in both time and money, fastest
-    first; `lead` is the cheapest of them in common draws. `quotas`: what to request for the best,
-    by purchase option. `command` gives the same answer again.
+    first; `lead` is the cheapest of them in common draws. `spot`: the best as played, if on spot
+    machines. `quotas`: what to request for the best, by purchase option. `command` gives the same
+    answer again.
     """
 
     model: str
@@ -85,6 +116,7 @@ class PlanAnswer:
     assumed: tuple[str, ...]
     command: str
     lead: Lead | None = None
+    spot: SpotRisk | None = None
     draws: int = 0
     seed: int = 0
     unseen: tuple[str, ...] = ()

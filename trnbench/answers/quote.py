@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trnbench.answers.interval import Interval, interval_cells
-from trnbench.answers.row import Cell, Row
+from trnbench.answers.row import Cell, cells
 from trnbench.answers.train import TrainAnswer
 from trnbench.plan.billing import Bill
 from trnbench.plan.objective import Candidate
+from trnbench.records import dataclass
 from trnbench.units import DAY_S, MILLION
 from trnbench.workload.layout import RANK_DEGREES
 
@@ -45,8 +46,8 @@ class Quote:
     `steps` are the training steps of its parts, and `main` says which takes longest. `tokens` are
     of all parts, None for a model that knows none. `elapsed_s` and `wall` are None where it cannot
     run, `cost_usd` and `bill` where there is no price; then `reasons` or `notes` say why.
-    `warnings` are of the purchase. `cheapest_probability`: the share of common draws in which no
-    other row of the answer is cheaper.
+    `unsold` says why rates that are published cannot buy it. `warnings` are of the purchase.
+    `cheapest_probability`: the share of common draws in which no other row is cheaper.
     """
 
     instance: str
@@ -61,6 +62,7 @@ class Quote:
     bill: Bill | None = None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unsold: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     cheapest_probability: float = 0.0
 
@@ -84,6 +86,11 @@ class Quote:
     def fit_probability(self) -> float:
         """How likely it is that every part of the run fits in memory; 0 without a layout."""
         return min(answer.memory.fit_probability if answer.memory else 0.0 for answer in self.steps)
+
+    @property
+    def memory_peak_bytes(self) -> float | None:
+        """The most that a rank holds in any part of the run; None without a layout."""
+        return max((one.memory.total_bytes for one in self.steps if one.memory), default=None)
 
     @property
     def usd_per_million_tokens(self) -> Interval | None:
@@ -114,92 +121,60 @@ class Quote:
     def is_of(self, candidate: Candidate) -> bool:
         """Tell whether it is the quote of a candidate."""
         option = self.bill.option if self.bill else None
-        return (self.instance, self.nodes, option) == (
-            candidate.instance,
-            candidate.nodes,
-            candidate.option,
-        )
+        wanted = (candidate.instance, candidate.nodes, candidate.option)
+        return (self.instance, self.nodes, option) == wanted
 
     def row(self) -> dict[str, Cell]:
         """Return the row of the main step, followed by times and money."""
-        step: Row = self.step.row()
-        bottleneck = self.bottleneck
-        own = (
-            "case",
-            "engine",
-            "reasons",
-            "warnings",
-            "notes",
-            "feasible",
-            "calibration",
-            "basis",
-            "evidence",
-        )
+        return {**self.figures(), **self.grounds()}
+
+    def figures(self) -> dict[str, Cell]:
+        """Return the cells of numbers."""
+        name, share = self.bottleneck or (None, None)
+        own = ("case", "engine", "instance", "nodes", *_OF_RUN, *self.grounds())
         return {
-            "instance": self.instance,
-            "nodes": self.nodes,
-            **{name: cell for name, cell in step.items() if name not in own},
-            "bottleneck": bottleneck[0] if bottleneck else None,
-            "bottleneck_share": bottleneck[1] if bottleneck else None,
-            "tokens": self.tokens,
-            "samples": self.samples,
+            **cells(self, "instance nodes"),
+            **{key: cell for key, cell in self.step.row().items() if key not in own},
+            "bottleneck": name,
+            "bottleneck_share": share,
+            **cells(self, "tokens samples"),
             **_time_cells(self),
-            **_money_cells(self),
-            "cheapest_probability": self.cheapest_probability,
-            "fit_probability": self.fit_probability,
+            **interval_cells("cost_usd", self.cost_usd),
+            **interval_cells("usd_per_million_tokens", self.usd_per_million_tokens),
+            **bill_cells(self.bill),
+            **cells(self, "cheapest_probability fit_probability memory_peak_bytes"),
             "phases": [_phase(answer) for answer in self.steps] if len(self.steps) > 1 else [],
-            "calibration": self.step.calibration,
-            "basis": self.step.basis,
-            "evidence": self.step.evidence.word,
-            "feasible": self.feasible,
-            "reasons": self.reasons,
-            "warnings": self.every_warning,
-            "notes": self.notes,
         }
+
+    def grounds(self) -> dict[str, Cell]:
+        """Return what the numbers rest on, and what is to be said of them."""
+        return {
+            **cells(self.step, "calibration stack stack_state basis evidence=evidence.word"),
+            **cells(self, "feasible reasons warnings=every_warning notes"),
+        }
+
+
+_OF_RUN = ("tokens", "run_share", "days", "cost_usd")
+"""What the step of a part says of itself, and a quote of all parts."""
 
 
 def _time_cells(quote: Quote) -> dict[str, Cell]:
     days = None if quote.elapsed_s is None else quote.elapsed_s.scaled(1 / DAY_S)
-    wall = quote.wall
+    spent = "goodput wall_s=total_s start_s work_s checkpoint_s lost_s restart_s failures"
+    kept = cells(quote.wall, f"{spent} checkpoint_interval_s checkpoint_bytes")
+    return interval_cells("days", days) | kept
+
+
+def bill_cells(bill: Bill | None) -> dict[str, Cell]:
+    """Return what a row says of a bill: its rate with its date and source, its hours, its parts."""
     return {
-        **interval_cells("days", days),
-        "goodput": wall.goodput if wall else None,
-        "wall_s": wall.total_s if wall else None,
-        "start_s": wall.start_s if wall else None,
-        "work_s": wall.work_s if wall else None,
-        "checkpoint_s": wall.checkpoint_s if wall else None,
-        "lost_s": wall.lost_s if wall else None,
-        "restart_s": wall.restart_s if wall else None,
-        "failures": wall.failures if wall else None,
-        "checkpoint_interval_s": wall.checkpoint_interval_s if wall else None,
-        "checkpoint_bytes": wall.checkpoint_bytes if wall else None,
+        **cells(bill, "purchase=option region"),
+        "price_date": bill and price_day(bill),
+        **cells(bill, "price_origin=origin usd_per_hour list_usd_per_hour discount machines"),
+        **cells(bill, "billed_hours usable_hours block_restarts=restarts upfront_usd"),
+        **cells(bill, "committed_usd share_usd storage_usd blocks_days block_sizes"),
+        **cells(bill, "price_source=source.title"),
     }
-
-
-def _money_cells(quote: Quote) -> dict[str, Cell]:
-    bill = quote.bill
-    cells: dict[str, Cell] = {
-        **interval_cells("cost_usd", quote.cost_usd),
-        **interval_cells("usd_per_million_tokens", quote.usd_per_million_tokens),
-    }
-    if bill is None:
-        return cells | dict.fromkeys(_BILLED)
-    figures: tuple[Cell, ...] = (
-        *(bill.option, bill.region, price_day(bill), bill.origin, bill.usd_per_hour),
-        *(bill.list_usd_per_hour, bill.discount, bill.machines, bill.billed_hours),
-        *(bill.usable_hours, bill.restarts, bill.upfront_usd, bill.committed_usd, bill.share_usd),
-        bill.storage_usd,
-        *(bill.blocks_days, bill.block_sizes, bill.source.title if bill.source else None),
-    )
-    return cells | dict(zip(_BILLED, figures, strict=True))
-
-
-_BILLED = (
-    *("purchase", "region", "price_date", "price_origin", "usd_per_hour"),
-    *("list_usd_per_hour", "discount", "machines", "billed_hours", "usable_hours"),
-    *("block_restarts", "upfront_usd", "committed_usd", "share_usd", "storage_usd"),
-    *("blocks_days", "block_sizes", "price_source"),
-)
 
 
 def price_day(bill: Bill) -> str | None:
@@ -208,7 +183,9 @@ def price_day(bill: Bill) -> str | None:
 
 
 def _phase(answer: TrainAnswer) -> Mapping[str, object]:
-    shown = ("sequence", *RANK_DEGREES, "micro_batch", "zero", "recompute")
     cells = answer.row()
+    shown = ("sequence", *RANK_DEGREES, "micro_batch", "global_batch", "zero", "recompute")
     rates = ("step_time_s", "tokens_per_s", "low_tokens_per_s", "high_tokens_per_s", "mfu")
-    return {name: cells[name] for name in (*shown, "schedule", *rates)}
+    memory = ("memory_bytes", "memory_available_bytes", "fit_probability")
+    told = {name: cells[name] for name in (*shown, "schedule", *rates, *memory)}
+    return {"phase": answer.label, **told, **(answer.part.row() if answer.part else {})}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Row
+from trnbench.records import dataclass
 from trnbench.workload.partial_layout import PartialLayout
 
 Scaling = Literal["strong", "weak"]

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-import attrs
-
+from trnbench.calibration.supports import KEY
+from trnbench.calibration.transfer import AS_IN, BY_KERNELS, FIT_SOURCE
 from trnbench.catalog.document import Documented
-from trnbench.catalog.provenance import Provenance, join
+from trnbench.catalog.provenance import Kind, Provenance, join
 from trnbench.catalog.schema import is_record, keys_of
 from trnbench.catalog.search import Entry
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.figures import SheetFigure
 from trnbench.prices.price import Price, PriceList
+from trnbench.records import dataclass
 
 FIRST_LOOKED_AT = ("on-demand", "capacity-block")
 """Purchase options whose listed rate is shown before anything is computed, in this order."""
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SheetLine:
     """One value of a file: key path, text as written, what it rests on, and in base units.
 
-    `unit` names the base unit as attribute names do (`bytes_per_s`); none for counts.
+    `unit` names the base unit as attribute names do (`bytes_per_s`); none for counts. `rests_on`
+    tells of a number of a calibration whether steps were measured that tell of it.
     """
 
     key: str
@@ -32,13 +35,17 @@ class SheetLine:
     source: str = ""
     range: str = ""
     note: str = ""
+    rests_on: str = ""
     number: float | None = None
     unit: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """A named data file in full, with the figures and files that belong to it."""
+    """A named data file in full, with the figures and files that belong to it.
+
+    `givers`: of a calibration, those by name that it took numbers over from; None of other files.
+    """
 
     entry: Entry
     record: Documented
@@ -46,11 +53,48 @@ class Sheet:
     chip: Chip | None = None
     prices: PriceList | None = None
     parameters: tuple[tuple[str, int], ...] = ()
+    givers: Mapping[str, Provenance] | None = None
 
 
-def lines_of(record: object, provenance: Provenance) -> tuple[SheetLine, ...]:
-    """Return every value of a record in schema order, numbers with their evidence."""
-    return tuple(_lines(record, provenance, ""))
+def lines_of(sheet: Sheet) -> tuple[SheetLine, ...]:
+    """Return every value of a file in schema order, numbers with their evidence."""
+    known = sheet.record.provenance
+    lines = tuple(_lines(sheet.record, known, ""))
+    if sheet.givers is None:
+        return lines
+    chain = {sheet.record.name: known, **sheet.givers}
+    return tuple(
+        replace(
+            line,
+            rests_on=rests_on(chain, sheet.record.name, line.key),
+            source=line.source or (known.cited.get(line.key, "") if _is_stated(line.key) else ""),
+        )
+        for line in lines
+    )
+
+
+def _is_stated(key: str) -> bool:
+    """Tell whether a text of a calibration is a statement, with a source of its own."""
+    return key.startswith((f"{KEY}[", "software."))
+
+
+def rests_on(known: Mapping[str, Provenance], name: str, key: str) -> str:
+    """Return whether a number of a calibration was measured, carried over, or is believed.
+
+    `known` are the calibrations by name through which it may have been carried over.
+    """
+    evidence = known[name].evidence.get(key)
+    if evidence is None:
+        return ""
+    giver = (evidence.note or "").removeprefix(AS_IN)
+    if giver in known and giver != name and evidence.note != giver:
+        return f"carried over from {giver}: {rests_on(known, giver, key)}"
+    if evidence.kind in (Kind.MEASURED, Kind.VENDOR):
+        return evidence.kind.word
+    fitted = evidence.kind is Kind.DERIVED and evidence.source.startswith(FIT_SOURCE)
+    alone = BY_KERNELS in (evidence.note or "")
+    told_by = "kernels timed alone, and steps" if alone else "measured steps"
+    return f"fitted to {told_by}" if fitted else "believed"
 
 
 def newest_prices(prices: PriceList) -> tuple[Price, ...]:
@@ -71,6 +115,9 @@ def first_price(prices: PriceList) -> Price | None:
     )
 
 
+_LEAF = str | int | float | datetime.date
+
+
 def _lines(value: object, provenance: Provenance, path: str, unit: str = "") -> Iterator[SheetLine]:
     if value is None or isinstance(value, Provenance):
         return
@@ -84,21 +131,17 @@ def _lines(value: object, provenance: Provenance, path: str, unit: str = "") -> 
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _lines(item, provenance, join(path, str(key)), unit)
-    elif isinstance(value, tuple) and value and not _is_leaf(value[0]):
+    elif isinstance(value, tuple) and value and not isinstance(value[0], _LEAF):
         for i, item in enumerate(value):
             yield from _lines(item, provenance, f"{path}[{i}]", unit)
     elif value != ():
         yield _leaf(value, provenance, path, unit)
 
 
-def _is_leaf(value: object) -> bool:
-    return isinstance(value, str | int | float | datetime.date)
-
-
 def _leaf(value: object, provenance: Provenance, path: str, unit: str) -> SheetLine:
     items = value if isinstance(value, tuple) else (value,)
     evidence = provenance.evidence.get(f"{path}[0]" if isinstance(value, tuple) else path)
-    text = ", ".join(_text(item) for item in items)
+    text = ", ".join(str(item).lower() if isinstance(item, bool) else str(item) for item in items)
     if evidence is None:
         return SheetLine(key=path, value=text)
     return SheetLine(
@@ -111,7 +154,3 @@ def _leaf(value: object, provenance: Provenance, path: str, unit: str) -> SheetL
         number=float(value) if isinstance(value, int | float) else None,
         unit=unit,
     )
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
-from trnbench.analytic.step.memory import CATEGORIES
-from trnbench.analytic.step.time import STEP_CATEGORIES, StepCategory
+from trnbench.analytic.step.memory_parts import CATEGORIES
 from trnbench.answers.figures import HIGH, LOW
-from trnbench.answers.row import Cell, Row
+from trnbench.answers.row import Cell, Row, cells
 from trnbench.catalog.provenance import Kind
-from trnbench.predict.prediction import RankMemory, StepFigures
+from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
+from trnbench.program.slots import STEP_CATEGORIES, StepCategory
+from trnbench.records import dataclass
 from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
+    from trnbench.analytic.step.memory_timeline import MemoryTimeline
     from trnbench.emulate.schedule.timeline import Timeline
 
 
@@ -30,11 +33,31 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """What a step is repeated for: a part of a run, its tokens and its share of the run's time.
+
+    `days` and `cost_usd` are that share of the run's, with its checkpoints, failures and bill;
+    None where it has none. `tokens` are None of a model that knows none.
+    """
+
+    tokens: float | None
+    share: float | None
+    days: float | None = None
+    cost_usd: float | None = None
+
+    def row(self) -> Row:
+        """Return it as JSON and CSV hold it."""
+        return cells(self, "tokens run_share=share days cost_usd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainAnswer:
     """One training step on one cluster by one engine; `step` is None where the answer is no.
 
     `chosen` names the knobs that a search found, `assumed` those that were not given and took
-    their default. `basis`: whether the calibration was fitted to measured steps of these chips.
+    their default. `part` is what of a run it is repeated for. `stack` is the training stack as
+    `--stack` takes it, `stack_state` the state of its software. `basis`: whether the calibration
+    was fitted to measured steps of these chips.
     """
 
     label: str
@@ -49,6 +72,8 @@ class TrainAnswer:
     layout: PartialLayout
     engine: str
     calibration: str
+    stack: str
+    stack_state: str | None
     basis: str
     evidence: Kind
     chosen: tuple[str, ...] = ()
@@ -56,10 +81,18 @@ class TrainAnswer:
     searched: Searched | None = None
     step: StepFigures | None = None
     memory: RankMemory | None = None
+    phases: tuple[PhaseFigures, ...] = ()
+    part: RunPart | None = None
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     timeline: Timeline | None = field(default=None, repr=False)
+    memory_timeline: MemoryTimeline | None = field(default=None, repr=False)
+
+    @property
+    def software(self) -> str:
+        """The training stack and the state of its software."""
+        return self.stack + (f" ({self.stack_state})" if self.stack_state else "")
 
     @property
     def feasible(self) -> bool:
@@ -73,51 +106,77 @@ class TrainAnswer:
     def row(self) -> Row:
         """Return the step as JSON and CSV hold it: times in seconds, sizes in bytes."""
         step, memory = self.step, self.memory
-        by_category = memory.by_category if memory else {}
-        row: dict[str, Cell] = {
+        return {
             "case": self.label or None,
-            "model": self.model,
-            "instance": self.instance,
-            "nodes": self.nodes,
-            "chips": self.chips,
-            "chip": self.chip,
-            "ranks": self.ranks,
-            "lnc": self.logical_size,
-            "engine": self.engine,
+            **cells(self, "model instance nodes chips chip ranks lnc=logical_size engine"),
             **self.layout.plain,
             **_rates(self),
-            "memory_bytes": memory.total_bytes if memory else None,
-            "memory_capacity_bytes": memory.capacity_bytes if memory else None,
-            "memory_available_bytes": memory.available_bytes if memory else None,
-            "worst_stage": memory.stage if memory else None,
-            **{
-                f"exposed_{_key(category)}_s": step.exposed_s.get(category) if step else None
-                for category in STEP_CATEGORIES
-            },
-            **{
-                f"hidden_{_key(category)}_s": step.hidden_s.get(category) if step else None
-                for category in COMMUNICATION
-            },
-            **{f"memory_{category}_bytes": by_category.get(category) for category in CATEGORIES},
-            "chosen": self.chosen,
-            "defaults": self.assumed,
-            "calibration": self.calibration,
-            "basis": self.basis,
-            "evidence": self.evidence.word,
-            "feasible": self.feasible,
-            "reasons": self.reasons,
-            "warnings": self.warnings,
-            "notes": self.notes,
+            **cells(memory, "memory_bytes=total_bytes low_memory_bytes=low_bytes"),
+            **cells(memory, "high_memory_bytes=high_bytes memory_capacity_bytes=capacity_bytes"),
+            **cells(memory, "memory_available_bytes=available_bytes fit_probability"),
+            **cells(memory, "worst_stage=stage"),
+            **cells(step, "device_s_per_microbatch optimizer_s"),
+            **_seconds("exposed", STEP_CATEGORIES, step.exposed_s if step else {}),
+            **_seconds("hidden", COMMUNICATION, step.hidden_s if step else {}),
+            **_held(memory),
+            **(self.part.row() if self.part else {}),
+            "job_phases": [phase_row(one, step) for one in self.phases],
+            **cells(self, "chosen defaults=assumed calibration stack stack_state basis"),
+            **cells(self, "evidence=evidence.word feasible reasons warnings notes"),
         }
-        return row
+
+    def memory_rows(self) -> tuple[Row, ...]:
+        """Return what the worst rank holds, a row for each of its slots; times where they ran."""
+        held = self.memory_timeline
+        if held is None:
+            return ()
+        rows, peak = [], held.peak
+        for one in held.instants:
+            played = None if one.micro_batch is None else self.timeline
+            place = held.stage, one.slot
+            rows.append(
+                {
+                    **cells(one, "slot phase micro_batch_number=micro_batch chunk"),
+                    "start_s": played and float(played.start_s[place]),
+                    "end_s": played and float(played.end_s[place]),
+                    **cells(one, "in_flight memory_bytes=total_bytes"),
+                    **{f"memory_{name}_bytes": size for name, size in one.by_category.items()},
+                    "peak": one is peak,
+                }
+            )
+        return tuple(rows)
+
+
+def phase_row(phase: PhaseFigures, step: StepFigures | None) -> Row:
+    """Return a phase of a job's step: its time, as a share of the step too, and memory of a rank.
+
+    Phases on nodes of their own run beside the others: shares then add up to more than 1.
+    """
+    time_s = phase.step_time_s
+    return {
+        "job_phase": phase.name,
+        "phase_time_s": time_s,
+        "phase_share": time_s / step.step_time_s if step and time_s is not None else None,
+        **cells(phase.memory, "memory_bytes=total_bytes memory_available_bytes=available_bytes"),
+        **_held(phase.memory),
+    }
+
+
+def _held(memory: RankMemory | None) -> Row:
+    parts = memory.by_category if memory else {}
+    return {f"memory_{name}_bytes": parts.get(name) for name in CATEGORIES}
+
+
+def _seconds(how: str, names: Iterable[str], seconds: Mapping[Any, float]) -> Row:
+    return {f"{how}_{name.replace('-', '_')}_s": seconds.get(name) for name in names}
 
 
 def _rates(answer: TrainAnswer) -> dict[str, Cell]:
     step, tokens = answer.step, answer.tokens_per_sample
     names = ("step_time_s", "sequences_per_s", "tokens_per_s", "mfu")
     if step is None:
-        ends = {f"{end}{name}": None for name in names for end in ("", "low_", "high_")}
-        return {**ends, "mfu_headline": None, "hfu": None}
+        keys = [key for name in names for key in (name, LOW + name, HIGH + name)]
+        return dict.fromkeys((*keys, "mfu_headline", "hfu"))
     rates: dict[str, Cell] = {}
     for end, time_s in (
         ("", step.step_time_s),
@@ -130,12 +189,6 @@ def _rates(answer: TrainAnswer) -> dict[str, Cell]:
             f"{end}tokens_per_s": answer.per_s(time_s, tokens) if tokens else None,
             f"{end}mfu": step.mfu * step.step_time_s / time_s,
         }
-    rates |= {f"{end}step_time_s": getattr(step, f"{end}step_time_s") for end in ("", LOW, HIGH)}
-    ordered: dict[str, Cell] = {
-        f"{end}{name}": rates[f"{end}{name}"] for name in names for end in ("", LOW, HIGH)
-    }
-    return {**ordered, "mfu_headline": step.mfu_headline, "hfu": step.hfu}
-
-
-def _key(category: str) -> str:
-    return category.replace("-", "_")
+    rates |= cells(step, "step_time_s low_step_time_s high_step_time_s")
+    ordered = {key: rates[key] for name in names for key in (name, LOW + name, HIGH + name)}
+    return ordered | cells(step, "mfu_headline hfu")

@@ -1,4 +1,4 @@
-"""The Python API of trnbench: ten verbs, typed in and out, and what they and the fronts share.
+"""The Python API of trnbench: fifteen verbs, typed in and out, and what they and the fronts share.
 
     from trnbench.app import compare
     answer = compare("llama2-7b", tokens="300B", on="trn1.32xlarge,p5.48xlarge", nodes=4)
@@ -19,22 +19,33 @@ if TYPE_CHECKING:
     from trnbench.app.files import diff as diff
     from trnbench.app.files import import_model as import_model
     from trnbench.app.files import info as info
+    from trnbench.app.files import model_facts as model_facts
     from trnbench.app.files import parameters as parameters
     from trnbench.app.files import platform_named as platform_named
     from trnbench.app.files import prices_named as prices_named
     from trnbench.app.files import sheet as sheet
+    from trnbench.app.launching import write_launch as write_launch
+    from trnbench.app.prices import price_history as price_history
+    from trnbench.app.prices import refresh_prices as refresh_prices
     from trnbench.app.scaling import scale_run as scale_run
+    from trnbench.app.support_matrix import jobs_supported as jobs_supported
+    from trnbench.app.support_matrix import support as support
     from trnbench.app.train_functional import train_functional as train_functional
     from trnbench.app.verbs.calibrate import calibrate as calibrate
     from trnbench.app.verbs.claims import claims as claims
     from trnbench.app.verbs.collective import collective as collective
     from trnbench.app.verbs.compare import compare as compare
+    from trnbench.app.verbs.explain import explain as explain
+    from trnbench.app.verbs.fleet import fleet as fleet
+    from trnbench.app.verbs.launch import launch as launch
     from trnbench.app.verbs.matrix import matrix as matrix
+    from trnbench.app.verbs.measure import measure as measure
     from trnbench.app.verbs.numerics import numerics as numerics
     from trnbench.app.verbs.plan import plan as plan
     from trnbench.app.verbs.search_layouts import search_layouts as search_layouts
     from trnbench.app.verbs.train import train as train
     from trnbench.app.verbs.validate import validate as validate
+    from trnbench.app.verbs.verify import verify as verify
     from trnbench.catalog.listing import listed as listed
     from trnbench.catalog.search import SPEC_SECTIONS as SPEC_SECTIONS
     from trnbench.catalog.search import WORKLOAD_SECTIONS as WORKLOAD_SECTIONS
@@ -42,17 +53,28 @@ if TYPE_CHECKING:
     from trnbench.catalog.search import open_catalog as open_catalog
 
 VERBS = (
-    *("matrix", "collective", "train", "compare", "plan"),
-    *("validate", "calibrate", "search_layouts", "numerics", "claims"),
+    *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
+    *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
 _HOMES = {name: f"trnbench.app.verbs.{name}" for name in VERBS} | {
     name: module
     for module, names in {
         "trnbench.app.files": (
-            *("READERS", "check_files", "diff", "import_model", "info", "parameters"),
+            *(
+                "READERS",
+                "check_files",
+                "diff",
+                "import_model",
+                "info",
+                "model_facts",
+                "parameters",
+            ),
             *("platform_named", "prices_named", "sheet"),
         ),
+        "trnbench.app.launching": ("write_launch",),
+        "trnbench.app.prices": ("price_history", "refresh_prices"),
         "trnbench.app.scaling": ("scale_run",),
+        "trnbench.app.support_matrix": ("jobs_supported", "support"),
         "trnbench.app.train_functional": ("train_functional",),
         "trnbench.catalog.listing": ("listed",),
         "trnbench.catalog.search": (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from trnbench import parsing
 from trnbench.errors import InputError, UnitError
 from trnbench.mapping.fabric import LinkFault
 from trnbench.parsing import read
 from trnbench.program.collective import op_named
+from trnbench.records import dataclass
 from trnbench.units import Dimension, parse
 from trnbench.workload.operation import Op
 from trnbench.workload.suite import Place

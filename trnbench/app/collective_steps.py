@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from trnbench.mapping.message_plan.placed import Placed, PlacedRound
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import algorithm_named, select, selected_for
 from trnbench.mapping.placement import place
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 from trnbench.workload.suite import Place
 
@@ -29,7 +29,7 @@ BUSIEST = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plane:
-    """One unit of a 2D torus: loads of the links right of and below each chip, 0 to 1.
+    """One unit of a 2D torus: loads of the links right of and below each chip, as in a step.
 
     `onward`: load of the links of each chip along further axes, such as that between planes.
     """
@@ -43,7 +43,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusyLink:
-    """A link, its load relative to the busiest of its step, and what it carries in a round."""
+    """A link, its load as in a step, and what it carries."""
 
     name: str
     level: str
@@ -55,14 +55,15 @@ class BusyLink:
 class CollectiveStep:
     """One round, or all of them: `times` it is repeated, the messages of it, and link loads.
 
-    A load of 1 is that of the link that is busy longest in the step.
+    A load is the part of its capacity that a link carries over `over_s`: how long the collective
+    takes, or, of one round, how long its busiest link is busy.
     """
 
     phase: int
     round: int
     times: int
     messages: int
-    longest_s: float
+    over_s: float
     planes: tuple[Plane, ...]
     busiest: tuple[BusyLink, ...]
 
@@ -82,9 +83,18 @@ class CollectiveSteps:
 
 
 def collective_steps(
-    catalog: Catalog, op: Op, where: Place, size_bytes: float, *, algorithm: str | None = None
+    catalog: Catalog,
+    op: Op,
+    where: Place,
+    size_bytes: float,
+    *,
+    algorithm: str | None = None,
+    time_s: float | None = None,
 ) -> CollectiveSteps:
-    """Return the rounds of a collective over all ranks of a place, as its stack would run it."""
+    """Return the rounds of a collective over all ranks of a place, as its stack would run it.
+
+    `time_s` is how long all of it takes, where that is known.
+    """
     platform = load_platform(catalog, where.instance)
     blank = CollectiveSteps(
         op=op, instance=platform.instance.name, nodes=where.nodes, size_bytes=size_bytes
@@ -115,7 +125,7 @@ def collective_steps(
         nodes=blank.nodes,
         size_bytes=size_bytes,
         algorithm=choice.algorithm.label,
-        whole=_step(placed, placed.rounds, size_bytes, whole=True),
+        whole=_step(placed, placed.rounds, size_bytes, over_s=time_s, whole=True),
         steps=tuple(_step(placed, (found,), size_bytes) for found in placed.rounds),
     )
 
@@ -131,7 +141,12 @@ def _refused(blank: CollectiveSteps, reasons: tuple[str, ...]) -> CollectiveStep
 
 
 def _step(
-    placed: Placed, rounds: tuple[PlacedRound, ...], size_bytes: float, *, whole: bool = False
+    placed: Placed,
+    rounds: tuple[PlacedRound, ...],
+    size_bytes: float,
+    *,
+    over_s: float | None = None,
+    whole: bool = False,
 ) -> CollectiveStep:
     carried = np.zeros(placed.link_count + 1)
     for found in rounds:
@@ -139,8 +154,8 @@ def _step(
         carried += np.bincount(found.links.ravel(), weights=weights, minlength=len(carried))
     carried = carried[:-1] * size_bytes
     busy_s = busy_time(carried, placed.capacity[:-1])
-    longest_s = float(busy_s.max(initial=0.0))
-    loads = busy_s / longest_s if longest_s > 0 else busy_s
+    over_s = over_s or float(busy_s.max(initial=0.0))
+    loads = busy_s / over_s if over_s > 0 else busy_s
     fabric = placed.placement.fabric
     order = [int(i) for i in np.argsort(-loads, kind="stable")[:BUSIEST] if carried[i] > 0]
     return CollectiveStep(
@@ -148,7 +163,7 @@ def _step(
         round=rounds[0].round_ if rounds else 0,
         times=sum(found.times for found in rounds) if whole else rounds[0].times,
         messages=sum(len(found.source) * (found.times if whole else 1) for found in rounds),
-        longest_s=longest_s,
+        over_s=over_s,
         planes=tuple(_planes(placed, loads)),
         busiest=tuple(
             BusyLink(

@@ -1,13 +1,16 @@
-"""Requests -> the command lines that ask the same, on any day and to the last digit."""
+"""Requests -> questions of the command line that ask the same, on any day and to the last digit."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trnbench.app.run_request import MAX_NODES, Part, RunRequest
+from trnbench.app.run_parts import Part, part_text
+from trnbench.app.run_request import MAX_NODES, RunRequest
+from trnbench.catalog.search import BUILT_IN, USER, Catalog
+from trnbench.records import dataclass
 from trnbench.units import BINARY_PREFIXES, COUNT_SUFFIXES, DAY_S, Dimension, parse
 
 if TYPE_CHECKING:
@@ -17,6 +20,36 @@ if TYPE_CHECKING:
     from trnbench.app.verbs.matrix import MatrixRequest
 
 Value = str | int | float | bool | None
+ARGUMENTS: Mapping[str, str] = {
+    "matrix": "shapes",
+    "collective": "op",
+    **dict.fromkeys(("train", "compare", "plan"), "model"),
+}
+"""The option of a verb that is written without its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandQuestion:
+    """A verb and its options by name; an option of None is not given."""
+
+    verb: str
+    options: Mapping[str, Value | Sequence[str]]
+
+    @property
+    def line(self) -> str:
+        """The command line that asks it."""
+        named = dict(self.options)
+        first = named.pop(ARGUMENTS.get(self.verb, ""), None) or ()
+        return command_line(self.verb, *_texts(first), **named)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are given, as kept runs have them: texts, switches, lists of texts."""
+        return {
+            name: value if isinstance(value, str | bool) else _plain(value)
+            for name, value in self.options.items()
+            if value not in (None, (), [])
+        }
 
 
 def command_line(verb: str, *arguments: str, **options: Value | Sequence[str]) -> str:
@@ -37,87 +70,100 @@ def command_line(verb: str, *arguments: str, **options: Value | Sequence[str]) -
     return shlex.join(words)
 
 
-def matrix_line(request: MatrixRequest, suite: str | None) -> str:
-    """Return the command line of products, or of a suite of them, on chips."""
+def matrix_question(request: MatrixRequest, suite: str | None) -> CommandQuestion:
+    """Return the question of products, or of a suite of them, on chips."""
     shapes = [
         f"{p.m}x{p.k}x{p.n}" + (f"x{p.batch}" if p.batch > 1 else "") for p in request.products
     ]
-    return command_line(
-        "matrix",
-        *(() if suite else shapes),
-        suite=suite,
-        on=",".join(request.chips),
-        dtype=",".join(request.formats),
-        sparsity=request.pattern,
-        kernel=None if request.kernel == "blocked" else request.kernel,
-        cores=None if request.cores == 1 else request.cores,
-    )
+    options: dict[str, Value | Sequence[str]] = {
+        "shapes": () if suite else shapes,
+        "suite": suite,
+        "on": ",".join(request.chips),
+        "dtype": ",".join(request.formats),
+        "sparsity": request.pattern,
+        "kernel": None if request.kernel == "blocked" else request.kernel,
+        "cores": None if request.cores == 1 else request.cores,
+    }
+    return CommandQuestion(verb="matrix", options=options)
 
 
-def collective_line(
+def collective_question(
     op: str,
     places: Sequence[tuple[str, int]],
     sizes: tuple[float, float, float],
     *,
     algorithm: str | None = None,
-) -> str:
-    """Return the command line of a sweep; `sizes` are smallest, largest, in bytes, and factor."""
+) -> CommandQuestion:
+    """Return the question of a sweep; `sizes` are smallest, largest, in bytes, and factor."""
     smallest, largest, factor = sizes
-    return command_line(
-        "collective",
-        op,
-        on=",".join(place_text(*place) for place in places),
-        min_size=size_text(smallest),
-        max_size=size_text(largest),
-        factor=factor,
-        algorithm=algorithm,
-    )
+    options: dict[str, Value] = {
+        "op": op,
+        "on": ",".join(place_text(*place) for place in places),
+        "min_size": size_text(smallest),
+        "max_size": size_text(largest),
+        "factor": factor,
+        "algorithm": algorithm,
+    }
+    return CommandQuestion(verb="collective", options=options)
 
 
-def train_line(request: TrainRequest, *, plot: bool = False) -> str:
-    """Return the command line of a step of one model in one layout, on one place or several."""
+def train_question(request: TrainRequest, *, plot: bool = False) -> CommandQuestion:
+    """Return the question of a step of one model in one layout, on one place or several."""
     first = request.cases[0]
-    return command_line(
-        "train",
-        first.model,
-        on=",".join(place_text(case.instance, case.nodes) for case in request.cases),
-        **first.layout.plain,
-        stack=request.stack,
-        lnc=request.logical_size,
-        engine=None if request.engines == ("analytic",) else engine_text(request.engines),
-        seed=request.seed,
-        straggler=[f"{one.stage}={number_text(one.factor)}" for one in request.stragglers],
-        plot=plot or None,
-    )
+    options: dict[str, Value | Sequence[str]] = {
+        "model": first.model,
+        "on": ",".join(place_text(case.instance, case.nodes) for case in request.cases),
+        **first.layout.said,
+        **(_bought_run(request.runs[0]) if request.runs else {}),
+        "stack": request.stack,
+        "lnc": request.logical_size,
+        "assume_supported": request.assume_supported or None,
+        "engine": None if request.engines == ("analytic",) else engine_text(request.engines),
+        "seed": request.seed,
+        "straggler": [f"{one.stage}={number_text(one.factor)}" for one in request.stragglers],
+        "memory": request.memory or None,
+        "plot": plot or None,
+    }
+    return CommandQuestion(verb="train", options=options)
 
 
-def compare_line(request: CompareRequest) -> str:
-    """Return the command line of a comparison."""
+def compare_question(request: CompareRequest) -> CommandQuestion:
+    """Return the question of a comparison."""
     nodes = request.baseline_nodes
     own = {} if nodes is None else {"nodes": str(nodes), "max_nodes": None}
-    return command_line(
-        "compare",
-        request.run.model,
-        **{**_run_options(request.run), **own},
-        deadline=_time(request.deadline_s),
-        equal_cost=request.equal_cost or None,
-        baseline=request.baseline,
-    )
-
-
-def plan_line(request: PlanRequest) -> str:
-    """Return the command line of a plan."""
-    asked = request.asked
-    return command_line(
-        "plan",
-        request.run.model,
+    options = {
+        "model": request.run.model,
         **_run_options(request.run),
-        deadline=None if asked.assumed_deadline else _time(asked.deadline_s),
-        budget=asked.budget_usd,
-        objective=asked.objective,
-        confirm=request.confirm or None,
-        baseline=request.baseline,
-    )
+        **own,
+        "deadline": _time(request.deadline_s),
+        "equal_cost": request.equal_cost or None,
+        "baseline": request.baseline,
+    }
+    return CommandQuestion(verb="compare", options=options)
+
+
+def plan_question(request: PlanRequest) -> CommandQuestion:
+    """Return the question of a plan."""
+    asked = request.asked
+    options = {
+        "model": request.run.model,
+        **_run_options(request.run),
+        "deadline": None if asked.assumed_deadline else _time(asked.deadline_s),
+        "budget": asked.budget_usd,
+        "objective": asked.objective,
+        "confirm": request.confirm or None,
+        "baseline": request.baseline,
+    }
+    return CommandQuestion(verb="plan", options=options)
+
+
+def with_folders(line: str, catalog: Catalog) -> str:
+    """Return a command line with the folders that its catalogue was asked to look in.
+
+    Those of the environment and of defaults are among them: another shell has others.
+    """
+    asked = [one.path for one in catalog.folders if one.origin not in (USER, BUILT_IN)]
+    return line + "".join(f" --spec-dir {shlex.quote(str(path.resolve()))}" for path in asked)
 
 
 def number_text(number: float) -> str:
@@ -170,23 +216,36 @@ def _run_options(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
         "on": ",".join(run.instances),
         "nodes": ",".join(map(str, run.nodes)) or None,
         "max_nodes": run.max_nodes if bounded else None,
-        **run.layout.plain,
+        **run.layout.said,
         "headroom": None if run.headroom is None else share_text(run.headroom),
         "confidence": None if run.confidence is None else share_text(run.confidence),
         "stack": run.stack,
         "lnc": run.logical_size,
+        "assume_supported": run.assume_supported or None,
+        **_purchase_options(run),
+        "term_years": run.term_years,
+        "commitment": None if run.commitment == "whole" else run.commitment,
+        "keep_checkpoints": run.keep_checkpoints,
+        "max_price_age": _time(run.max_price_age_s),
+        "failures_per_node_day": run.failures_per_node_day,
+        "checkpoint_interval": _time(run.checkpoint_interval_s),
+    }
+
+
+def _purchase_options(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
+    return {
         "purchase": ",".join(run.purchase) or None,
         "region": run.region,
         "price_date": run.price_date.isoformat(),
         "discount": share_text(run.discount) if run.discount else None,
-        "term_years": run.term_years,
-        "commitment": None if run.commitment == "whole" else run.commitment,
-        "keep_checkpoints": run.keep_checkpoints,
-        "failures_per_node_day": run.failures_per_node_day,
-        "checkpoint_interval": _time(run.checkpoint_interval_s),
         "price": run.prices,
         "assume_price": run.assumed_prices,
     }
+
+
+def _bought_run(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
+    """Return the length and the purchase of a run whose cluster is given."""
+    return {**_length_options(run.parts), **_purchase_options(run)}
 
 
 def _length_options(parts: Sequence[Part]) -> Mapping[str, Value | Sequence[str]]:
@@ -195,7 +254,15 @@ def _length_options(parts: Sequence[Part]) -> Mapping[str, Value | Sequence[str]
         if first.tokens is None:
             return {"samples": count_text(first.samples or 0.0)}
         return {"tokens": count_text(first.tokens)}
-    return {"phase": [f"{count_text(part.tokens or 0.0)}@{part.sequence}" for part in parts]}
+    return {"phase": [part_text(part, count_text(part.tokens or 0.0)) for part in parts]}
+
+
+def _texts(value: Value | Sequence[str]) -> Sequence[str]:
+    return value if isinstance(value, list | tuple) else (str(value),)
+
+
+def _plain(value: Value | Sequence[str]) -> str | list[str]:
+    return number_text(value) if isinstance(value, int | float) else [*_texts(value)]
 
 
 def _time(time_s: float | None) -> str | None:

@@ -44,7 +44,7 @@ def _outcome(explored: Explored | None, quote: Quote, draws: CommonDraws) -> Dra
         return None
     option = quote.bill.option if quote.bill else None
     layouts = tuple(step.layout for step in quote.steps)
-    work_s = _work_s(explored, quote.nodes, layouts, draws)
+    work_s = drawn_work_s(explored, quote.nodes, layouts, draws)
     return outcome(_purchase(explored.market, quote.nodes, option, work_s), draws)
 
 
@@ -129,7 +129,7 @@ def with_confidence(
             layouts = explored.layouts(way.nodes)
             if layouts is None:
                 raise ValueError(f"no layout on {way.nodes} nodes of {explored.name}")
-            work[way.nodes] = _work_s(explored, way.nodes, layouts, draws)
+            work[way.nodes] = drawn_work_s(explored, way.nodes, layouts, draws)
         purchase = _purchase(explored.market, way.nodes, way.option, work[way.nodes])
         found = outcome(purchase, draws)
         cost = None if way.cost_usd is None else level_of(found.cost_usd, confidence)
@@ -139,7 +139,7 @@ def with_confidence(
     return sure
 
 
-def _work_s(
+def drawn_work_s(
     explored: Explored, nodes: int, layouts: Sequence[PartialLayout], draws: CommonDraws
 ) -> FloatArray:
     """Return seconds of pure training, draw by draw."""

@@ -9,10 +9,15 @@ from os.path import isdir
 from pathlib import Path
 
 from trnbench import __version__
+from trnbench.answers.row import Row
 from trnbench.answers.sheet import Sheet
+from trnbench.app import configuration as settings
 from trnbench.app import spec_files
-from trnbench.catalog.document import Documented
+from trnbench.calibration.chip_efficiency import ChipEfficiency
+from trnbench.calibration.training_stack import TrainingStack
+from trnbench.catalog.document import Documented, load, load_named
 from trnbench.catalog.listing import FileCheck
+from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.search import (
     SECTIONS,
     SINGULAR,
@@ -26,11 +31,14 @@ from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.figures import Compared, chip_figures, compare, figures
-from trnbench.hardware.instance import Platform
+from trnbench.hardware.instance import Instance, Platform
 from trnbench.hardware.library import load_chip, load_platform
 from trnbench.prices.price import PriceList, find_prices
+from trnbench.store.database import store_path
+from trnbench.units import Dimension, show
 from trnbench.workload import files as workload_files
-from trnbench.workload.hf_config import import_config, read_config
+from trnbench.workload.hf_config import FILE, ImportedModel, import_config, read_config
+from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
 from trnbench.workload.weights import active_parameter_count, parameter_count, parameters_by_block
 
@@ -62,14 +70,27 @@ def sheet(catalog: Catalog, name: str, sections: Sequence[str]) -> Sheet:
             chip=platform.chip,
             prices=prices_named(catalog, entry.name),
         )
-    record = READERS[entry.section](entry.path)
+    record = _read(catalog, entry.section, entry.path)
     match record:
         case Chip():
             return Sheet(entry=entry, record=record, figures=chip_figures(record))
         case Model():
             return Sheet(entry=entry, record=record, parameters=parameters(record))
+        case ChipEfficiency() | TrainingStack():
+            return Sheet(entry=entry, record=record, givers=_givers(catalog, record))
         case _:
             return Sheet(entry=entry, record=record)
+
+
+def _givers(catalog: Catalog, record: ChipEfficiency | TrainingStack) -> Mapping[str, Provenance]:
+    """Return what is known of the calibrations that one took numbers over from, by name."""
+    found: dict[str, Provenance] = {}
+    name = record.inherits_from
+    while name is not None and name not in found:
+        giver = load_named(catalog, "calibration", name, type(record))
+        found[name] = giver.provenance
+        name = giver.inherits_from
+    return found
 
 
 def parameters(model: Model) -> tuple[tuple[str, int], ...]:
@@ -79,12 +100,41 @@ def parameters(model: Model) -> tuple[tuple[str, int], ...]:
     return tuple(rows if active == total else [*rows, ("active for a token", active)])
 
 
-def import_model(path: Path, name: str) -> str:
-    """Return the model file, as text, of a Hugging Face config.json."""
+def model_facts(catalog: Catalog) -> Mapping[str, Row]:
+    """Return what lists say of each model that can be read: family, parameters, context."""
+    facts: dict[str, Row] = {}
+    for entry in catalog.entries("models"):
+        try:
+            model = load_model(catalog, entry.name)
+        except DataFileError:
+            continue  # the list says so in place of its title
+        transformer = model.transformer
+        facts[entry.name] = {
+            "family": model.family,
+            "parameters": parameter_count(model),
+            "active": active_parameter_count(model),
+            "context": transformer.position.length if transformer and model.vocabulary else None,
+        }
+    return facts
+
+
+def import_model(
+    path: Path, name: str | None = None, *, family: str | None = None, depths: bool = False
+) -> ImportedModel:
+    """Return the model file of a Hugging Face config.json, or of the folder that holds one.
+
+    The model is called as asked, or as the folder. With `family` it is read as one of that, with
+    `depths` its modules that predict further tokens are taken in.
+    """
     config = read_config(path)
+    if name is None:
+        if not path.is_dir():
+            raise InputError("the model needs a name: give --name, or --output NAME.toml")
+        name = path.resolve().name.lower()
+    file = path / FILE if path.is_dir() else path
     # The file's own date: the same file gives the same model on any day.
-    read_on = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()
-    return import_config(config, name, date=read_on, origin=str(path))
+    read_on = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC).date()
+    return import_config(config, name, date=read_on, origin=str(file), family=family, depths=depths)
 
 
 def diff(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Compared, ...]]:
@@ -127,6 +177,8 @@ def info(catalog: Catalog) -> Mapping[str, object]:
             {"path": str(folder.path), "origin": folder.origin} for folder in catalog.folders
         ],
         "user_folder": str(user_folder()),
+        "runs": _kept_runs(),
+        "defaults": _defaults(),
         "found": {section: len(catalog.entries(section)) for section in SECTIONS},
         "hidden": [
             str(path)
@@ -135,6 +187,21 @@ def info(catalog: Catalog) -> Mapping[str, object]:
             for path in entry.hides
         ],
     }
+
+
+def _defaults() -> Mapping[str, str]:
+    """Return the user's defaults with where each was said, or where they may be."""
+    found = settings.configuration()
+    said = {key: f"{one.said} ({one.origin})" for key, one in found.values.items()}
+    return said or {"none": f"{found.files[0]}, then {settings.FILE} of the working folder"}
+
+
+def _kept_runs() -> str:
+    """Return where answers are kept, and how large that file is."""
+    path = store_path()
+    if not path.is_file():
+        return f"{path} (none yet)"
+    return f"{path} ({show(path.stat().st_size, Dimension.BYTES, digits=3)})"
 
 
 def _find(catalog: Catalog, name: str, sections: Sequence[str]) -> Entry:
@@ -166,13 +233,24 @@ def _check(catalog: Catalog, path: Path, sections: Sequence[str]) -> FileCheck:
     section = None
     try:
         section = _section_of(path, sections)
-        record = READERS[section](path)
+        record = _read(catalog, section, path)
     except DataFileError as error:
         return FileCheck(path=path, section=section, faults=error.faults)
     faults = [*_name_faults(catalog, section, path, record)]
     faults += [*spec_files.cross_faults(record, catalog)]
     faults += [*workload_files.cross_faults(record, catalog)]
-    return FileCheck(path=path, section=section, faults=tuple(faults))
+    notes: tuple[str, ...] = ()
+    if isinstance(record, Instance) and not faults:
+        try:
+            notes = spec_files.use_of(catalog, record)
+        except InputError as error:
+            faults.append(Fault(path="fabric", message=error.message))
+    return FileCheck(path=path, section=section, faults=tuple(faults), notes=notes)
+
+
+def _read(catalog: Catalog, section: str, path: Path) -> Documented:
+    inheriting = spec_files.INHERITING.get(section)
+    return load(path, inheriting, catalog) if inheriting else READERS[section](path)
 
 
 def _section_of(path: Path, sections: Sequence[str]) -> str:

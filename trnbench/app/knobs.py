@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from trnbench.errors import UnknownNameError
+from trnbench.errors import InputError, UnknownNameError
 from trnbench.program.precision import recipe_named
 from trnbench.workload.knob_text import knob_parser
-from trnbench.workload.layout import KNOBS, Value
+from trnbench.workload.layout import ANY, KNOBS, Value
 from trnbench.workload.partial_layout import PartialLayout
 
 
@@ -20,6 +20,22 @@ def layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401
             raise UnknownNameError("option", name, KNOBS)
     given = {name: _value(name, one) for name, one in knobs.items() if one is not None}
     return PartialLayout(**given)
+
+
+def settled_layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401
+    """Return the layout of which these knobs are settled, where nothing is searched for."""
+    layout = layout_of(**knobs)
+    refuse_wanted(layout)
+    return layout
+
+
+def refuse_wanted(layout: PartialLayout) -> None:
+    """Refuse knobs that a search is asked for, where nothing is searched for."""
+    for name in layout.wanted:
+        raise InputError(
+            f"{KNOBS[name].option} {ANY}: nothing is searched for here",
+            hint="give a value, or leave it out",
+        )
 
 
 def _value(name: str, given: Value) -> Value:

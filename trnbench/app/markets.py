@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from trnbench.app.layout_defaults import refuse_senseless, with_defaults
-from trnbench.app.run_request import Part, RunRequest, price_terms
+from trnbench.app.run_parts import Part, part_text
+from trnbench.app.run_request import RunRequest, price_terms
 from trnbench.app.searching import Watch, question_of, search_all
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
@@ -19,14 +19,16 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import cluster_limit
 from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.records import dataclass
 from trnbench.search.result import SearchResult, joined
+from trnbench.units import Dimension, show
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """A part of a run with its layout: `assumed` names what took a default.
+    """A part of a run with its layout: `assumed` names what took a default, `label` the part.
 
     `batches` are the batch on each number of nodes, one that the ranks divide well where it is
     open; the layout's is that of the fewest nodes.
@@ -37,6 +39,7 @@ class Portion:
     tokens: float
     samples: float
     batches: Mapping[int, int]
+    label: str = ""
 
     def at(self, nodes: int) -> PartialLayout:
         """Return the layout on so many nodes."""
@@ -176,15 +179,21 @@ def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
         1,
         stack=request.stack,
         logical_size=request.logical_size,
+        assume_supported=request.assume_supported,
     )
-    refuse_senseless(setup.model, request.layout)
     most = max(request.node_counts)
     if most * setup.ranks >= MAX_SIZE:
         raise InputError(
             f"{most:,} nodes of {instance} are {most * setup.ranks:,} ranks; "
             f"at most {MAX_SIZE - 1:,} can be laid out"
         )
-    limits = {n: cluster_limit(setup.platform.instance, n) for n in request.node_counts}
+    apart = request.layout.number("generation_nodes") or 0
+    limits = {
+        n: cluster_limit(setup.platform.instance, n)
+        if n > apart
+        else f"--generation-nodes {apart} leaves no node of {n} to train"
+        for n in request.node_counts
+    }
     return _Draft(
         setup=setup,
         portions=tuple(_portion(setup, request, part) for part in request.parts),
@@ -211,21 +220,24 @@ def _explored(
 
 
 def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
-    given = request.layout
+    given = request.layout.changed(**part.layout.said)
+    refuse_senseless(setup.model, given)
     if part.sequence is not None:
         if setup.model.recommender is not None:
             raise InputError(f"{setup.model.name} is a recommender: it has no sequence")
         given = given.changed(sequence=part.sequence)
     if part.tokens is not None and setup.model.recommender is not None:
         raise InputError(f"{setup.model.name} is a recommender: say how many samples, not tokens")
-    each = setup.ranks // setup.nodes
+    each, apart = setup.ranks // setup.nodes, given.number("generation_nodes") or 0
     batches: dict[int, int] = {}
     layout: PartialLayout = given
     assumed: tuple[str, ...] = ()
     for nodes in sorted(request.node_counts, reverse=True):
-        layout, assumed = with_defaults(setup.model, setup.stack, given, nodes * each)
+        layout, assumed = with_defaults(
+            setup.model, setup.stack, given, max(nodes - apart, 1) * each
+        )
         batches[nodes] = layout.degree("global_batch")
-    batch, sequence = layout.degree("global_batch"), layout.degree("sequence")
+    batch, sequence = layout.degree("global_batch"), layout.sample_tokens
     tokens = part.tokens if part.tokens is not None else (part.samples or 0.0) * sequence
     samples = tokens / sequence
     if samples < batch:
@@ -233,7 +245,14 @@ def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
             f"{samples:,.4g} samples are less than one step of {batch:,}",
             hint="give a smaller --global-batch",
         )
-    return Portion(layout=layout, assumed=assumed, tokens=tokens, samples=samples, batches=batches)
+    return Portion(
+        layout=layout,
+        assumed=assumed,
+        tokens=tokens,
+        samples=samples,
+        batches=batches,
+        label=part_text(part, show(tokens, Dimension.COUNT)) if len(request.parts) > 1 else "",
+    )
 
 
 def _market(
@@ -265,16 +284,11 @@ def _market(
         )
         for portion, result in zip(portions, searches, strict=True)
     )
-    first = portions[0].layout
-    precision = first.text("precision")
-    assert precision
     return Market(
         instance=instance,
         nodes=np.array(counts),
         speeds=speeds,
-        checkpoint_bytes=checkpoint_bytes(
-            setup.model, setup.platform, precision=precision, sequence=first.degree("sequence")
-        ),
+        checkpoint_bytes=max(checkpoint_bytes(setup.model, one.layout) for one in portions),
         offers=load_offers(catalog, instance, terms),
         reliability=load_reliability(catalog, setup.platform.chip.name),
         stated=request.stated,

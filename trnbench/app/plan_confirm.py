@@ -1,10 +1,11 @@
-"""The best configurations of a plan, played in the schedule emulator."""
+"""The best configurations of a plan, played in the emulator and ranked again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.answers.plan import Confirmed
+from trnbench.answers.plan import Confirmed, replayed
+from trnbench.answers.quote import Quote
 from trnbench.app.markets import Explored
 from trnbench.app.quotes import quote
 from trnbench.app.searching import Watch
@@ -32,7 +33,7 @@ def confirmed(
         found += _layouts(by_name[candidate.instance], candidate, count)
     rank_of = {id(way): rank for way, rank in found}
     best = ranked([way for way, _ in found], limits, objective)
-    played: list[Confirmed] = []
+    played: list[tuple[Quote, Quote]] = []
     for number, way in enumerate(best[:count]):
         if watch.cancel():
             break
@@ -41,8 +42,8 @@ def confirmed(
             quote(by_name[way.instance], way, rank=rank_of[id(way)], engine=engine)
             for engine in ("analytic", "emulate")
         )
-        played.append(Confirmed(closed=closed, played=emulated))
-    return tuple(played)
+        played.append((closed, emulated))
+    return replayed(played, "time" if objective == "time" else "cost")
 
 
 def _layouts(explored: Explored, way: Candidate, most: int) -> list[tuple[Candidate, int]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trnbench.answers.plan import Asked
 from trnbench.app.run_request import DEADLINE_S, RunRequest
 from trnbench.app.run_request import inputs_of as run_inputs
 from trnbench.errors import InputError
 from trnbench.plan.objective import Limits, Objective
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,16 @@ import numpy as np
 
 from trnbench.answers.interval import Interval
 from trnbench.answers.quote import Quote, Wall
-from trnbench.answers.train import Searched, TrainAnswer
+from trnbench.answers.train import RunPart, Searched, TrainAnswer
 from trnbench.app.batch import batch_words
 from trnbench.app.markets import Explored, Portion
 from trnbench.app.searching import question_of
-from trnbench.app.verbs.train import blank_answer, settled_answers
+from trnbench.app.settled_steps import blank_answer, settled_answers
 from trnbench.plan.billing import Bill
 from trnbench.plan.cost import RunPhase, TrainingCost, TrainingJob, training_cost
 from trnbench.plan.market import Market
 from trnbench.plan.objective import Candidate
+from trnbench.units import DAY_S
 from trnbench.workload.partial_layout import PartialLayout
 
 
@@ -46,7 +47,7 @@ def quote(
     if refused:
         return blank.refused(refused)
     cost = _cost(explored.market, explored.portions, steps, candidate)
-    return _priced(blank, explored.market, cost)
+    return _with_parts(_priced(blank, explored.market, cost), explored.portions)
 
 
 def quote_of_none(explored: Explored, nodes: int, *, headroom: float | None) -> Quote:
@@ -59,16 +60,18 @@ def quote_of_none(explored: Explored, nodes: int, *, headroom: float | None) -> 
         near = cluster.best or cluster.nearest if cluster else None
         if near is None:
             setup = replace(explored.setup, nodes=nodes)
-            steps.append(blank_answer(setup, portion.layout, portion.assumed))
+            unknown = blank_answer(setup, portion.layout, portion.assumed)
+            steps.append(replace(unknown, label=portion.label))
             if result is not None and not result.complete:
                 reasons.append("interrupted before it was looked at")
             elif result is not None:
-                reasons += result.reasons or ("no layout is legal on so many nodes",)
+                reasons += result.reasons or ("no layout is valid on so many nodes",)
             continue
         layout = PartialLayout.of(near.layout)
         step = _step(explored, place, nodes, layout)
         steps.append(step)
-        reasons += step.reasons
+        part = f"part {portion.label}: " if portion.label else ""
+        reasons += [f"{part}{reason}" for reason in step.reasons]
         if not step.reasons and cluster is not None and cluster.nearest is not None:
             asked = question_of(explored.setup, portion.layout, (nodes,), headroom=headroom)
             reasons.append(
@@ -85,16 +88,21 @@ def _step(
 ) -> TrainAnswer:
     """Return the training step of a part of the run, as the train use case answers it."""
     setup, portion = replace(explored.setup, nodes=nodes), explored.portions[place]
-    blank = blank_answer(setup, layout, portion.assumed)
+    blank = replace(blank_answer(setup, layout, portion.assumed), label=portion.label)
     (answer,) = settled_answers(setup, blank, (engine,))
     asked, cluster = portion.at(nodes), explored.searches[place].by_nodes[nodes]
     tally, plain, best = cluster.tally, asked.plain, cluster.best
     return replace(
         answer,
         chosen=tuple(name for name, value in layout.plain.items() if plain[name] != value),
-        notes=batch_words(setup, asked, portion.assumed, best, headroom=explored.headroom)
-        if best
-        else (),
+        notes=(
+            *answer.notes,
+            *(
+                batch_words(setup, asked, portion.assumed, best, headroom=explored.headroom)
+                if best
+                else ()
+            ),
+        ),
         searched=Searched(legal=tally.legal, feasible=tally.feasible),
     )
 
@@ -125,7 +133,7 @@ def _cost(
         step = answer.step
         if step is None:
             raise ValueError(f"a step that was found feasible is refused: {answer.reasons}")
-        each = portion.layout.degree("sequence")
+        each = portion.layout.sample_tokens
         phases.append(
             RunPhase(
                 tokens=portion.tokens,
@@ -172,8 +180,31 @@ def _priced(blank: Quote, market: Market, cost: TrainingCost) -> Quote:
         cost_usd=(_span(cost.cost_usd, cost.low_cost_usd, cost.high_cost_usd) if bought else None),
         bill=paid if isinstance(paid, Bill) and bought else None,
         notes=(*blank.notes, *notes),
+        unsold=cost.unsold(),
         warnings=paid.warnings if isinstance(paid, Bill) and bought else (),
     )
+
+
+def _with_parts(quote: Quote, portions: tuple[Portion, ...]) -> Quote:
+    """Return a quote whose steps say what part of the run, its days and its bill each is."""
+    each = zip(quote.steps, portions, strict=True)
+    work_s = [
+        step.step.step_time_s * portion.samples / step.layout.degree("global_batch")
+        for step, portion in each
+        if step.step is not None
+    ]
+    steps = []
+    for step, portion, taken_s in zip(quote.steps, portions, work_s, strict=True):
+        share = taken_s / sum(work_s)
+        elapsed, cost = quote.elapsed_s, quote.cost_usd
+        part = RunPart(
+            tokens=None if quote.tokens is None else portion.tokens,
+            share=share,
+            days=None if elapsed is None else share * elapsed.value / DAY_S,
+            cost_usd=None if cost is None else share * cost.value,
+        )
+        steps.append(replace(step, part=part))
+    return replace(quote, steps=tuple(steps))
 
 
 def _span(value: object, low: object, high: object) -> Interval:

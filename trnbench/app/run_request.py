@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import field, fields, replace
 from typing import Any
 
 from trnbench import parsing
 from trnbench.app.knobs import layout_of
+from trnbench.app.run_parts import Part, parts_of, shown_part
 from trnbench.app.use_case import takes_options_of
 from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import InputError
@@ -22,6 +23,7 @@ from trnbench.plan.price_terms import (
     parse_assumption,
     parse_own_price,
 )
+from trnbench.records import dataclass
 from trnbench.units import DAY_S, Dimension, parse
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
@@ -31,27 +33,12 @@ MAX_NODES = 512
 DEADLINE_S = 60 * DAY_S
 """A run without a deadline is to end within so many seconds: else the slowest would be cheapest."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A part of a run: so many tokens or samples, in sequences of one length or the usual one."""
-
-    tokens: float | None = None
-    samples: float | None = None
-    sequence: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a part of nothing, or one counted twice."""
-        if (self.tokens is None) == (self.samples is None):
-            raise InputError("say how long the run is: tokens or samples, one of the two")
-        for name in ("tokens", "samples"):
-            amount = getattr(self, name)
-            if amount is not None and not 0 < amount < math.inf:
-                raise InputError(f"{name} must be above 0, found {amount:g}")
-        if self.sequence is not None and not 1 <= self.sequence < MAX_SIZE:
-            raise InputError(
-                f"a sequence must be from 1 to {MAX_SIZE - 1:,} tokens, found {self.sequence:,}"
-            )
+USUAL_MODEL = "llama3.1-70b"
+USUAL_TOKENS = 2e12
+USUAL_INSTANCES = (
+    *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "p5.48xlarge"),
+)
+"""The run that is compared where nobody says which, and between which instance types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +49,8 @@ class RunRequest:
     `headroom` is the share of a rank's memory to be left free, None as much as may be needed beyond
     the prediction. `confidence`: with which limits are to be kept, None by the estimate. Prices are
     those of `price_date`, on terms as in `PriceTerms`. `failures_per_node_day` and
-    `checkpoint_interval_s` replace what the data say.
+    `checkpoint_interval_s` replace what the data say. `assume_supported`: what a stack refuses is
+    predicted as if it ran.
     """
 
     model: str
@@ -76,6 +64,7 @@ class RunRequest:
     confidence: float | None = None
     stack: str | None = None
     logical_size: int | None = None
+    assume_supported: bool = False
     purchase: tuple[str, ...] = ()
     region: str | None = None
     discount: float = 0.0
@@ -84,6 +73,7 @@ class RunRequest:
     term_years: int | None = None
     commitment: Commitment = "whole"
     keep_checkpoints: str | None = None
+    max_price_age_s: float | None = None
     failures_per_node_day: float | None = None
     checkpoint_interval_s: float | None = None
 
@@ -135,6 +125,7 @@ def run_request(
     confidence: float | str | None = None,
     stack: str | None = None,
     lnc: int | str | None = None,
+    assume_supported: bool = False,
     purchase: str | Sequence[str] = (),
     region: str | None = None,
     price_date: datetime.date | str | None = None,
@@ -144,6 +135,7 @@ def run_request(
     term_years: int | str | None = None,
     commitment: Commitment = "whole",
     keep_checkpoints: str | None = None,
+    max_price_age: float | str | None = None,
     failures_per_node_day: float | str | None = None,
     checkpoint_interval: float | str | None = None,
     catalog: Catalog | None = None,
@@ -160,9 +152,9 @@ def run_request(
         raise InputError("--nodes says it all; leave out --max-nodes")
     run = RunRequest(
         model=model,
-        parts=_parts(tokens, samples, parsing.texts(phase)),
+        parts=parts_of(tokens, samples, parsing.texts(phase)),
         instances=instances,
-        price_date=maybe(parsing.date("--price-date"), price_date) or _today(),
+        price_date=maybe(parsing.date("--price-date"), price_date) or today(),
         layout=layout_of(**knobs),
         nodes=tuple(read(parsing.whole("--nodes"), count) for count in counts),
         max_nodes=maybe(parsing.whole("--max-nodes"), max_nodes) or MAX_NODES,
@@ -170,6 +162,7 @@ def run_request(
         confidence=maybe(parsing.confidence("--confidence"), confidence),
         stack=stack,
         logical_size=maybe(parsing.whole("--lnc"), lnc),
+        assume_supported=assume_supported,
         purchase=names("--purchase", purchase) if purchase else (),
         region=region,
         discount=maybe(parsing.share("--discount"), discount) or 0.0,
@@ -178,51 +171,40 @@ def run_request(
         term_years=maybe(parsing.whole("--term-years"), term_years),
         commitment=parsing.literal("commitment", commitment, Commitment),
         keep_checkpoints=keep_checkpoints,
+        max_price_age_s=maybe(parsing.duration("--max-price-age"), max_price_age),
         failures_per_node_day=maybe(_rate, failures_per_node_day),
         checkpoint_interval_s=maybe(parsing.duration("--checkpoint-interval"), checkpoint_interval),
     )
-    _refuse_unused_prices(catalog or open_catalog(), run)
-    return run
+    return _with_used_prices(catalog or open_catalog(), run)
 
 
 def _rate(text: str) -> float:
     return parse(text, Dimension.COUNT)
 
 
-def _today() -> datetime.date:
+def today() -> datetime.date:
+    """Return today by universal time: prices are as of it unless dated."""
     return datetime.datetime.now(tz=datetime.UTC).date()
 
 
-def _refuse_unused_prices(catalog: Catalog, run: RunRequest) -> None:
+IF_ASKED = "?"
+"""Ends an own price that counts only where its instance is asked about, as those of a file do."""
+
+
+def _with_used_prices(catalog: Catalog, run: RunRequest) -> RunRequest:
+    """Return a run with the prices of its instances; refuse others, unless they are for any run."""
     compared = {catalog.find("instances", name).name for name in run.instances}
-    given = [("--price", parse_own_price(text)[0]) for text in run.prices]
+    prices = [text.removesuffix(IF_ASKED) for text in run.prices]
+    own = [parse_own_price(text)[0] for text in prices]
+    used = [catalog.find("instances", name).name in compared for name in own]
+    asked = zip(run.prices, own, strict=True)
+    given = [("--price", name) for text, name in asked if not text.endswith(IF_ASKED)]
     given += [("--assume-price", parse_assumption(text)[0]) for text in run.assumed_prices]
     for option, name in given:
         if catalog.find("instances", name).name not in compared:
             raise InputError(f"{option} names {name}, which is not among --on")
-
-
-def _parts(
-    tokens: float | str | None, samples: float | str | None, phases: Sequence[str]
-) -> tuple[Part, ...]:
-    if sum((tokens is not None, samples is not None, bool(phases))) != 1:
-        raise InputError(
-            "say how long the run is: --tokens 2T, --samples 50K, or --phase 1.9T@8192 parts, "
-            "one of these"
-        )
-    if tokens is not None:
-        return (Part(tokens=read(parsing.count("--tokens"), tokens)),)
-    if samples is not None:
-        return (Part(samples=read(parsing.count("--samples"), samples)),)
-    return tuple(_phase(text) for text in phases)
-
-
-def _phase(text: str) -> Part:
-    tokens, found, length = text.partition("@")
-    if not found:
-        raise InputError(f"--phase: {text!r} is not TOKENS@SEQUENCE, e.g. 1.9T@8192")
-    return Part(
-        tokens=parsing.count("--phase")(tokens), sequence=parsing.sequence("--phase")(length)
+    return replace(
+        run, prices=tuple(text for text, known in zip(prices, used, strict=True) if known)
     )
 
 
@@ -239,6 +221,7 @@ def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
         term_years=request.term_years,
         commitment=request.commitment,
         kept=request.keep_checkpoints,
+        max_age_s=request.max_price_age_s,
     )
 
 
@@ -247,8 +230,8 @@ def inputs_of(request: RunRequest) -> dict[str, object]:
     keys = {"layout": "setting"}
     plain = {keys.get(one.name, one.name): getattr(request, one.name) for one in fields(request)}
     return plain | {
-        "parts": [asdict(part) for part in request.parts],
+        "parts": [shown_part(part) for part in request.parts],
         "nodes": request.node_counts,
         "price_date": request.price_date.isoformat(),
-        "setting": dict(request.layout.given),
+        "setting": dict(request.layout.said),
     }

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import signal
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from typing import Any
 
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.errors import EnvironmentFault
 from trnbench.predict.setup import TrainSetup
+from trnbench.records import dataclass
+from trnbench.search.legality import is_large
 from trnbench.search.question import Question
-from trnbench.search.result import SearchResult
-from trnbench.search.search import SearchHooks, search
+from trnbench.search.result import SearchResult, reunited
+from trnbench.search.search import SearchHooks, Share, search
 from trnbench.workload.partial_layout import PartialLayout
 
 LISTEN_S = 0.05
@@ -40,27 +39,45 @@ def question_of(
     setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float | None = None
 ) -> Question:
     """Return the question of a search for the knobs that the layout leaves open."""
+    apart = layout.number("generation_nodes") or 0
     return Question(
         model=setup.model,
         platform=setup.platform,
         efficiency=setup.efficiency,
         collectives=setup.collectives,
-        nodes=tuple(nodes),
+        nodes=tuple(count - apart for count in nodes),
+        generation_nodes=apart,
         layout=layout,
         headroom=headroom,
         logical_size=setup.logical_size,
         # With replicas fixed too, a layout says itself how many ranks it wants.
         whole_nodes=layout["dp"] is None,
+        assume_supported=setup.assume_supported,
     )
 
 
 def search_all(
     questions: Sequence[tuple[str, Question]], *, top: int, watch: Watch
 ) -> tuple[SearchResult | None, ...]:
-    """Return the results of named questions, None for those that a cancel left unasked."""
+    """Return the results of named questions, None for those that a cancel left unasked.
+
+    A large one of few is shared among processors by its clusters, which no answer depends on.
+    """
+    forks = hasattr(os, "fork")
+    if forks and len(questions) < watch.workers:
+        shares = [_shares(question, watch.workers) for _, question in questions]
+        if any(len(share) > 1 for share in shares):
+            parts = [
+                (question, part)
+                for (_, question), share in zip(questions, shares, strict=True)
+                for part in share
+            ]
+            results = iter(_side_by_side(parts, top, watch, min(watch.workers, len(parts))))
+            return tuple(_whole([next(results) for _ in share], top) for share in shares)
     together = min(watch.workers, len(questions))
-    if together > 1 and "fork" in multiprocessing.get_all_start_methods():
-        return _side_by_side(questions, top, watch, together)
+    if together > 1 and forks:
+        parts = [(question, Share()) for _, question in questions]
+        return _side_by_side(parts, top, watch, together)
     found: list[SearchResult | None] = []
     for number, (name, question) in enumerate(questions, start=1):
         if watch.cancel():
@@ -73,6 +90,18 @@ def search_all(
     return tuple(found)
 
 
+def _shares(question: Question, workers: int) -> list[Share]:
+    """Return all of a question as one share, or if it is large several."""
+    if not is_large(question):
+        return [Share()]
+    return [Share(number=number, of=workers) for number in range(workers)]
+
+
+def _whole(parts: Sequence[SearchResult | None], top: int) -> SearchResult | None:
+    found = [part for part in parts if part is not None]
+    return reunited(found, top) if len(found) == len(parts) else None
+
+
 def _told(progress: Progress, name: str, number: int, count: int) -> Progress:
     def tell(done: int, total: int, what: str) -> None:
         progress(done, total, f"{what} of {name} ({number} of {count})")
@@ -81,8 +110,13 @@ def _told(progress: Progress, name: str, number: int, count: int) -> Progress:
 
 
 def _side_by_side(
-    questions: Sequence[tuple[str, Question]], top: int, watch: Watch, together: int
+    questions: Sequence[tuple[Question, Share]], top: int, watch: Watch, together: int
 ) -> tuple[SearchResult | None, ...]:
+    # Most questions come alone, and answer at once without these.
+    import multiprocessing
+    from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+    from concurrent.futures.process import BrokenProcessPool
+
     context = multiprocessing.get_context("fork")
     stop = context.RawValue("b", 0)
     counts = context.RawArray("q", 2 * len(questions))
@@ -96,8 +130,8 @@ def _side_by_side(
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             futures = [
-                pool.submit(_search, number, question, top)
-                for number, (_, question) in enumerate(questions)
+                pool.submit(_search, number, question, share, top)
+                for number, (question, share) in enumerate(questions)
             ]
             waiting: set[Future[SearchResult | None]] = set(futures)
             while waiting:
@@ -125,7 +159,7 @@ def _begin(stop: object, counts: object) -> None:
     _shared.update(stop=stop, counts=counts)
 
 
-def _search(number: int, question: Question, top: int) -> SearchResult | None:
+def _search(number: int, question: Question, share: Share, top: int) -> SearchResult | None:
     stop, counts = _shared["stop"], _shared["counts"]
     if stop.value:
         return None
@@ -134,4 +168,4 @@ def _search(number: int, question: Question, top: int) -> SearchResult | None:
         counts[2 * number], counts[2 * number + 1] = done, total
 
     hooks = SearchHooks(progress=tell, cancel=lambda: bool(stop.value))
-    return search(question, top=top, hooks=hooks)
+    return search(question, top=top, hooks=hooks, share=share)

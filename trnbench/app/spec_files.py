@@ -6,20 +6,26 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from trnbench.calibration import collective_stack, training_stack
 from trnbench.calibration.chip_efficiency import ChipEfficiency
 from trnbench.calibration.collective_stack import CollectiveStack
+from trnbench.calibration.supports import ANYTHING_ELSE, KEY
 from trnbench.calibration.training_stack import TrainingStack
+from trnbench.calibration.transfer import stack_file
 from trnbench.catalog.document import Documented, load
 from trnbench.catalog.listing import unknown_name
 from trnbench.catalog.search import Catalog
 from trnbench.catalog.toml_file import read_toml
 from trnbench.claims.claim import ClaimList, instances_of, load_claims
-from trnbench.errors import DataFileError, Fault
+from trnbench.errors import DataFileError, Fault, did_you_mean
+from trnbench.explain.causes import CauseList
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.instance import Instance
+from trnbench.hardware.library import load_chip
 from trnbench.hardware.reliability import Reliability
 from trnbench.prices.price import PriceList
 from trnbench.prices.purchase import PurchaseRules
+from trnbench.program.features import known_features
 
 _CALIBRATIONS: Mapping[str, type[CollectiveStack | ChipEfficiency | TrainingStack]] = {
     "tunings": CollectiveStack,
@@ -48,15 +54,21 @@ READERS: Mapping[str, Callable[[Path], Documented]] = {
     "reliability": partial(load, record=Reliability),
     "calibration": load_calibration,
     "claims": load_claims,
+    "explain": partial(load, record=CauseList),
 }
+
+INHERITING: Mapping[str, type[Chip | Instance]] = {"chips": Chip, "instances": Instance}
+"""Records that may be `like` another of their section."""
 
 _MARKS = {
     "price": "prices",
     "statement": "claims",
+    "cause": "explain",
     "metered": "purchase",
     "failures_per_node_day": "reliability",
     "chip": "instances",
     "fabric": "instances",
+    "like": "instances",
     "cores": "chips",
     "multiprocessors": "chips",
     **dict.fromkeys(_CALIBRATIONS, "calibration"),
@@ -92,5 +104,37 @@ def cross_faults(record: Documented, catalog: Catalog) -> Iterator[Fault]:
         inherited = record.inherits_from
         if inherited is not None:
             yield from unknown_name(catalog, "calibration", inherited, "inherits_from")
+    if isinstance(record, TrainingStack):
+        yield from _unknown_features(record)
     if isinstance(record, TrainingStack) and record.collectives is not None:
         yield from unknown_name(catalog, "calibration", record.collectives, "collectives")
+
+
+def use_of(catalog: Catalog, instance: Instance) -> tuple[str, ...]:
+    """Return in words whose calibrations an instance takes over; refuse one that cannot be used.
+
+    Nothing is said of one that calibrations name.
+    """
+    from trnbench.mapping.fabric import build_fabric  # lists and sheets need no numpy
+
+    chip = load_chip(catalog, instance.chip)
+    nodes = 2 if instance.network else 1
+    build_fabric(instance, nodes=nodes, ranks_per_chip=chip.ranks())
+    notes = []
+    for what, prefix, keys in (
+        ("training", training_stack.STACK_PREFIX, training_stack.STACK_KEYS),
+        ("communication", collective_stack.FILE_PREFIX, collective_stack.STACK_KEYS),
+    ):
+        entry, nearest = stack_file(catalog, instance, prefix, keys)
+        if nearest is not None:
+            notes.append(f"{what} by {entry.name}, from {nearest.instance}: {nearest.alike}")
+    return tuple(notes)
+
+
+def _unknown_features(stack: TrainingStack) -> Iterator[Fault]:
+    known = {*known_features(), ANYTHING_ELSE}
+    for i, line in enumerate(stack.supports):
+        for j, feature in enumerate(line.features):
+            if feature not in known:
+                message = f"no such feature {feature!r}{did_you_mean(feature, known)}"
+                yield Fault(path=f"{KEY}[{i}].features[{j}]", message=message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from trnbench import parsing
 from trnbench.analytic.step.memory import memory
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
-from trnbench.app.knobs import layout_of
+from trnbench.app.knobs import layout_of, refuse_wanted
 from trnbench.app.layout_defaults import SEARCHED
 from trnbench.app.use_case import (
     Cancel,
@@ -38,6 +38,7 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.step import StepProgram, training_step
+from trnbench.records import dataclass
 from trnbench.workload.layout import KNOBS, Value
 from trnbench.workload.model import Model
 from trnbench.workload.partial_layout import PartialLayout
@@ -70,6 +71,7 @@ class FunctionalRequest:
     save_every: int = SAVE_EVERY
     stack: str | None = None
     logical_size: int | None = None
+    assume_supported: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is no run."""
@@ -98,6 +100,7 @@ def run_functional(
         request.nodes,
         stack=request.stack,
         logical_size=request.logical_size,
+        assume_supported=request.assume_supported,
     )
     model = setup.model
     answer = replace(step_answers(setup, _settled(model, request.layout))[0], engine="functional")
@@ -154,6 +157,7 @@ def train_functional(
     resume: Path | str | None = None,
     stack: str | None = None,
     lnc: int | str | None = None,
+    assume_supported: bool = False,
     progress: Progress = quiet,
     cancel: Cancel = never,
     catalog: Catalog | None = None,
@@ -175,6 +179,7 @@ def train_functional(
         folder=None if resume is None else Path(resume),
         stack=stack,
         logical_size=maybe(parsing.whole("--lnc"), lnc),
+        assume_supported=assume_supported,
     )
 
 
@@ -192,6 +197,7 @@ def inputs_of(request: FunctionalRequest) -> dict[str, object]:
         "resume": None if request.folder is None else str(request.folder),
         "stack": request.stack,
         "lnc": request.logical_size,
+        "assume_supported": request.assume_supported,
     }
 
 
@@ -200,6 +206,7 @@ def inputs_of(request: FunctionalRequest) -> dict[str, object]:
 
 def _settled(model: Model, given: PartialLayout) -> PartialLayout:
     """Return the layout with what a search would choose filled in: nothing is searched for here."""
+    refuse_wanted(given)
     length = model.transformer.position.length if model.transformer else 1
     sequence = given.number("sequence") or min(length, LONGEST_SEQUENCE)
     together = given.degree("dp") * given.degree("micro_batch")

@@ -6,24 +6,29 @@ take the same record; a prediction names it. Selection is a table: the first rul
 
 from __future__ import annotations
 
+from dataclasses import field, replace
 from typing import Literal, get_args
 
-import attrs
-
+from trnbench.calibration.transfer import HANDED_ON, stack_file, widened
 from trnbench.catalog.document import load_named, load_once
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.catalog.search import Catalog
-from trnbench.errors import InputError, UnknownNameError
+from trnbench.errors import UnknownNameError
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 # Stacks share their folder with other calibrations; their names begin with this.
 FILE_PREFIX = "collective-"
+STACK_KEYS = ("instances",)
+"""The keys under which a stack may list an instance that uses it."""
 
 AlgorithmName = Literal[
     "ring",
+    "two-level-ring",
     "kangaring",
     "halving",
+    "folded-halving",
     "mesh",
     "single-step-mesh",
     "direct",
@@ -34,7 +39,7 @@ AlgorithmName = Literal[
 ALGORITHM_NAMES: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """One protocol of a stack: what it costs and how much of each link's speed it reaches.
 
@@ -59,7 +64,7 @@ class Tuning:
     slices: int
     pieces: int
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse shares of a link that are not shares, and counts below one."""
         for name in ("on_chip", "link", "network"):
             if not 0 < getattr(self, name) <= 1:
@@ -69,7 +74,7 @@ class Tuning:
                 raise ValueError(f"`{name}` must be at least 1")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """When a stack uses an algorithm: every condition given must hold; sizes below `below`.
 
@@ -108,12 +113,13 @@ class Rule:
         return min(limits, default=float("inf"))
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveStack:
     """A communication stack on one fabric generation.
 
     `instances`: the platforms it describes (by name). `inherits_from` says which measured family
-    its numbers come from where it has no measurement of its own. `fitted_rows`: patterns of the
+    its numbers come from where it has no measurement of its own, `begun_as` whose numbers a fit to
+    own rows began with. `fitted_rows`: patterns of the
     published rows that numbers were set from, a colon, and which.
     """
 
@@ -121,15 +127,16 @@ class CollectiveStack:
     title: str
     instances: tuple[str, ...]
     inherits_from: str | None = None
+    begun_as: str | None = None
     fitted_rows: tuple[str, ...] = ()
     default_tuning: str
     tunings: dict[str, Tuning]
     rules: tuple[Rule, ...]
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse rules for tunings that are not there."""
         for name in (self.default_tuning, *(rule.tuning for rule in self.rules)):
             if name not in self.tunings:
@@ -154,14 +161,12 @@ def load_stack(catalog: Catalog, name: str) -> CollectiveStack:
 
 
 def stack_of(catalog: Catalog, instance: str) -> CollectiveStack:
-    """Return the stack that lists an instance, by its name, not an alias; or raise InputError."""
-    entries = [e for e in catalog.entries("calibration") if e.name.startswith(FILE_PREFIX)]
-    for entry in entries:
-        # Only one of many is wanted, and building a record takes ten times as long as reading it.
-        listed = catalog.table(entry.path).get("instances")
-        if isinstance(listed, list) and instance in listed:
-            return load_once(catalog, entry.path, CollectiveStack)
-    names = [entry.name for entry in entries]
-    raise InputError(
-        f"no communication stack is calibrated for {instance}", hint=f"known: {', '.join(names)}"
-    )
+    """Return the stack that lists an instance, by its name, not an alias.
+
+    Of an instance that no stack lists: that of the nearest one, with wider ranges if they differ.
+    """
+    entry, nearest = stack_file(catalog, instance, FILE_PREFIX, STACK_KEYS)
+    found = load_once(catalog, entry.path, CollectiveStack)
+    if nearest is None or nearest.same:
+        return found
+    return replace(found, inherits_from=found.name, provenance=widened(found.provenance, HANDED_ON))

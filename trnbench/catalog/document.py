@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
-import attrs
-
 from trnbench.catalog.evidence import collect
+from trnbench.catalog.inherit import LIKE, Content, at_home, bases, handed_on, merged
 from trnbench.catalog.older_files import modern
 from trnbench.catalog.provenance import Claim, Conflict, Provenance, Source, split
 from trnbench.catalog.search import Catalog
 from trnbench.catalog.structure import structure
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, did_you_mean
+from trnbench.records import dataclass
 
 
 class Documented(Protocol):
@@ -34,9 +35,9 @@ class Documented(Protocol):
 D = TypeVar("D", bound=Documented)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Remarks:
-    sources: dict[str, Source] = attrs.field(factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
     conflict: tuple[Conflict, ...] = ()
     claim: tuple[Claim, ...] = ()
 
@@ -51,48 +52,69 @@ def load_named(catalog: Catalog, section: str, name: str, record: type[D], *, wh
 
 
 def load_once(catalog: Catalog, path: Path, record: type[D]) -> D:
-    """Return the record in a file of a catalogue; read again only when the file has changed."""
-    return catalog.once(path, record, lambda: _record(path, record, catalog.table(path)))
+    """Return the record in a file of a catalogue; read again only when the file has changed.
+
+    Of a file that is like others: when any of these has.
+    """
+    section = getattr(record, "section", None)
+    others = bases(catalog, section, path) if section else ()
+    return catalog.once(path, record, lambda: load(path, record, catalog), others)
 
 
-def load(path: Path, record: type[D]) -> D:
-    """Return the record in the file, or raise DataFileError with every fault in it."""
-    return _record(path, record, read_toml(path))
+def load(path: Path, record: type[D], catalog: Catalog | None = None) -> D:
+    """Return the record in the file, or raise DataFileError with every fault in it.
+
+    A file that is like another needs the catalogue that has the other.
+    """
+    content, remarks, faults = _content(path, record, catalog)
+    built = structure(content.plain, record)
+    evidence, missing = collect(content.plain, record, content.notes, content.sources)
+    faults += missing
+    if isinstance(built, list):
+        raise DataFileError(str(path), [*at_home([*faults, *built], content.places)])
+    if built.name != path.stem:
+        message = f"{built.name!r} is not the file's name; expected {path.stem!r}"
+        faults.append(Fault(path="name", message=message))
+    if faults:
+        raise DataFileError(str(path), [*at_home(faults, content.places)])
+    provenance = Provenance(
+        path=str(path),
+        sources=content.sources,
+        evidence=evidence,
+        conflicts=remarks.conflict,
+        claims=remarks.claim,
+        cited={at: note.source for at, note in content.notes.items() if note.source is not None},
+    )
+    return replace(built, provenance=provenance)  # type: ignore[type-var]
 
 
-def _record(path: Path, record: type[D], whole: Mapping[str, object]) -> D:
-    table = modern(whole)
+def _content(
+    path: Path, record: type[D], catalog: Catalog | None
+) -> tuple[Content, _Remarks, list[Fault]]:
+    """Return what a file says, with what it takes over from one that it is like, and faults."""
+    table = modern(read_toml(path) if catalog is None else catalog.table(path))
     remarks_table = {
         key: table.pop(key) for key in ("sources", "conflict", "claim") if key in table
     }
     remarks = structure(remarks_table, _Remarks)
+    declared = remarks_table.get("sources")
     plain, notes, faults = split(table)
-    built = structure(plain, record)
     if isinstance(remarks, list):
         faults += remarks
         remarks = _Remarks.empty()
     else:
         faults += _unknown_sources(remarks)
         faults += _unknown_fields(remarks, notes)
-    declared = remarks_table.get("sources")
-    named = declared if isinstance(declared, dict) else {}
-    evidence, missing = collect(plain, record, notes, named)
-    faults += missing
-    if isinstance(built, list):
-        raise DataFileError(str(path), [*faults, *built])
-    if built.name != path.stem:
-        message = f"{built.name!r} is not the file's name; expected {path.stem!r}"
-        faults.append(Fault(path="name", message=message))
-    if faults:
-        raise DataFileError(str(path), faults)
-    provenance = Provenance(
-        path=str(path),
-        sources=remarks.sources,
-        evidence=evidence,
-        conflicts=remarks.conflict,
-        claims=remarks.claim,
-    )
-    return attrs.evolve(built, provenance=provenance)  # type: ignore[misc]
+    sources = remarks.sources or (declared if isinstance(declared, dict) else {})
+    own = Content(plain=plain, notes=notes, sources=sources)
+    section = getattr(record, "section", None)
+    if catalog is None or section is None or LIKE not in plain:
+        return own, remarks, faults
+    nearest = bases(catalog, section, path)[0]
+    load_once(catalog, nearest, record)  # which says what is wrong with it
+    base, _, _ = _content(nearest, record, catalog)
+    content, more = merged(handed_on(base, nearest.stem, record.own_keys), own)  # type: ignore[attr-defined]
+    return content, remarks, faults + more
 
 
 def _unknown_fields(remarks: _Remarks, known: Iterable[str]) -> list[Fault]:

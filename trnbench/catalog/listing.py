@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import attrs
 
 from trnbench.catalog.search import SINGULAR, Catalog, Entry
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, did_you_mean
+from trnbench.records import dataclass
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
     """A data file as lists show it: read only as far as its title and aliases."""
 
@@ -21,13 +21,17 @@ class Listed:
     aliases: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileCheck:
-    """The outcome of validating one file: its section if recognised, and all faults."""
+    """The outcome of validating one file: its section if recognised, and all faults.
+
+    `notes`: with what a good file will be used.
+    """
 
     path: Path
     section: str | None
     faults: tuple[Fault, ...]
+    notes: tuple[str, ...] = ()
 
 
 def listed(catalog: Catalog, sections: Sequence[str]) -> tuple[Listed, ...]:
@@ -40,6 +44,8 @@ def _listed(entry: Entry) -> Listed:
         table = read_toml(entry.path)
     except DataFileError as error:
         return Listed(entry=entry, title=f"unreadable: {error.faults[0]}", aliases=())
+    if table.get("adds") is True:
+        entry = dataclasses.replace(entry, hides=())  # what lies below counts too
     aliases = table.get("aliases", [])
     names = tuple(map(str, aliases)) if isinstance(aliases, list) else ()
     return Listed(entry=entry, title=str(table.get("title", "")), aliases=names)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import field
 from enum import IntEnum
 
-import attrs
-
 from trnbench.errors import Fault, did_you_mean
+from trnbench.records import dataclass, replace
 
 
 class Kind(IntEnum):
@@ -34,7 +34,7 @@ class Kind(IntEnum):
 KINDS: Mapping[str, Kind] = {kind.word: kind for kind in Kind}
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Where something was read: title, date, and address or place where there is one."""
 
@@ -43,7 +43,7 @@ class Source:
     url: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What one number rests on; `low` and `high` bound it (always there when it is assumed)."""
 
@@ -56,7 +56,7 @@ class Evidence:
     note: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One of several values that sources give for the same thing."""
 
@@ -64,7 +64,7 @@ class Reading:
     source: str
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
     """A disagreement between sources: the field, the readings, the one used and why."""
 
@@ -74,7 +74,7 @@ class Conflict:
     values: tuple[Reading, ...]
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What a source asserts in words about performance or cost; not a number the model uses."""
 
@@ -82,15 +82,23 @@ class Claim:
     source: str
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """All that a data file says about where its contents come from."""
+    """All that a data file says about where its contents come from.
+
+    `cited`: the id of the source of every number and text that has one, by key path.
+    """
 
     path: str = ""
-    sources: Mapping[str, Source] = attrs.field(factory=dict)
-    evidence: Mapping[str, Evidence] = attrs.field(factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
     conflicts: tuple[Conflict, ...] = ()
     claims: tuple[Claim, ...] = ()
+    cited: Mapping[str, str] = field(default_factory=dict)
+
+    def source_of(self, path: str) -> Source | None:
+        """Return the source of what stands at a key path, a number or a text."""
+        return self.sources.get(self.cited.get(path, ""))
 
     def weakest(self, *prefixes: str) -> Kind:
         """Return the weakest kind among the numbers whose key path starts with one of these."""
@@ -102,7 +110,7 @@ class Provenance:
         return max(kinds, default=Kind.DERIVED)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """The raw remarks beside one leaf of a file, before its schema gives it a dimension."""
 
@@ -155,7 +163,7 @@ def split(table: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Not
             if key not in _NUMBER_KEYS
         )
         here = defaults(value, path, above)
-        notes[path] = attrs.evolve(
+        notes[path] = replace(
             here, low=value.get("low"), high=value.get("high"), note=value.get("note")
         )
         return value["value"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from trnbench.errors import UnitError
-from trnbench.units import EXAMPLES, Dimension, parse
+from trnbench.units import EXAMPLES, Dimension, check_sane, parse
 
 Bytes = Annotated[float, Dimension.BYTES]
 BytesPerS = Annotated[float, Dimension.BYTES_PER_S]
@@ -21,9 +21,12 @@ UsdPerHour = Annotated[float, Dimension.USD_PER_HOUR]
 Watts = Annotated[float, Dimension.WATTS]
 Ratio = Annotated[float, Dimension.RATIO]
 Correlation = Annotated[float, "correlation"]
+Total = Annotated[int, "total"]
+"""A whole number that may be larger than others: of parameters."""
 
 _MAY_BE_ZERO = (Dimension.SECONDS, Dimension.RATIO, Dimension.COUNT)
-_MAX_WHOLE = 2**63
+_MOST_WHOLE = 2**31 - 1
+_MOST_LARGE = 10**15
 
 
 class Misfit(ValueError):
@@ -33,7 +36,7 @@ class Misfit(ValueError):
 def quantity(value: object, dimension: Dimension) -> float:
     """Return the value of a quantity text in base SI; a ratio may also be a bare number."""
     if dimension is Dimension.RATIO and not isinstance(value, str):
-        result = number(value)
+        result = number(value, dimension)
     elif not isinstance(value, str):
         shown = "a bare number" if type(value) in (int, float) else kind_of(value)
         raise Misfit(f"expected a quantity with unit such as {EXAMPLES[dimension]}, found {shown}")
@@ -47,12 +50,17 @@ def quantity(value: object, dimension: Dimension) -> float:
     return result
 
 
-def number(value: object) -> float:
-    """Return a finite number that is not negative."""
+def number(value: object, dimension: Dimension = Dimension.COUNT) -> float:
+    """Return a finite number that is not negative, within what anything real has."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Misfit(f"expected a number, found {kind_of(value)}")
-    if not math.isfinite(value) or not 0 <= value < _MAX_WHOLE:
-        raise Misfit(f"must be a finite number, not negative; found {value}")
+    shown = f"{value!r:.40}"
+    if not 0 <= value < math.inf:
+        raise Misfit(f"must be a finite number, not negative; found {shown}")
+    try:
+        check_sane(value, dimension, shown)
+    except UnitError as error:
+        raise Misfit(error.message) from None
     return float(value)
 
 
@@ -65,19 +73,24 @@ def correlation(value: object) -> float:
     return float(value)
 
 
-def whole(value: object) -> int:
-    """Return a whole number that is not negative."""
+def whole(value: object, most: int = _MOST_WHOLE) -> int:
+    """Return a whole number that is not negative, nor so large that products of some overflow."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise Misfit(f"expected a whole number, found {kind_of(value)}")
-    if not 0 <= value < _MAX_WHOLE:
-        raise Misfit("must be a whole number from 0 to 2^63, found one outside")
+    if not 0 <= value <= most:
+        raise Misfit(f"must be a whole number from 0 to {most:,}, found {value!r:.40}")
     return value
 
 
-def exactly(kind: type, word: str) -> Callable[[object, type], object]:
+def total(value: object) -> int:
+    """Return a whole number that may be larger than others."""
+    return whole(value, _MOST_LARGE)
+
+
+def exactly(kind: type, word: str) -> Callable[[object], object]:
     """Return a check that lets through values of just this type."""
 
-    def check(value: object, _: type) -> object:
+    def check(value: object) -> object:
         if type(value) is not kind:
             raise Misfit(f"expected {word}, found {kind_of(value)}")
         return value

@@ -7,15 +7,14 @@ A union of record classes is told apart by the text under `topology`, each class
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-import attrs
-
 from trnbench.catalog.provenance import join
+from trnbench.catalog.quantity import Total
 from trnbench.units import Dimension
 
 TypeForm: TypeAlias = Any
@@ -27,18 +26,13 @@ DERIVED = {"derived": True}
 
 
 def is_record(form: TypeForm) -> bool:
-    """Tell whether the form is a class of records: attrs, or a dataclass."""
-    return attrs.has(form) or dataclasses.is_dataclass(form)
-
-
-def fields_of(record: TypeForm) -> tuple[Any, ...]:
-    """Return the fields of a class of records; each has a name, a type and metadata."""
-    return attrs.fields(record) if attrs.has(record) else dataclasses.fields(record)
+    """Tell whether the form is a class of records."""
+    return is_dataclass(form)
 
 
 def keys_of(record: TypeForm) -> dict[str, str]:
     """Return attribute -> key in the file, for every attribute that a file may hold."""
-    return {name: key for name, (key, _) in _fields(record).items()}
+    return {name: key for name, (key, _) in forms_of(record).items()}
 
 
 def dimension_of(form: TypeForm) -> Dimension | None:
@@ -72,7 +66,7 @@ def numbers(
     """
     form = _without_none(form)
     dimension = dimension_of(form)
-    if dimension is not None or form in (int, float):
+    if dimension is not None or form in (int, float, Total):
         if not isinstance(value, list | dict):
             yield path, value, dimension
     elif isinstance(value, list) and origin_of(form) is tuple:
@@ -88,23 +82,18 @@ def _forms_by_key(value: dict[str, object], form: TypeForm) -> list[tuple[str, T
         tag = value.get(TAG)
         form = tagged(form).get(tag) if isinstance(tag, str) else None
     if form is not None and is_record(form):
-        by_key = dict(_fields(form).values())
+        by_key = dict(forms_of(form).values())
         return [(key, by_key[key]) for key in value if key in by_key]
     return [(key, get_args(form)[1]) for key in value] if origin_of(form) is dict else []
 
 
 @cache
-def _fields(record: TypeForm) -> dict[str, tuple[str, TypeForm]]:
+def forms_of(record: TypeForm) -> dict[str, tuple[str, TypeForm]]:
+    """Return attribute -> (key in the file, type), for every attribute that a file may hold."""
     hints = get_type_hints(record, include_extras=True)
-    if attrs.has(record):
-        attrs.resolve_types(record)
-    else:
-        # cattrs would read the hints anew, and lose their dimensions.
-        for field in fields_of(record):
-            field.type = hints[field.name]
     return {
         field.name: (_key(field.name, hints[field.name]), hints[field.name])
-        for field in fields_of(record)
+        for field in fields(record)
         if not field.metadata.get("derived")
     }
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trnbench.catalog.toml_file import read_toml
+from trnbench.catalog.toml_file import read_known
 from trnbench.errors import DataFileError, EnvironmentFault, Fault, InputError, UnknownNameError
+from trnbench.records import dataclass
 
 SECTIONS: Mapping[str, str] = {
     "chips": "specs",
@@ -28,10 +27,13 @@ SECTIONS: Mapping[str, str] = {
     "purchase": "specs",
     "reliability": "specs",
     "claims": "specs",
+    "explain": "specs",
     "models": "workloads",
     "matrix": "workloads",
     "collective": "workloads",
     "training": "workloads",
+    "fleets": "workloads",
+    "studies": "workloads",
 }
 SPEC_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "specs")
 WORKLOAD_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "workloads")
@@ -43,12 +45,16 @@ SINGULAR: Mapping[str, str] = {
     "purchase": "purchase rules",
     "reliability": "failure rates",
     "claims": "claims",
+    "explain": "causes",
     "models": "model",
     "matrix": "matrix suite",
     "collective": "collective suite",
     "training": "training suite",
+    "fleets": "fleet",
+    "studies": "study",
 }
 PATH_VARIABLE = "TRNBENCH_SPEC_PATH"
+USER = "user"
 BUILT_IN = "built in"
 T = TypeVar("T")
 
@@ -96,7 +102,8 @@ class Catalog:
 
     @cached_property
     def _made(self) -> dict[tuple[Path, type], tuple[object, Any]]:
-        return {}
+        shipped_alone = len(self.folders) == 1 and self.folders[0].origin == BUILT_IN
+        return _MADE_OF_SHIPPED if shipped_alone else {}
 
     @cached_property
     def _used(self) -> dict[str, _Used]:
@@ -115,8 +122,28 @@ class Catalog:
         entry = self._entries[section].get(name) or self.aliases(section).get(name)
         if entry is None:
             self.refuse_unreadable(section)
-            raise UnknownNameError(SINGULAR[section], name, self.names(section), where=where)
+            verb = "spec" if section in SPEC_SECTIONS else "workload"
+            raise UnknownNameError(
+                SINGULAR[section],
+                name,
+                self.names(section),
+                where=where,
+                lists=f"trnbench {verb} list {section}",
+                remedy=self._with_chip(name) if section == "instances" else "",
+            )
         return entry
+
+    def _with_chip(self, name: str) -> str:
+        """Return which instances have a chip, if the name is that of one."""
+        chip = self._entries["chips"].get(name) or self.aliases("chips").get(name)
+        if chip is None:
+            return ""
+        users = [
+            entry.name
+            for entry in self.entries("instances")
+            if self.table(entry.path).get("chip") in (name, chip.name)
+        ]
+        return f": {name} is a chip; instances with it: {', '.join(users) or 'none'}"
 
     def aliases(self, section: str) -> Mapping[str, Entry]:
         """Return alias -> entry of a section; an alias that is taken already is a fault."""
@@ -137,13 +164,15 @@ class Catalog:
         for error in self._used_in(section).unreadable:
             raise error
 
-    def once(self, path: Path, kind: type[T], make: Callable[[], T]) -> T:
-        """Return the result of `make` for a file, made again only when the file has changed."""
+    def once(
+        self, path: Path, kind: type[T], make: Callable[[], T], others: Sequence[Path] = ()
+    ) -> T:
+        """Return the result of `make` for a file, made again only when it or others changed."""
         try:
-            stat = path.stat()
+            stats = [file.stat() for file in (path, *others)]
         except OSError:
             return make()  # which says what is wrong with the file
-        stamp = stat.st_mtime_ns, stat.st_size, stat.st_ino
+        stamp = tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
         known, made = self._made.get((path, kind), (None, None))
         if known != stamp:
             made = make()
@@ -152,12 +181,16 @@ class Catalog:
 
     def table(self, path: Path) -> Mapping[str, object]:
         """Return the table in a file."""
-        return self.once(path, dict, lambda: read_toml(path))
+        return self.once(path, dict, lambda: read_known(path))
 
     def _used_in(self, section: str) -> _Used:
         if section not in self._used:
             self._used[section] = _used(self, self.entries(section))
         return self._used[section]
+
+
+_MADE_OF_SHIPPED: dict[tuple[Path, type], tuple[object, Any]] = {}
+"""What the shipped files hold, for every catalogue of them alone in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +222,16 @@ def _duplicate(name: str, first: Entry, second: Entry) -> DataFileError:
     return DataFileError(str(taker.path), [Fault(path=key, message=message)])
 
 
+def sections_of(kind: str | None, sections: Sequence[str]) -> tuple[str, ...]:
+    """Return the sections that a kind names, in the plural or not: all for None."""
+    if kind is None:
+        return tuple(sections)
+    for section in sections:
+        if kind.casefold() in (section, SINGULAR[section], SINGULAR[section].split()[0]):
+            return (section,)
+    raise UnknownNameError("kind", kind, sections)
+
+
 def open_catalog(
     spec_dirs: Sequence[Path] = (), environment: Mapping[str, str] = os.environ
 ) -> Catalog:
@@ -198,7 +241,7 @@ def open_catalog(
     folders += [Folder(_existing(Path(part), PATH_VARIABLE), PATH_VARIABLE) for part in listed]
     user = user_folder()
     if user.is_dir():
-        folders.append(Folder(user, "user"))
+        folders.append(Folder(user, USER))
     return Catalog((*folders, Folder(built_in_folder(), BUILT_IN)))
 
 
@@ -211,7 +254,7 @@ def user_folder() -> Path:
 
 def built_in_folder() -> Path:
     """Return the folder that holds the shipped `specs/` and `workloads/`."""
-    package = Path(str(resources.files("trnbench")))
+    package = Path(__file__).parents[1]
     installed = package / "_data"
     if installed.is_dir():
         return installed
@@ -219,7 +262,7 @@ def built_in_folder() -> Path:
     checkout = package.parent
     project = checkout / "pyproject.toml"
     if project.is_file() and (checkout / "specs").is_dir():
-        declared = read_toml(project).get("project")
+        declared = read_known(project).get("project")
         if isinstance(declared, dict) and declared.get("name") == "trnbench":
             return checkout
     raise EnvironmentFault(
@@ -229,7 +272,12 @@ def built_in_folder() -> Path:
 
 
 def _existing(path: Path, origin: str) -> Path:
-    if not path.is_dir():
+    try:
+        there = path.is_dir()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{origin}: {str(path)[:80]!r}: {why}") from None
+    if not there:
         raise InputError(f"{origin}: {str(path)!r} is not a folder")
     places = [path / section for section in SECTIONS]
     places += [path / parent / section for section, parent in SECTIONS.items()]

@@ -1,194 +1,183 @@
-"""Tables -> frozen records, through cattrs: strict types, units, all faults at once."""
+"""Tables -> frozen records: strict types, units, all faults at once."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args
-
-from cattrs import ClassValidationError, Converter, ForbiddenExtraKeysError, IterableValidationError
-from cattrs.gen import make_dict_structure_fn, override
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args
 
 from trnbench.catalog.provenance import join
 from trnbench.catalog.quantity import (
     Correlation,
     Misfit,
+    Total,
     correlation,
     exactly,
     kind_of,
     number,
     quantity,
+    total,
     whole,
 )
 from trnbench.catalog.schema import (
     TAG,
     TypeForm,
     dimension_of,
-    fields_of,
+    forms_of,
     is_record,
     is_tagged_union,
     keys_of,
     origin_of,
     tagged,
 )
-from trnbench.errors import Fault, did_you_mean
-from trnbench.units import Dimension
+from trnbench.errors import Fault, TrnbenchError, did_you_mean
 
 R = TypeVar("R")
-Hook = Callable[[Any, Any], Any]
+ValueReader: TypeAlias = Callable[[object, str, list[Fault]], Any]
+"""Of a value and its key path: what it stands for, or nothing and more faults."""
 
 
 def structure(table: Mapping[str, object], record: type[R]) -> R | list[Fault]:
     """Return the record that `table` describes, or every fault in it."""
-    try:
-        return _converter().structure(table, record)
-    except (ClassValidationError, IterableValidationError, Misfit) as error:
-        return list(_faults(error, ""))
+    faults: list[Fault] = []
+    kind: TypeForm = record
+    built: R = _reader(kind)(table, "", faults)
+    return faults or built
 
 
 @cache
-def _converter() -> Converter:
-    converter = Converter(forbid_extra_keys=True, detailed_validation=True)
-    converter.register_structure_hook(int, lambda value, _: whole(value))
-    converter.register_structure_hook(float, lambda value, _: number(value))
-    converter.register_structure_hook(str, exactly(str, "a text"))
-    converter.register_structure_hook(bool, exactly(bool, "true or false"))
-    converter.register_structure_hook(datetime.date, exactly(datetime.date, "a date"))
-    converter.register_structure_hook_func(
-        lambda form: dimension_of(form) is not None,
-        lambda value, form: quantity(value, dimension_of(form) or Dimension.COUNT),
-    )
-    converter.register_structure_hook_func(
-        lambda form: form == Correlation, lambda value, _: correlation(value)
-    )
-    converter.register_structure_hook_func(lambda form: origin_of(form) is Literal, _choice)
-    converter.register_structure_hook_func(
-        lambda form: isinstance(form, type) and issubclass(form, Enum), _member
-    )
-    factories: list[tuple[Callable[[Any], bool], Callable[[Any, Converter], Hook]]] = [
-        (is_record, _record_hook),
-        (lambda form: origin_of(form) is tuple, _tuple_hook),
-        (lambda form: origin_of(form) is dict, _table_hook),
-        (is_tagged_union, _union_hook),
-    ]
-    for applies, factory in factories:
-        converter.register_structure_hook_factory(applies, factory)
-    return converter
+def _reader(form: TypeForm) -> ValueReader:
+    dimension = dimension_of(form)
+    if dimension is not None:
+        return _leaf(lambda value: quantity(value, dimension))
+    if form in _LEAVES:
+        return _leaf(_LEAVES[form])
+    origin = origin_of(form)
+    if is_record(form):
+        return _record_reader(form)
+    if origin is Literal:
+        return _leaf(lambda value: _choice(value, get_args(form)))
+    if isinstance(form, type) and issubclass(form, Enum):
+        members = {member.value: member for member in form}
+        return _leaf(lambda value: members[_choice(value, tuple(members))])
+    if origin is tuple:
+        return _list_reader(get_args(form)[0])
+    if origin is dict:
+        return _table_reader(get_args(form)[1])
+    if is_tagged_union(form):
+        return _union_reader(tagged(form))
+    if origin in (Union, types.UnionType) and type(None) in get_args(form):
+        (there,) = (kind for kind in get_args(form) if kind is not type(None))
+        return lambda value, *at: None if value is None else _reader(there)(value, *at)
+    raise TypeError(f"no data file can hold {form}")
 
 
-def _record_hook(record: TypeForm, converter: Converter) -> Hook:
-    keys = keys_of(record)
-    renames: dict[str, Any] = {
-        field.name: override(rename=keys[field.name]) if field.name in keys else override(omit=True)
-        for field in fields_of(record)
-    }
-    build: Hook = make_dict_structure_fn(record, converter, **renames)
-
-    def hook(value: object, form: TypeForm) -> object:
-        return build(_table(value), form)
-
-    return hook
+_LEAVES: Mapping[TypeForm, Callable[[object], object]] = {
+    int: whole,
+    float: number,
+    str: exactly(str, "a text"),
+    bool: exactly(bool, "true or false"),
+    datetime.date: exactly(datetime.date, "a date"),
+    Total: total,
+    Correlation: correlation,
+    Any: lambda value: value,
+}
 
 
-def _tuple_hook(form: TypeForm, converter: Converter) -> Hook:
-    item = get_args(form)[0]
-
-    def hook(value: object, _: TypeForm) -> object:
-        if not isinstance(value, list):
-            raise Misfit(f"expected a list, found {kind_of(value)}")
-        return tuple(_each(enumerate(value), item, converter).values())
-
-    return hook
-
-
-def _table_hook(form: TypeForm, converter: Converter) -> Hook:
-    item = get_args(form)[1]
-
-    def hook(value: object, _: TypeForm) -> object:
-        return _each(_table(value).items(), item, converter)
-
-    return hook
-
-
-class _At(Exception):
-    """A fault under one key or index of a collection of like values."""
-
-    def __init__(self, key: object, error: Exception) -> None:
-        super().__init__(key)
-        self.key = key
-        self.error = error
-
-
-def _each(items: Any, form: TypeForm, converter: Converter) -> dict[Any, object]:  # noqa: ANN401
-    built: dict[Any, object] = {}
-    wrong: list[Exception] = []
-    for key, item in items:
+def _leaf(make: Callable[[object], object]) -> ValueReader:
+    def read(value: object, path: str, faults: list[Fault]) -> object:
         try:
-            built[key] = converter.structure(item, form)
-        except (ClassValidationError, IterableValidationError, Misfit) as error:
-            wrong.append(_At(key, error))
-    if wrong:
-        raise IterableValidationError("faults in a collection", wrong, dict)
-    return built
+            return make(value)
+        except Misfit as error:
+            faults.append(Fault(path=path, message=str(error)))
+            return None
+
+    return read
 
 
-def _union_hook(form: TypeForm, converter: Converter) -> Hook:
-    classes = tagged(form)
+def _record_reader(record: TypeForm) -> ValueReader:
+    forms = {name: form for name, (_, form) in forms_of(record).items()}
+    keys = keys_of(record)
+    needed = {
+        field.name for field in fields(record) if field.default is field.default_factory is MISSING
+    }
+    readers: dict[str, ValueReader] = {}
 
-    def hook(value: object, _: TypeForm) -> object:
-        table = _table(value)
-        tag = table.get(TAG)
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        if not isinstance(value, dict):
+            faults.append(_not("a table", value, path))
+            return None
+        before = len(faults)
+        given: dict[str, object] = {}
+        for name, key in keys.items():
+            if key in value:
+                reader = readers.get(name) or readers.setdefault(name, _reader(forms[name]))
+                given[name] = reader(value[key], join(path, key), faults)
+            elif name in needed:
+                faults.append(Fault(path=join(path, key), message="missing"))
+        for key in sorted(value.keys() - keys.values()):
+            hint = did_you_mean(key, keys.values())
+            faults.append(Fault(path=join(path, key), message=f"unknown key{hint}"))
+        if len(faults) > before:
+            return None
+        try:
+            return record(**given)
+        except (ValueError, TrnbenchError) as error:
+            faults.append(Fault(path=path, message=str(error)))
+            return None
+
+    return read
+
+
+def _list_reader(item: TypeForm) -> ValueReader:
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        if not isinstance(value, list):
+            faults.append(_not("a list", value, path))
+            return None
+        reader = _reader(item)
+        return tuple(reader(each, f"{path}[{i}]", faults) for i, each in enumerate(value))
+
+    return read
+
+
+def _table_reader(item: TypeForm) -> ValueReader:
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        if not isinstance(value, dict):
+            faults.append(_not("a table", value, path))
+            return None
+        reader = _reader(item)
+        return {key: reader(each, join(path, key), faults) for key, each in value.items()}
+
+    return read
+
+
+def _union_reader(classes: Mapping[str, TypeForm]) -> ValueReader:
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        if not isinstance(value, dict):
+            faults.append(_not("a table", value, path))
+            return None
+        tag = value.get(TAG)
         if not isinstance(tag, str) or tag not in classes:
-            raise Misfit(f"`{TAG}` must be one of {', '.join(classes)}; found {kind_of(tag)}")
-        rest = {key: item for key, item in table.items() if key != TAG}
-        return converter.structure(rest, classes[tag])
+            message = f"`{TAG}` must be one of {', '.join(classes)}; found {kind_of(tag)}"
+            faults.append(Fault(path=path, message=message))
+            return None
+        rest = {key: item for key, item in value.items() if key != TAG}
+        return _reader(classes[tag])(rest, path, faults)
 
-    return hook
-
-
-def _table(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise Misfit(f"expected a table, found {kind_of(value)}")
-    return value
+    return read
 
 
-def _choice(value: object, form: TypeForm) -> object:
-    allowed = get_args(form)
+def _not(what: str, value: object, path: str) -> Fault:
+    return Fault(path=path, message=f"expected {what}, found {kind_of(value)}")
+
+
+def _choice(value: object, allowed: tuple[Any, ...]) -> object:
     if isinstance(value, bool | list | dict) or value not in allowed:
         known = ", ".join(map(str, allowed))
         hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
         raise Misfit(f"expected one of {known}; found {kind_of(value)}{hint}")
     return value
-
-
-def _member(value: object, form: TypeForm) -> object:
-    by_value = {member.value: member for member in form}
-    return by_value[_choice(value, Literal[tuple(by_value)])]
-
-
-def _faults(error: BaseException, path: str) -> Iterator[Fault]:
-    if isinstance(error, ClassValidationError):
-        keys = keys_of(error.cl)
-        noted, rest = error.group_exceptions()
-        for inner, note in noted:
-            yield from _faults(inner, join(path, keys.get(note.name, note.name)))
-        for inner in rest:
-            yield from _faults(inner, path)
-    elif isinstance(error, IterableValidationError):
-        for inner in error.exceptions:
-            yield from _faults(inner, path)
-    elif isinstance(error, _At):
-        inside = (
-            f"{path}[{error.key}]" if isinstance(error.key, int) else join(path, str(error.key))
-        )
-        yield from _faults(error.error, inside)
-    elif isinstance(error, ForbiddenExtraKeysError):
-        known = keys_of(error.cl).values()
-        for key in sorted(error.extra_fields):
-            yield Fault(path=join(path, key), message=f"unknown key{did_you_mean(key, known)}")
-    elif isinstance(error, KeyError):
-        yield Fault(path=path, message="missing")
-    else:
-        yield Fault(path=path, message=str(error))

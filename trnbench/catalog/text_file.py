@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from trnbench.errors import DataFileError, Fault
 
+_HEAD_BYTES = 65_536
+
 
 def read_text(path: Path, *, what: str, max_bytes: int) -> str:
     """Return the text in `path`, or raise DataFileError; `what` names the kind of file expected."""
+    with _reading(path, what):
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise refused(path, f"has {size:,} bytes; such a file holds at most {max_bytes:,}")
+        raw = path.read_bytes()
+    _refuse_binary(path, raw, what)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise refused(path, f"line {line} is not valid UTF-8") from None
+
+
+def chunks(path: Path, *, what: str, size: int = _HEAD_BYTES) -> Iterator[bytes]:
+    """Yield the bytes of a text file of any length, `size` at a time."""
+    with _reading(path, what), path.open("rb") as file:
+        while raw := file.read(size):
+            _refuse_binary(path, raw, what)
+            yield raw
+
+
+def first_line(path: Path, *, what: str) -> str:
+    """Return the first line of a file that is not blank, as far as it is text."""
+    head = next(chunks(path, what=what), b"")
+    return head.decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0]
+
+
+def _refuse_binary(path: Path, raw: bytes, what: str) -> None:
+    if b"\0" in raw:
+        raise refused(path, f"is a binary file (NUL byte); expected {what} text")
+
+
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
+    """Say in one message what keeps a file from being read."""
     try:
         if path.is_dir():
             raise refused(path, f"is a folder; expected a {what} file")
         if path.exists() and not path.is_file():
             raise refused(path, f"is not a regular file; expected a {what} file")
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise refused(path, f"has {size:,} bytes; such a file holds at most {max_bytes:,}")
-        raw = path.read_bytes()
+        yield
     except FileNotFoundError:
         raise refused(path, "no such file") from None
     except PermissionError:
@@ -26,13 +62,6 @@ def read_text(path: Path, *, what: str, max_bytes: int) -> str:
         raise refused(path, f"cannot be read: {error.strerror}") from None
     except ValueError as error:  # a NUL byte in the path itself
         raise refused(path, f"cannot be read: {error}") from None
-    if b"\0" in raw:
-        raise refused(path, f"is a binary file (NUL byte); expected {what} text")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise refused(path, f"line {line} is not valid UTF-8") from None
 
 
 def refused(path: Path, message: str) -> DataFileError:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
-
-import attrs
 
 from trnbench.catalog.document import load
 from trnbench.catalog.provenance import Provenance
@@ -21,6 +19,7 @@ from trnbench.catalog.quantity import Ratio
 from trnbench.catalog.schema import DERIVED
 from trnbench.errors import DataFileError, Fault, UnitError, did_you_mean, unhandled
 from trnbench.hardware.instance import PurchaseOption
+from trnbench.records import dataclass
 from trnbench.units import EXAMPLES, UNITS, Dimension, parse
 
 _DIMENSIONS = (Dimension.BYTES, Dimension.BYTES_PER_S, Dimension.FLOP_PER_S, Dimension.COUNT)
@@ -88,7 +87,7 @@ def threshold(gain: Gain, text: str) -> float:
             unhandled(gain, "threshold")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FigureCheck:
     """Figures of instances are as `claimed`, up to rounding; with `at_least`, or more."""
 
@@ -97,7 +96,7 @@ class FigureCheck:
     claimed: str
     at_least: bool = False
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what is no figure."""
         _refuse_empty(self, "instances", "figures")
         if len(self.instances) > 1 and len(self.figures) > 1:
@@ -105,7 +104,7 @@ class FigureCheck:
         measure(self.claimed)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RatioCheck:
     """Figures of the instances `of` are `times` those of `to`, up to rounding, or more.
 
@@ -118,7 +117,7 @@ class RatioCheck:
     over: tuple[str, ...] = ()
     times: str
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what is no multiple, and figures without a partner."""
         _refuse_empty(self, "of", "to", "figures")
         if len(self.of) * len(self.to) > 1 and len(self.figures) > 1:
@@ -128,7 +127,7 @@ class RatioCheck:
         multiple(self.times)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceCheck:
     """An instance costs `saving` less as `option`, on a day, than as another or on another day."""
 
@@ -139,7 +138,7 @@ class PriceCheck:
     than_on: datetime.date | None = None
     saving: str
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a price compared with itself."""
         _refuse_empty(self, "instances")
         if self.than_option in (None, self.option) and self.than_on in (None, self.on):
@@ -147,7 +146,7 @@ class PriceCheck:
         threshold("saving", self.saving)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedCheck:
     """Runs train `times` as fast on as many of `of` as on `to`.
 
@@ -162,13 +161,13 @@ class SpeedCheck:
     precision: str | None = None
     than_precision: str | None = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what is no multiple."""
         _refuse_empty(self, "runs", "of", "to")
         multiple(self.times)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostCheck:
     """Runs cost `saving` less on `of` than on `to`, or give `better` more for the money.
 
@@ -184,7 +183,7 @@ class CostCheck:
     better: str | None = None
     also_in: tuple[str, ...] = ()
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a claim of both, or of neither."""
         _refuse_empty(self, "runs", "of", "to", "options")
         if (self.saving is None) == (self.better is None):
@@ -202,7 +201,7 @@ class CostCheck:
         return self.saving or self.better or ""
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoCheck:
     """Nothing known says whether it holds; `why`."""
 
@@ -212,7 +211,7 @@ class NoCheck:
 Check: TypeAlias = FigureCheck | RatioCheck | PriceCheck | SpeedCheck | CostCheck | NoCheck
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
     """The words of a source, by its id."""
 
@@ -220,7 +219,7 @@ class Saying:
     by: str
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """One claim: an id, who says it in which words, and the one check that it takes.
 
@@ -238,7 +237,7 @@ class Statement:
     cost: CostCheck | None = None
     untold: NoCheck | None = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse words of nobody, no check, and several."""
         _refuse_empty(self, "said")
         if len(self._checks) != 1:
@@ -264,7 +263,7 @@ class Statement:
 KINDS = ("figure", "ratio", "price", "speed", "cost", "untold")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRun:
     """A training run that stands for what a claim leaves open; `nodes` of each instance type."""
 
@@ -276,7 +275,7 @@ class ClaimedRun:
     nodes: int
     precision: str
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a length that is none."""
         parse(self.tokens, Dimension.COUNT)
 
@@ -286,7 +285,7 @@ class ClaimedRun:
         return parse(self.tokens, Dimension.COUNT)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimList:
     """Claims about one family of machines.
 
@@ -299,7 +298,9 @@ class ClaimList:
     rounding: Ratio
     run: tuple[ClaimedRun, ...] = ()
     statement: tuple[Statement, ...]
-    provenance: Provenance = attrs.field(factory=Provenance, repr=False, eq=False, metadata=DERIVED)
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata=DERIVED
+    )
 
 
 def load_claims(path: Path) -> ClaimList:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
+from itertools import product
 
 from trnbench.claims.claim import ClaimedRun, CostCheck, PriceCheck, threshold
 from trnbench.claims.speed import (
@@ -24,6 +25,7 @@ from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import Offers, load_offers
 from trnbench.prices.price import find_prices
+from trnbench.records import dataclass
 from trnbench.units import significant
 
 Costs = tuple[float, float, float]
@@ -72,7 +74,7 @@ class PriceBook:
             low_tokens_per_s=pace.low_tokens_per_s,
             high_tokens_per_s=pace.high_tokens_per_s,
         )
-        size = self.machines.checkpoint_bytes(run, instance)
+        size = self.machines.checkpoint_bytes(run)
         job = TrainingJob(phases=(phase,), nodes=run.nodes, checkpoint_bytes=size)
         cost = training_cost(job, offers, load_reliability(self.machines.catalog, chip))
         if cost.bought() is None:
@@ -89,25 +91,22 @@ def cost_finding(
     """
     moves: list[Move] = []
     elsewhere = () if book.region else check.also_in
-    for region in _regions(check, book):
+    for region in (None, *check.also_in) if book.region is None else (book.region,):
         before: Rates | None = None
         for day in _days(check, since, region, book):
-            rates = _rates(check, day, region, book)
-            usual = _rates(check, day, None, book) if region in elsewhere else None
+            trial = _Trial(check=check, runs=runs, book=book, day=day, region=region)
+            rates = trial.rates()
+            usual = replace(trial, region=None).rates() if region in elsewhere else None
             if rates not in (before, usual):
-                moves.append(_move(_cases(check, runs, day, region, book), day, region))
+                moves.append(trial.move())
             before = rates
     moves.sort(key=lambda move: (move.price_date, move.region or ""))
     told = [case for move in moves for case in known(move.cases)]
     verdict = together(case.verdict for case in told)
-    says, reason = "", _why_unknown(moves)
+    says, reason = "", listed([case.says for move in moves for case in move.cases], 1)
     if told:
         says, reason = _says(moves), _reason(verdict, check, moves)
     return Finding(verdict=verdict, says=says, reason=reason, moves=tuple(moves))
-
-
-def _regions(check: CostCheck, book: PriceBook) -> tuple[str | None, ...]:
-    return (None, *check.also_in) if book.region is None else (book.region,)
 
 
 def _days(
@@ -128,77 +127,63 @@ def _days(
     return tuple(sorted(day for day in days if day >= since))
 
 
-def _offers(
-    check: CostCheck,
-    instance: str,
-    option: PurchaseOption,
-    day: datetime.date,
-    region: str | None,
-    book: PriceBook,
-) -> Offers:
-    """Return the offers of an instance: in any region where the usual ones have none."""
-    found = book.offers(instance, option, day, region)
-    if found.tariffs or region not in check.also_in or book.region is not None:
-        return found
-    return book.offers(instance, option, day, None)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Trial:
+    """A claim at the prices of a day; `region` None: the regions where buyers look."""
 
+    check: CostCheck
+    runs: Sequence[ClaimedRun]
+    book: PriceBook
+    day: datetime.date
+    region: str | None
 
-def _rates(check: CostCheck, day: datetime.date, region: str | None, book: PriceBook) -> Rates:
-    return tuple(
-        next((tariff.usd_per_hour for tariff in offers.tariffs), None)
-        for option in check.options
-        for name in (*check.of, *check.to)
-        for offers in (_offers(check, name, option, day, region, book),)
-    )
+    def offers(self, instance: str, option: PurchaseOption) -> Offers:
+        """Return the offers of an instance: in any region where the usual ones have none."""
+        found = self.book.offers(instance, option, self.day, self.region)
+        usual = self.region not in self.check.also_in or self.book.region is not None
+        return (
+            found if found.tariffs or usual else self.book.offers(instance, option, self.day, None)
+        )
 
+    def rates(self) -> Rates:
+        """Return what each machine costs in each way."""
+        return tuple(
+            next((tariff.usd_per_hour for tariff in self.offers(name, option).tariffs), None)
+            for option in self.check.options
+            for name in (*self.check.of, *self.check.to)
+        )
 
-def _cases(
-    check: CostCheck,
-    runs: Sequence[ClaimedRun],
-    day: datetime.date,
-    region: str | None,
-    book: PriceBook,
-) -> Iterator[Case]:
-    for option in check.options:
-        for ours in check.of:
-            for theirs in check.to:
-                offers = [
-                    _offers(check, name, option, day, region, book) for name in (ours, theirs)
-                ]
-                reasons = [reason for offer in offers for reason in _unpriced(offer)]
-                for run in runs:
-                    what = f"{run.name} against {theirs}, {option}"
-                    yield _case(check, run, what, offers, reasons, book)
+    def move(self) -> Move:
+        """Return the verdict."""
+        tried = tuple(self._cases())
+        told = known(tried)
+        return Move(
+            price_date=self.day,
+            region=self.region,
+            verdict=together(case.verdict for case in told),
+            best=best(told) if told else None,
+            cases=tried,
+        )
 
+    def _cases(self) -> Iterator[Case]:
+        check = self.check
+        for option, ours, theirs in product(check.options, check.of, check.to):
+            offers = [self.offers(name, option) for name in (ours, theirs)]
+            reasons = [reason for offer in offers for reason in _unpriced(offer)]
+            for run in self.runs:
+                what = f"{run.name} against {theirs}, {option}"
+                yield unknown(what, reasons) if reasons else self._case(run, what, offers)
 
-def _case(
-    check: CostCheck,
-    run: ClaimedRun,
-    what: str,
-    offers: Sequence[Offers],
-    reasons: Sequence[str],
-    book: PriceBook,
-) -> Case:
-    if reasons:
-        return unknown(what, reasons)
-    ours, theirs = (book.cost(run, offer.instance.name, offer) for offer in offers)
-    if ours is None or theirs is None:
-        paces = [book.machines.pace(run, offer.instance.name) for offer in offers]
-        why = [reason for pace in paces for reason in pace.reasons]
-        return unknown(what, why or ("it cannot be bought so",))
-    return gain_case(check.gain, check.claimed, what, advantage(theirs, ours))
-
-
-def _move(cases: Iterable[Case], day: datetime.date, region: str | None) -> Move:
-    tried = tuple(cases)
-    told = known(tried)
-    return Move(
-        price_date=day,
-        region=region,
-        verdict=together(case.verdict for case in told),
-        best=best(told) if told else None,
-        cases=tried,
-    )
+    def _case(self, run: ClaimedRun, what: str, offers: Sequence[Offers]) -> Case:
+        names = [offer.instance.name for offer in offers]
+        ours, theirs = (
+            self.book.cost(run, name, offer) for name, offer in zip(names, offers, strict=True)
+        )
+        if ours is None or theirs is None:
+            paces = [self.book.machines.pace(run, name) for name in names]
+            why = [reason for pace in paces for reason in pace.reasons]
+            return unknown(what, why or ("it cannot be bought so",))
+        return gain_case(self.check.gain, self.check.claimed, what, advantage(theirs, ours))
 
 
 def _says(moves: Sequence[Move]) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-
-import attrs
+from dataclasses import replace
 
 from trnbench.claims.claim import FigureCheck, Measure, RatioCheck, measure, multiple
 from trnbench.claims.verdict import Case, Finding, Verdict, listed, together
@@ -29,12 +28,12 @@ def _ways(platform: Platform, compared: Sequence[SheetFigure]) -> Iterator[Sheet
         if not figure.key.endswith(_ONE_WAY):
             continue
         key, label = figure.key.removesuffix(_ONE_WAY), figure.label.removesuffix(", one way")
-        yield attrs.evolve(
+        yield replace(
             figure, key=f"{key}_both_ways_bytes_per_s", label=label, value=2 * figure.value
         )
         if key == "fabric_network":
             share = figure.value / platform.instance.chips
-            yield attrs.evolve(
+            yield replace(
                 figure, key=f"{key}_a_chip{_ONE_WAY}", label="network, a chip", value=share
             )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from itertools import product
 from typing import TypeAlias
 
 from trnbench.catalog.search import Catalog
@@ -14,8 +15,10 @@ from trnbench.errors import unhandled
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_platform
 from trnbench.plan.checkpoint import checkpoint_bytes
+from trnbench.records import dataclass
 from trnbench.units import significant
 from trnbench.workload.library import load_model
+from trnbench.workload.partial_layout import PartialLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,7 @@ class Pace:
     reasons: tuple[str, ...] = ()
 
 
-Timed: TypeAlias = Callable[[ClaimedRun, str, str], Pace]
+PaceOf: TypeAlias = Callable[[ClaimedRun, str, str], Pace]
 """How fast a run is on an instance in a precision."""
 
 
@@ -46,9 +49,9 @@ class Machines:
     """Instances by name and how fast runs are on them: every run is `timed` once."""
 
     catalog: Catalog
-    timed: Timed
+    timed: PaceOf
     paces: dict[tuple[ClaimedRun, str, str], Pace] = field(default_factory=dict)
-    checkpoints: dict[tuple[ClaimedRun, str], float] = field(default_factory=dict)
+    checkpoints: dict[ClaimedRun, float] = field(default_factory=dict)
 
     def platform(self, instance: str) -> Platform:
         """Return the instance with its chip."""
@@ -61,17 +64,14 @@ class Machines:
             self.paces[key] = self.timed(*key)
         return self.paces[key]
 
-    def checkpoint_bytes(self, run: ClaimedRun, instance: str) -> float:
+    def checkpoint_bytes(self, run: ClaimedRun) -> float:
         """Return the bytes of a checkpoint of the run."""
-        key = (run, instance)
-        if key not in self.checkpoints:
-            self.checkpoints[key] = checkpoint_bytes(
+        if run not in self.checkpoints:
+            self.checkpoints[run] = checkpoint_bytes(
                 load_model(self.catalog, run.model),
-                self.platform(instance),
-                precision=run.precision,
-                sequence=run.sequence,
+                PartialLayout(precision=run.precision, sequence=run.sequence),
             )
-        return self.checkpoints[key]
+        return self.checkpoints[run]
 
 
 def advantage(ours: Sequence[float], theirs: Sequence[float], *, same: bool = False) -> Advantage:
@@ -140,10 +140,7 @@ def best(cases: Sequence[Case]) -> Case:
 def speed_finding(check: SpeedCheck, runs: Sequence[ClaimedRun], machines: Machines) -> Finding:
     """Return whether runs are so many times as fast on some machines as on others."""
     cases = tuple(
-        _speed_case(check, run, ours, theirs, machines)
-        for run in runs
-        for ours in check.of
-        for theirs in check.to
+        _speed_case(check, *which, machines) for which in product(runs, check.of, check.to)
     )
     told = known(cases)
     verdict = together(case.verdict for case in told)

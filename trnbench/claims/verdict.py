@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from trnbench.catalog.provenance import Source
+from trnbench.records import dataclass
 
 Verdict = Literal["holds", "holds only if", "does not", "cannot be told"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import EngineChoice
 from trnbench.cli.names import completes
-from trnbench.cli.output import write_whole
-from trnbench.cli.printing import printing
+from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.parsing import count, size, whole
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trnbench.cli.output import Output
 
 
-@printing
+@keeping(plots=True)
 def collective(
     out: Output,
     catalog: Catalog,
@@ -37,14 +37,16 @@ def collective(
         typer.Option(
             "--on",
             metavar="INSTANCE[:NODES],...",
-            help="Where.",
-            autocompletion=completes(("instances",)),
+            help="Cluster, e.g. trn2.48xlarge:4.",
+            autocompletion=completes(("instances",), several=True),
         ),
     ] = None,
     suite: Annotated[
         str | None,
         typer.Option(
-            "--suite", help="A collective suite.", autocompletion=completes(("collective",))
+            "--suite",
+            help="Collective suite (trnbench workload list collective).",
+            autocompletion=completes(("collective",)),
         ),
     ] = None,
     min_size: Annotated[
@@ -64,14 +66,16 @@ def collective(
         typer.Option(
             parser=count("--factor"),
             metavar="NUMBER",
-            help="Each size is so many times the one before; default: 4.",
+            help="Factor from one size to the next; default: 4.",
         ),
     ] = None,
-    dtype: Annotated[str, typer.Option(metavar="FORMAT", help="Format of elements.")] = "fp32",
+    dtype: Annotated[
+        str, typer.Option(metavar="FORMAT", help="Format of the elements, e.g. bf16.")
+    ] = "fp32",
     ranks: Annotated[
         int | None,
         typer.Option(
-            parser=whole("--ranks"), metavar="N", help="Use only the first ranks; default: all."
+            parser=whole("--ranks"), metavar="N", help="Use only the first N ranks; default: all."
         ),
     ] = None,
     groups: Annotated[
@@ -84,7 +88,9 @@ def collective(
     lnc: Annotated[
         int | None,
         typer.Option(
-            parser=whole("--lnc"), metavar="N", help="Logical core size on Trainium2 and 3."
+            parser=whole("--lnc"),
+            metavar="N",
+            help="Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
         ),
     ] = None,
     algorithm: Annotated[
@@ -94,13 +100,14 @@ def collective(
     stack: Annotated[
         str | None,
         typer.Option(
-            help="Calibration of a communication stack; default: the instance's.",
-            autocompletion=completes(("calibration",)),
+            help="Communication stack, e.g. collective-neuron-trn2; default: the instance's.",
+            autocompletion=completes(("calibration",), prefix="collective-"),
         ),
     ] = None,
-    engine: Annotated[EngineChoice, typer.Option(help="Closed form, message by message.")] = (
-        EngineChoice.ANALYTIC
-    ),
+    engine: Annotated[
+        EngineChoice,
+        typer.Option(help="analytic, simulated message by message (emulate), or both."),
+    ] = (EngineChoice.ANALYTIC),
     fail_link: Annotated[
         list[str] | None,
         typer.Option(

@@ -6,6 +6,7 @@
 3    the environment
 70   our bug
 130  interrupted; what was ready has been written
+129, 143  asked to end, by SIGHUP or SIGTERM
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -21,9 +23,14 @@ from enum import IntEnum
 import typer
 
 from trnbench.errors import TrnbenchError
+from trnbench.terminal_text import shown, shown_lines
 
 DEBUG_VARIABLE = "TRNBENCH_DEBUG"
 REPORT_TO = "https://github.com/trnbench/trnbench/issues"
+
+
+ENDED_BY = 128
+"""Exit codes above it say by which signal the process was asked to end."""
 
 
 class ExitCode(IntEnum):
@@ -47,7 +54,7 @@ def help_alone(context: typer.Context) -> None:
 def say(text: str) -> None:
     """Write one line of narration to stderr; a closed stderr is nobody's fault."""
     try:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(shown_lines(text) + "\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         return
@@ -61,7 +68,7 @@ def watched() -> bool:
 def say_in_place(text: str) -> None:
     """Write over the current line of stderr; no text wipes it."""
     try:
-        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.write(f"\r\x1b[K{shown(text)}")
         sys.stderr.flush()
     except (OSError, ValueError):
         return
@@ -81,6 +88,13 @@ def guarded(action: Callable[[], object], *, debug: bool) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         return _silent_exit()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # which Typer takes for a failure
+            return _silent_exit()
+        code = error.code if isinstance(error.code, int) else ExitCode.MALFORMED
+        if code > ENDED_BY:
+            say("trnbench: interrupted")
+        return code
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         hint = "free some space and run it again" if error.errno == errno.ENOSPC else None
@@ -100,16 +114,29 @@ def guarded(action: Callable[[], object], *, debug: bool) -> int:
 def _failed(what: str, hint: str | None, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    say(f"trnbench: {what}")
+    say(f"trnbench: {shown(what)}")
     if hint:
-        say(f"  hint: {hint}")
+        say(f"  hint: {shown(hint)}")
     return code
 
 
 def _usage(error: typer.TyperException, debug: bool) -> int:
-    message = error.format_message().strip()
-    hint = "`trnbench --help` shows the commands, `trnbench COMMAND --help` its options"
-    return _failed(f"error: {message}", hint, ExitCode.MALFORMED, debug)
+    message = " ".join(error.format_message().split())
+    for typers, ours in _WORDS.items():
+        message = re.sub(typers, ours, message)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "trnbench"
+    return _failed(f"error: {message}", f"{command} --help", ExitCode.MALFORMED, debug)
+
+
+_WORDS = {
+    r"^Invalid value for '(-[^ ']*)[^']*'": r"\1",
+    r"a valid (int range|integer)": "a whole number",
+    r"a valid float( range)?": "a number",
+    r"(\S+) is not in the range (\d+)<=x<=(\d+)": r"\1 is not from \2 to \3",
+    r"is not in the range x>=(\d+)": r"is below \1",
+}
+"""What Typer says of types and options -> what this program says of its own."""
 
 
 def _silent_exit() -> int:

@@ -18,6 +18,13 @@ class EngineChoice(StrEnum):
         return ("analytic", "emulate") if self is EngineChoice.BOTH else (self.value,)
 
 
+class ComparedEngine(StrEnum):
+    """Which engine's answers stand beside measurements."""
+
+    ANALYTIC = "analytic"
+    EMULATE = "emulate"
+
+
 class TrainEngine(StrEnum):
     """Which engine answers about a training step; `functional` trains with real numbers."""
 

@@ -6,14 +6,20 @@ import os
 import signal
 import threading
 from types import FrameType
+from typing import Any
+
+from trnbench.cli.asking import AGAIN
 
 
 class Interrupts:
-    """Counts Ctrl-C while a job runs; `asked` is handed to the job as its `cancel`."""
+    """Counts Ctrl-C while a job runs; `asked` is handed to the job as its `cancel`.
+
+    SIGTERM, as a machine that is taken back sends it, counts too.
+    """
 
     def __init__(self) -> None:
         self._asked = False
-        self._before: signal.Handlers | int | object = None
+        self._before: dict[int, Any] = {}
 
     def asked(self) -> bool:
         """Tell whether the user wants the job to stop."""
@@ -21,12 +27,13 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._interrupted)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._interrupted)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         if self._asked:
@@ -35,6 +42,8 @@ class Interrupts:
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return how many processors this process may use; to answer among others, one."""
+    if AGAIN.get() is not None:
+        return 1
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1

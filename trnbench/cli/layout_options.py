@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Any
 
 import typer
 
 from trnbench.cli.printing import Command, hints_of, typed_option, with_signature
-from trnbench.workload.knob_text import knob_parser
+from trnbench.workload.knob_text import knob_parser, value_parser
 from trnbench.workload.layout import KNOBS, Knob
 
 
@@ -26,7 +26,10 @@ def layout_options(about: str = "") -> list[Parameter]:
 
 
 def _option(knob: Knob, about: str) -> Any:  # noqa: ANN401
-    text = f"{about}{knob.help.partition('; default:')[0].rstrip('.')}." if about else knob.help
+    text = knob.help
+    if about:
+        told = text.partition("; default:")[0].partition("; any:")[0]
+        text = f"{about}{told.rstrip('.')}."
     if knob.kind is bool:
         return typer.Option(f"{knob.option}/{knob.option.replace('--', '--no-', 1)}", help=text)
     if knob.kind is int and knob.choices:
@@ -34,11 +37,14 @@ def _option(knob: Knob, about: str) -> Any:  # noqa: ANN401
         return typer.Option(min=min(numbers), max=max(numbers), help=text)
     # A name of few is named without dashes, a number by its option.
     what = knob.option if knob.kind is not str else knob.option.lstrip("-")
-    return typer.Option(parser=knob_parser(knob, what), metavar=knob.metavar or "N", help=text)
+    parser = value_parser(knob, what) if about else knob_parser(knob, what)
+    return typer.Option(parser=parser, metavar=knob.metavar or "N", help=text)
 
 
-def takes_layout(about: str = "") -> Callable[[Command], Command]:
+def takes_layout(about: str = "", run: Sequence[Parameter] = ()) -> Callable[[Command], Command]:
     """Return a decorator: a command takes the options of a layout in place of `layout`.
+
+    And the parameters of a `run` in place of that, those that are given.
 
     The command takes `out` and `catalog` first, and `layout: PartialLayout` by name; `about` comes
     before every help text.
@@ -46,11 +52,13 @@ def takes_layout(about: str = "") -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         own = list(inspect.signature(command).parameters.values())
-        hints = hints_of(command, [p.name for p in own[2:] if p.name != "layout"])
+        hints = hints_of(command, [p.name for p in own[2:] if p.name not in ("layout", "run")])
         parameters = []
         for parameter in own:
             if parameter.name == "layout":
                 parameters += layout_options(about)
+            elif parameter.name == "run":
+                parameters += run
             else:
                 parameters.append(parameter.replace(annotation=hints.get(parameter.name)))
 
@@ -58,6 +66,9 @@ def takes_layout(about: str = "") -> Callable[[Command], Command]:
         def with_layout(out: object, catalog: object, **options: Any) -> int | None:  # noqa: ANN401
             from trnbench.app.knobs import layout_of
 
+            said = {one.name: options.pop(one.name) for one in run}
+            if run:
+                options["run"] = {name: one for name, one in said.items() if one is not None}
             layout = layout_of(**{name: options.pop(name) for name in KNOBS})
             return command(out, catalog, layout=layout, **options)
 

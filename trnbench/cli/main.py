@@ -4,56 +4,97 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trnbench import __version__
-from trnbench.cli import (
-    calibrate_command,
-    claims_command,
-    collective_command,
-    compare_command,
-    info_command,
-    matrix_command,
-    numerics_command,
-    plan_command,
-    spec_command,
-    train_command,
-    tui_command,
-    validate_command,
-    workload_command,
-)
-from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded, help_alone
+from trnbench.cli.asking import Options, answering, asked, question_options
+from trnbench.cli.defaults import configured
+from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
+
+if TYPE_CHECKING:
+    from trnbench.catalog.search import Catalog
+    from trnbench.report.report import Report
 
 EPILOG = (
-    "Exit codes: 0 done; 1 the answer is no (it does not fit, is not legal, has no price, a check "
+    "Exit codes: 0 done; 1 the answer is no (it does not fit, is not valid, has no price, a check "
     "failed); 2 malformed input; 3 environment; 70 a bug in trnbench; 130 interrupted."
 )
 
-application = typer.Typer(
-    name="trnbench",
-    help="Benchmark and plan training on AWS Trainium: does it fit, how fast, how much, how sure?",
-    epilog=EPILOG,
-    invoke_without_command=True,
-    rich_markup_mode=None,  # Rich costs 40 ms, and help has to appear at once
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-application.add_typer(spec_command.application, name="spec")
-application.add_typer(workload_command.application, name="workload")
-application.command("matrix")(matrix_command.matrix)
-application.command("collective")(collective_command.collective)
-application.command("train")(train_command.train)
-application.command("compare")(compare_command.compare)
-application.command("plan")(plan_command.plan)
-application.command("numerics")(numerics_command.numerics)
-application.command("validate")(validate_command.validate)
-application.command("claims")(claims_command.claims)
-application.command("tui")(tui_command.tui)
-application.command("calibrate")(calibrate_command.calibrate)
-application.command("info")(info_command.info)
+EXAMPLES = """trnbench: does a training job fit AWS Trainium, how fast, how much, how sure?
+
+  trnbench compare llama3.1-70b                     which instance is cheapest
+  trnbench plan llama3.1-8b --tokens 1T --on trn2.48xlarge --deadline 30d
+  trnbench train llama3.1-8b --on trn2.48xlarge:4   does it fit, how fast
+  trnbench calibrate steps.csv --stack mine         predict from your own steps
+  trnbench tui                                      all of it on one screen
+
+trnbench --help lists the commands, trnbench help the concepts."""
+"""What the bare command shows."""
+
+VERBS: Mapping[str, str] = {
+    "compare": "Compare instance types for one training run.",
+    "plan": "Plan a run: which machines, how many, bought how.",
+    "train": "Time one training step: fit, speed, memory.",
+    "fleet": "Plan many jobs and one purchase.",
+    "launch": "Write the files that start a layout.",
+    "verify": "Compare a launched run with its prediction.",
+    "matrix": "Time matrix products on a core or a chip.",
+    "collective": "Time a collective over message sizes.",
+    "measure": "Run workloads on this machine.",
+    "validate": "Compare predictions with measurements.",
+    "calibrate": "Fit a training stack to your measured steps.",
+    "explain": "Explain why measured steps are slower or faster.",
+    "claims": "Check published performance and cost claims.",
+    "numerics": "Train a small model in several precisions.",
+    "tui": "Open the terminal UI.",
+    "help": "Explain a concept: layout, calibration, purchase ...",
+    "info": "Show versions, data folders and what was found.",
+    "spec": "Chips, instances, prices, calibrations.",
+    "workload": "Models and benchmark suites.",
+    "prices": "Price history and price updates.",
+    "runs": "Answers kept: list, show, compare, export.",
+    "study": "One verb over many options, resumable.",
+}
+"""Every verb and its line, in the order of the help; `cli/VERB_command.py` has its options."""
+
+
+def application(*verbs: str) -> typer.Typer:
+    """Return the application with these verbs, or with all: what is not asked is not imported."""
+    made = typer.Typer(
+        name="trnbench",
+        help="Benchmark and plan training on AWS Trainium: does it fit, how fast, how much, "
+        "how sure?",
+        epilog=EPILOG,
+        invoke_without_command=True,
+        rich_markup_mode=None,  # Rich costs 40 ms, and help has to appear at once
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_options)
+    for verb in verbs or VERBS:
+        module = import_module(f"trnbench.cli.{verb}_command")
+        if hasattr(module, "application"):
+            made.add_typer(module.application, name=verb, short_help=VERBS[verb])
+        else:
+            function = module.concepts if verb == "help" else getattr(module, verb)
+            made.command(verb, short_help=VERBS[verb])(function)
+    return made
+
+
+def _command(verb: str) -> Any:  # noqa: ANN401 - a type of Typer's that it does not export
+    """Return the command for a verb, or for all of them where it is none."""
+    return _commands(*({verb} & {*VERBS}))
+
+
+@cache
+def _commands(*verbs: str) -> Any:  # noqa: ANN401
+    """Return the command of some verbs; made once, for a study asks a verb again and again."""
+    return typer.main.get_command(application(*verbs))
 
 
 def _version(wanted: bool) -> None:
@@ -62,7 +103,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@application.callback()
 def _options(
     context: typer.Context,
     version: Annotated[
@@ -71,14 +111,33 @@ def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
     """Take the options that stand before the verb; `main` has acted on --debug already."""
-    help_alone(context)
+    if context.invoked_subcommand is None:
+        typer.echo(EXAMPLES)
+        raise typer.Exit
+
+
+def ask(verb: str, options: Options, catalog: Catalog | None = None) -> tuple[Report | None, int]:
+    """Answer a question on these data files without printing; return report and exit code."""
+    with answering((), ask):
+        return asked(_command(verb), verb, options, catalog)
+
+
+def options_of(verb: str) -> frozenset[str]:
+    """Return the names of the options that make a question to a verb."""
+    return question_options(_command(verb), verb)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
-    command = typer.main.get_command(application)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    command = _command(next((word for word in given if word != "--debug"), ""))
     debug = "--debug" in given or bool(os.environ.get(DEBUG_VARIABLE))
-    return guarded(
-        lambda: command.main(args=given, prog_name="trnbench", standalone_mode=False), debug=debug
-    )
+
+    def run() -> Any:  # noqa: ANN401 - what Typer returns
+        with configured(given, VERBS) as defaults:
+            return command.main(
+                args=given, prog_name="trnbench", standalone_mode=False, default_map=defaults
+            )
+
+    with answering(given, ask):
+        return guarded(run, debug=debug)

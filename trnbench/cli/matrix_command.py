@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import EngineChoice
 from trnbench.cli.names import completes
-from trnbench.cli.output import write_whole
-from trnbench.cli.printing import printing
+from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
 
@@ -50,7 +50,7 @@ class RoundingMode(StrEnum):
     SR = "sr"
 
 
-@printing
+@keeping(plots=True)
 def matrix(
     out: Output,
     catalog: Catalog,
@@ -68,7 +68,7 @@ def matrix(
             "--on",
             metavar="CHIP,...",
             help="Chips; default: the suite's.",
-            autocompletion=completes(("chips",)),
+            autocompletion=completes(("chips",), several=True),
         ),
     ] = None,
     dtype: Annotated[

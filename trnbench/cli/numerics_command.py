@@ -8,7 +8,7 @@ import typer
 
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.names import completes
-from trnbench.cli.printing import printing
+from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trnbench.cli.output import Output
 
 
-@printing
+@keeping()
 def numerics(
     out: Output,
     catalog: Catalog,

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
-import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import say
 from trnbench.errors import EnvironmentFault, InputError
+from trnbench.records import dataclass
 
 if TYPE_CHECKING:
     from trnbench.report.report import Report
     from trnbench.report.text_table import Style
 
 STDOUT = "-"
+_DATA = (".toml", ".npz")
 NARROWEST = 80
+WIDTH = 100
+"""Characters per line of texts that go to a file or a pipe."""
 
 
 class OutputFormat(StrEnum):
@@ -32,23 +39,52 @@ class OutputFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
+_ENDINGS = {
+    ".json": OutputFormat.JSON,
+    ".jsonl": OutputFormat.JSONL,
+    ".csv": OutputFormat.CSV,
+    ".md": OutputFormat.MARKDOWN,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """The chosen format and destination of one run."""
 
-    format: OutputFormat
+    said_format: OutputFormat | None = None
     destination: str = STDOUT
     quiet: bool = False
+    said: bool = False
+    """Whether the user said where, and did not leave it open."""
+    silent: bool = False
+    """Whether nobody reads: what is written is only remembered."""
+    beside: Callable[[Report], object] | None = None
+    """What is done with a report once it is written: other files are made of it."""
+    reports: list[Report] = field(default_factory=list, compare=False)
+    """What was written."""
+
+    @property
+    def format(self) -> OutputFormat:
+        """The format: as said, or as the ending of the destination says."""
+        ending = _ENDINGS.get(Path(self.destination).suffix.lower(), OutputFormat.TABLE)
+        return self.said_format or ending
 
     def write(self, report: Report) -> None:
         """Write the report; a file appears whole or not at all."""
+        self.reports.append(report)
+        if self.silent:
+            return
         from trnbench.report.formats import render
 
         to_terminal = self.destination == STDOUT and sys.stdout.isatty()
         self.write_bytes(render(report, self.format.value, _style(to_terminal)))
+        if self.beside is not None:
+            self.beside(report)
 
     def write_bytes(self, data: bytes) -> None:
         """Write bytes to the destination."""
+        if self.silent:
+            return
         if self.destination == STDOUT:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -67,62 +103,92 @@ class Output:
 
 
 def chosen_output(
-    output_format: OutputFormat | None, json: bool, destination: str, quiet: bool
+    output_format: OutputFormat | None, json: bool, destination: str | None, quiet: bool
 ) -> Output:
     """Return the output that the shared options describe; contradictions are refused."""
+    said, destination = destination is not None, destination or STDOUT
     if json and output_format is not None and output_format is not OutputFormat.JSON:
         raise InputError(f"--json contradicts --format {output_format.value}; give one of them")
-    chosen = OutputFormat.JSON if json else output_format or OutputFormat.TABLE
+    chosen = OutputFormat.JSON if json else output_format
     if destination != STDOUT:
         _check_writable(Path(destination))
-    return Output(format=chosen, destination=destination, quiet=quiet)
+    return Output(said_format=chosen, destination=destination, quiet=quiet, said=said)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: a full disk leaves what was there before."""
-    temporary = None
+def check_outputs(
+    outputs: Mapping[str, Path], inputs: Sequence[Path], folders: Sequence[Path]
+) -> None:
+    """Refuse outputs that cannot be written, or would replace an input or each other.
+
+    `outputs` are paths by the option that names them; a data file in one of the folders is an
+    input. Pipes and devices are nobody's file.
+    """
+    kept = list(outputs.items())
+    folders = [*folders, *(path for path in inputs if path.is_dir())]
+    for i, (option, path) in enumerate(kept):
+        _check_writable(path)
+        for other, second in kept[:i]:
+            if _same(path, second):
+                raise InputError(f"{option} and {other} name one file: {path}")
+        for read in inputs:
+            if path.is_file() and _same(path, read):
+                raise InputError(f"{option}: {path} is a file that this command reads")
+        for folder in folders:
+            if path.is_file() and path.suffix in _DATA and _is_below(path, folder):
+                raise InputError(
+                    f"{option}: {path} is one of the data files in {folder}",
+                    hint="name another file; to replace this one, remove it first",
+                )
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those around it, if it is not there."""
     try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)  # a pipe or device: nothing there to keep
-            return
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=".trnbench-", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, temporary)
-        else:
-            temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise EnvironmentFault(f"cannot write {path}: {error.strerror}") from error
+        raise EnvironmentFault(f"cannot make the folder {path}: {error.strerror}") from error
 
 
 def _check_writable(path: Path) -> None:
     # Found out before the work starts, not after.
+    if "\0" in str(path):
+        raise InputError(f"cannot write {str(path)!r}: no path has a NUL character")
     if path.is_dir():
         raise EnvironmentFault(f"cannot write {path}: it is a folder")
     if not path.parent.is_dir():
-        raise EnvironmentFault(f"cannot write {path}: no folder {path.parent}")
+        raise EnvironmentFault(
+            f"cannot write {path}: no folder {path.parent}",
+            hint=f"make the folder first: mkdir -p {shlex.quote(str(path.parent))}",
+        )
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise EnvironmentFault(f"cannot write {path}: no permission")
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+def _same(first: Path, second: Path) -> bool:
+    with suppress(OSError, ValueError):
+        if first.exists() and second.exists():
+            return first.samefile(second)
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def terminal_width() -> int:
+    """Return the characters per line of the terminal, or of what stands in for it."""
+    return max(shutil.get_terminal_size((WIDTH, 24)).columns, NARROWEST)
+
+
+def _file_width() -> int:
+    said = os.environ.get("COLUMNS", "")
+    return max(int(said), NARROWEST) if said.isdecimal() else WIDTH
 
 
 def _style(to_terminal: bool) -> Style:
     from trnbench.report.text_table import Style
 
-    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
+    width = terminal_width() if to_terminal else _file_width()
     dumb = os.environ.get("TERM") == "dumb"
     colour = to_terminal and not dumb and not os.environ.get("NO_COLOR")
-    return Style(width=max(width, NARROWEST), colour=colour, terminal=to_terminal)
+    return Style(width=width, colour=colour, terminal=to_terminal)

@@ -4,30 +4,56 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from trnbench.cli.output import STDOUT, OutputFormat, chosen_output
+from trnbench.cli.asking import AGAIN, WORDS, files_read, given_options
+from trnbench.cli.diagnostics import say
+from trnbench.cli.output import STDOUT, Output, OutputFormat, check_outputs, chosen_output
+from trnbench.cli.reporting import PLOTTING, REPORTING, beside_of
+from trnbench.errors import TrnbenchError
+
+if TYPE_CHECKING:
+    from trnbench.catalog.search import Catalog
 
 Command = Callable[..., int | None]
+_WRITTEN = ("trace", "into")
+"""Options whose paths are written, not read."""
+_SAYS_PATH = ("source",)
+"""Options that name a file among other things."""
 
 
-def printing(command: Command) -> Command:
+def printing(
+    command: Command,
+    *,
+    kept: bool = False,
+    reports: bool = False,
+    plots: bool = False,
+    to_file: bool = True,
+) -> Command:
     """Return the command as Typer shall see it.
 
     `command` takes `out: Output` and `catalog: Catalog` first; Typer sees `--format`, `--json`,
-    `--output`, `--quiet` and `--spec-dir` in their place.
+    `--output`, `--quiet` and `--spec-dir` in their place, and of a `kept` one what says whether and
+    under which tag its answer is kept; `reports` and `plots` can be written as files too. One not
+    `to_file` prints, and has another use for `-o`.
     """
     own = list(inspect.signature(command).parameters.values())[2:]
     hints = hints_of(command, [parameter.name for parameter in own])
+    beside_answers = [*(PLOTTING if plots else ()), *(REPORTING if reports else ())]
     parameters = [
         *(p.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own),
-        *SHARED,
+        *beside_answers,
+        *(KEEPING if kept else ()),
+        *(one for one in SHARED if to_file or one.name != "output"),
     ]
 
     @functools.wraps(command)
@@ -35,17 +61,97 @@ def printing(command: Command) -> Command:
         *,
         output_format: OutputFormat | None,
         json: bool,
-        output: str,
         quiet: bool,
         spec_dir: list[Path] | None,
-        **options: object,
+        output: str | None = None,
+        **options: Any,  # noqa: ANN401
     ) -> int | None:
         from trnbench.catalog.search import open_catalog
 
+        asked = {name: options.pop(name) for name in (_KEPT_NAMES if kept else ())}
+        made = {one.name: options.pop(one.name) for one in beside_answers}
+        again = AGAIN.get()
+        if again is not None:
+            out = Output(quiet=True, silent=True, reports=again.reports)
+            return command(out, again.catalog or open_catalog(), **options)
         out = chosen_output(output_format, json, output, quiet)
-        return command(out, open_catalog(spec_dir or ()), **options)
+        catalog = open_catalog(spec_dir or ())
+        folders = () if "force" in options else [folder.path for folder in catalog.folders]
+        beside = beside_of(made)
+        outputs, inputs = _paths(out.destination, options)
+        check_outputs(outputs | beside.outputs, inputs, folders)
+        if beside.outputs:
+            out = replace(out, beside=functools.partial(beside.write, quiet=quiet))
+        began = time.time()
+        code = command(out, catalog, **options)
+        if kept and out.reports and not asked["no_keep"]:
+            _keep(out, catalog, code or 0, began, options, asked)
+        return code
 
     return with_signature(run, parameters)
+
+
+def keeping(*, reports: bool = False, plots: bool = False) -> Callable[[Command], Command]:
+    """Return a decorator of printing commands whose answer is kept after it was printed."""
+    return functools.partial(printing, kept=True, reports=reports, plots=plots)
+
+
+def into_folder(command: Command) -> Command:
+    """Return a printing command whose own `-o` names a folder that it writes."""
+    return printing(command, to_file=False)
+
+
+def _keep(
+    out: Output,
+    catalog: Catalog,
+    code: int,
+    began: float,
+    options: Mapping[str, object],
+    asked: Mapping[str, Any],
+) -> None:
+    """Keep an answer; what stands in the way is a line on stderr and changes nothing else."""
+    from trnbench.store.database import keeps
+
+    if not keeps():
+        return
+    seconds = time.time() - began
+    from datetime import UTC, datetime
+
+    from trnbench.app.keeping import GivenAnswer, keep
+
+    try:
+        question = given_options(asked["context"])
+        keep(
+            catalog,
+            GivenAnswer(
+                report=out.reports[-1],
+                options=question,
+                command=shlex.join(("trnbench", *WORDS.get())),
+                started_at=datetime.fromtimestamp(began, tz=UTC),
+                seconds=seconds,
+                exit_code=code,
+                inputs=files_read(question, options),
+                tag=asked["tag"],
+            ),
+            say=out.narrate,
+        )
+    except (TrnbenchError, OSError) as error:
+        say(f"trnbench: this answer is not kept: {error}")
+
+
+def _paths(output: str, options: Mapping[str, object]) -> tuple[dict[str, Path], list[Path]]:
+    """Return the files a command writes, by option, and the paths it reads."""
+    outputs = {} if output == STDOUT else {"--output": Path(output)}
+    inputs: list[Path] = []
+    for name, value in options.items():
+        if name == "trace" and isinstance(value, Path):
+            outputs["--trace"] = value
+        elif name not in _WRITTEN:
+            values = value if isinstance(value, list | tuple) else [value]
+            if name in _SAYS_PATH and isinstance(value, str):
+                values = [Path(value)]
+            inputs += [path for path in values if isinstance(path, Path)]
+    return outputs, inputs
 
 
 def with_signature(command: Command, parameters: Sequence[Parameter]) -> Command:
@@ -70,6 +176,19 @@ def typed_option(name: str, kind: Any, option: Any, default: object = None) -> P
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
 
 
+_KEPT_NAMES = ("no_keep", "tag", "context")
+KEEPING = [
+    Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
+    typed_option(
+        "no_keep",
+        bool,
+        typer.Option("--no-keep", help="Leave the answer out of `trnbench runs`."),
+        False,
+    ),
+    typed_option(
+        "tag", str | None, typer.Option(metavar="TEXT", help="Keep the answer under this name.")
+    ),
+]
 SHARED = [
     typed_option(
         "output_format",
@@ -79,9 +198,14 @@ SHARED = [
     typed_option("json", bool, typer.Option("--json", help="Short for --format json."), False),
     typed_option(
         "output",
-        str,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; - is stdout."),
-        STDOUT,
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write to FILE (.json, .csv, .md ... as named); - is stdout.",
+        ),
+        None,
     ),
     typed_option(
         "quiet", bool, typer.Option("--quiet", "-q", help="No narration on stderr."), False

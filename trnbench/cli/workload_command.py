@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trnbench.cli.diagnostics import ExitCode, help_alone
+from trnbench.catalog.search import WORKLOAD_SECTIONS, sections_of
+from trnbench.cli.diagnostics import ExitCode, help_alone, say
 from trnbench.cli.names import completes
-from trnbench.cli.output import STDOUT, OutputFormat, chosen_output
+from trnbench.cli.output import STDOUT, OutputFormat, check_outputs, chosen_output
 from trnbench.cli.printing import printing
 from trnbench.errors import InputError
 
@@ -27,14 +28,35 @@ application = typer.Typer(
 _COMPLETES = completes(("models", "matrix", "collective", "training"))
 
 
+def _kinds(incomplete: str) -> list[str]:
+    return [name for name in WORKLOAD_SECTIONS if name.startswith(incomplete)]
+
+
 @application.command("list")
 @printing
-def list_workloads(out: Output, catalog: Catalog) -> None:
-    """List models and suites, and where each comes from."""
+def list_workloads(
+    out: Output,
+    catalog: Catalog,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KIND",
+            help=f"One of {', '.join(WORKLOAD_SECTIONS)}; default: all.",
+            autocompletion=_kinds,
+        ),
+    ] = None,
+) -> None:
+    """List models with family, parameters (in all, active for a token) and context, and suites."""
     from trnbench import app
     from trnbench.report.catalog_reports import list_report
 
-    out.write(list_report("workload-list", app.listed(catalog, app.WORKLOAD_SECTIONS)))
+    out.write(
+        list_report(
+            "workload-list",
+            app.listed(catalog, sections := sections_of(kind, app.WORKLOAD_SECTIONS)),
+            app.model_facts(catalog) if "models" in sections else None,
+        )
+    )
 
 
 @application.command("show")
@@ -69,23 +91,51 @@ def validate_workloads(
 
 @application.command("import")
 def import_workload(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG_JSON", help="A config.json.")],
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG_JSON|FOLDER", help="A config.json, or its folder.")
+    ],
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of the model; default: the output's stem.")
+        str | None,
+        typer.Option(
+            "--name", help="Name of the model; default: the output's stem, or the folder."
+        ),
     ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option("--as", metavar="FAMILY", help="Read it as this family, whatever it says."),
+    ] = None,
+    depths: Annotated[
+        bool, typer.Option("--mtp", help="Take in modules of multi-token prediction.")
+    ] = False,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; - is stdout.")
     ] = STDOUT,
+    save: Annotated[
+        bool, typer.Option("--save", help="Keep it among your own models, for all verbs.")
+    ] = False,
 ) -> None:
     """Turn a Hugging Face config.json into a model file."""
     from trnbench import app
+    from trnbench.catalog.search import user_folder
 
+    if save and output != STDOUT:
+        raise InputError("--save and --output both say where the model goes; give one")
     chosen = name or (Path(output).stem if output != STDOUT else None)
-    if chosen is None:
-        raise InputError("the model needs a name: give --name, or --output NAME.toml")
     if output.endswith(".toml") and Path(output).stem != chosen:
         raise InputError(
             f"--name {chosen} contradicts --output {output}: a model file has its model's name"
         )
+    found = app.import_model(config, chosen, family=family, depths=depths)
+    if save:
+        output = str(user_folder() / "models" / f"{found.name}.toml")
+        if Path(output).exists():
+            raise InputError(f"{output} is there already; nothing is overwritten")
+        Path(output).parent.mkdir(parents=True, exist_ok=True)
     out = chosen_output(OutputFormat.TABLE, False, output, False)
-    out.write_bytes(app.import_model(config, chosen).encode())
+    if output != STDOUT:
+        check_outputs({"--output": Path(output)}, [config], ())
+    out.write_bytes(found.text.encode())
+    for words in found.ignored:
+        say(words)
+    if save:
+        say(f"written: {output}; try: trnbench workload show {found.name}")

@@ -7,7 +7,6 @@ overlap is each engine's business.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from trnbench.errors import InputError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores, VectorEngine
 from trnbench.mapping.tiling.legality import Rate
+from trnbench.records import dataclass
 
 EvacuationEngine: TypeAlias = Literal["vector", "scalar"]
 

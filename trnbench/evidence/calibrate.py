@@ -1,30 +1,34 @@
 """A calibration from measured steps: what moved, how wrong it is, how far measurements scatter.
 
 All parameters are fitted first. Those that the rows tell next to nothing of go back to their
-priors, and the others are fitted again.
+priors, and the others are fitted again, now that it is known how far a stack's rows scatter. Of one
+configuration alone no more than an overall factor can be told. A fit that predicts configurations
+which it did not see no better than what it began with is not used.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
-from trnbench.calibration.training_stack import Spread
+from trnbench.calibration.training_stack import WITH_EXPERTS, Spread
 from trnbench.errors import InputError
-from trnbench.evidence.calibrate_fit import Fit, fit, without
+from trnbench.evidence.calibrate_fit import Fit, fit, widths_by, without
 from trnbench.evidence.calibrate_problem import (
+    KERNEL,
     ROW_SCATTER,
+    STEP,
     FitParameter,
     Measured,
     ParameterPlace,
     problem,
 )
-from trnbench.predict.ranges import END, TIED, ranges_of
+from trnbench.predict.ranges import END, TIED, chip_ranges, ranges_of
+from trnbench.records import dataclass
 
 UNMOVED = 0.99
 """A parameter at least this wide, over its prior's width, goes back to its prior."""
@@ -34,17 +38,29 @@ INSEPARABLE = 0.9
 """Two parameters whose correlation is beyond this are identified only together."""
 TOLD_TOGETHER = 0.2
 """Correlations below this make no difference to an interval."""
+FACTOR = "factor"
+"""The number that one configuration alone may tell."""
+NORMAL = 1.48
+"""A standard deviation over the median of absolute values, of what is normal."""
+OUTLIER = 0.25
+"""A row that counts less is named: it lies farther out than three and a half deviations."""
+SCATTERED = 8
+"""Of so many configurations of a stack it can be told how far they scatter."""
 PRIOR_ROWS = 4
 """The prior scatter of a stack counts as much as so many configurations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A parameter after the fit; `width` is that of its posterior over that of its prior."""
+    """A parameter after the fit; `width` is that of its posterior over that of its prior.
+
+    `by_kernels`: the share of the prior's variance that rows of kernels alone would take away.
+    """
 
     parameter: FitParameter
     deviation: float
     width: float
+    by_kernels: float = 0.0
 
     @property
     def moved(self) -> bool:
@@ -81,9 +97,11 @@ class FittedRow:
     """A row's errors, predicted over measured less one, by what was left out of the fit.
 
     `expected`: the variance that the parameters leave open without the row's configuration.
+    `weight`: 1 for a row that the fit meets, near 0 for one that no other agrees with.
     """
 
     row: Measured
+    weight: float
     prior: float
     fitted: float
     without_row: float
@@ -96,15 +114,24 @@ class FittedRow:
 class Calibration:
     """The outcome of a calibration.
 
-    `correlations` of pairs of parameters that rows told together; `spreads` by stack; `unseen` is
-    how far measurements lie from predictions of stacks without any row.
+    `better`: whether it predicts configurations that it did not see better than what it began
+    with; if not, that stands unchanged. `correlations` of pairs of parameters that rows told
+    together; `spreads` by stack; `unseen` is how far measurements lie from predictions of stacks
+    without any row.
     """
 
     parameters: tuple[Fitted, ...]
     rows: tuple[FittedRow, ...]
+    better: bool = True
     correlations: tuple[tuple[ParameterPlace, ParameterPlace, float], ...]
     spreads: Mapping[str, Spread]
     unseen: Spread | None
+
+    @property
+    def outliers(self) -> tuple[FittedRow, ...]:
+        """The rows that no other agrees with, the farthest first."""
+        found = [one for one in self.rows if one.weight < OUTLIER]
+        return tuple(sorted(found, key=lambda one: one.weight))
 
     @property
     def inseparable(self) -> tuple[tuple[ParameterPlace, ParameterPlace, float], ...]:
@@ -115,7 +142,7 @@ class Calibration:
         """Return the numbers of one calibration by key, tied ones too."""
         found = {one.parameter.key: one for one in self.parameters if one.parameter.owner == owner}
         for row in self.rows_of(owner)[:1]:
-            ranges = ranges_of(row.row.efficiency)
+            ranges = ranges_of(row.row.efficiency) | chip_ranges(row.row.efficiency.chip)
             for key, source in TIED.items():
                 if source in found and key in ranges:
                     tied = replace(found[source].parameter, key=key, prior=ranges[key])
@@ -131,31 +158,85 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
     """Return the calibration by these rows; calibrations in `held` stay as they are."""
     if not rows:
         raise InputError("no row can be fitted")
-    first = fit(problem(rows, held=held))
+    alone = len({row.configuration for row in rows}) == 1
+    factors = {(row.stack, FACTOR) for row in rows if row.stack not in held}
+    first = fit(problem(rows, held=held, free=factors if alone else None))
     widths = dict(zip((one.place for one in first.problem.parameters), first.widths, strict=True))
     moved = {place for place, width in widths.items() if width < UNMOVED}
     near = dict(zip(widths, map(float, first.deviations), strict=True))
-    found = fit(problem(rows, free=moved), near=near)
-    after = {
-        one.place: (float(where), float(width))
-        for one, where, width in zip(
-            found.problem.parameters, found.deviations, found.widths, strict=True
-        )
-    }
+    found = fit(problem(rows, free=moved, misfit=_misfit(first)), near=near)
     judged = _judged(found)
+    better = (
+        alone
+        or not moved
+        or _distance(judged, lambda row: row.prior)
+        > _distance(judged, lambda row: row.without_configuration)
+    )
+    kernels = [i for i, row in enumerate(rows) if row.quantity == KERNEL]
+    after = {
+        one.place: (float(where), float(width), 1 - float(alone) ** 2)
+        for one, where, width, alone in zip(
+            found.problem.parameters,
+            found.deviations,
+            found.widths,
+            widths_by(found, kernels),
+            strict=True,
+        )
+        if better
+    }
     return Calibration(
         parameters=tuple(
-            Fitted(parameter=one, deviation=where, width=min(width, 1.0))
+            Fitted(parameter=one, deviation=where, width=min(width, 1.0), by_kernels=alone)
             for one in first.problem.parameters
-            for where, width in [after.get(one.place, (0.0, float(widths[one.place])))]
+            for untold in [float(widths[one.place]) if better else 1.0]
+            for where, width, alone in [after.get(one.place, (0.0, untold, 0.0))]
         ),
         rows=judged,
-        correlations=_correlations(found),
+        better=better,
+        correlations=_correlations(found) if better else (),
         spreads={
-            stack: _spread(rows_of) for stack, rows_of in _by(judged, lambda r: r.stack).items()
+            stack: _spread(rows_of) if better else rows_of[0].row.efficiency.stack.spread
+            for stack, rows_of in _by(_steps(judged), lambda row: row.stack).items()
         },
-        unseen=_unseen(judged),
+        unseen=_unseen(_steps(judged)) if better else None,
     )
+
+
+def families_told(rows: Sequence[FittedRow]) -> list[str]:
+    """Return the families of models that a stack's rows tell how far it scatters for.
+
+    A few rows of models with experts do not: these differ more from each other than others do.
+    """
+    families = [row.row.family for row in rows]
+    few = [name for name in families if name.endswith(WITH_EXPERTS)]
+    return [name for name in families if len(few) >= PRIOR_ROWS or name not in few] or families
+
+
+def _steps(rows: Iterable[FittedRow]) -> list[FittedRow]:
+    """Return the rows that are whole steps, of families that are told of."""
+    steps = [row for row in rows if row.row.quantity == STEP]
+    stacks = _by(steps, lambda row: row.stack)
+    told = {stack: set(families_told(of_stack)) for stack, of_stack in stacks.items()}
+    return [row for row in steps if row.row.family in told[row.row.stack]]
+
+
+def _distance(rows: Sequence[FittedRow], error: Callable[[FittedRow], float]) -> float:
+    """Return how far configurations lie from what is predicted, on average, as a logarithm."""
+    alike = _by(rows, lambda row: row.configuration).values()
+    return float(np.mean([np.mean([abs(math.log1p(error(row))) for row in of]) for of in alike]))
+
+
+def _misfit(found: Fit) -> dict[str, float]:
+    """Return by stack how far its configurations scatter, where there are a few of them."""
+    scattered: dict[str, dict[str, list[float]]] = {}
+    for row, residual in zip(found.problem.rows, found.residuals, strict=True):
+        of_stack = scattered.setdefault(row.stack, {})
+        of_stack.setdefault(row.configuration, []).append(float(residual))
+    return {
+        stack: NORMAL * float(np.median([abs(np.mean(of)) for of in configurations.values()]))
+        for stack, configurations in scattered.items()
+        if len(configurations) >= SCATTERED
+    }
 
 
 def mean_error(errors: Iterable[float]) -> float:
@@ -165,35 +246,43 @@ def mean_error(errors: Iterable[float]) -> float:
 
 def _judged(found: Fit) -> tuple[FittedRow, ...]:
     rows = found.problem.rows
-    start = np.zeros(len(found.problem.parameters))
-    prior = np.expm1(found.problem.predicted(start)[0] - np.log([row.measured_s for row in rows]))
-    configurations, expected = _left_out(found, lambda row: row.configuration)
-    stacks, _ = _left_out(found, lambda row: row.stack)
-    singles, _ = _left_out(found, lambda row: row.id)
+    start = np.zeros((1, len(found.problem.parameters)))
+    prior = np.expm1(found.problem.logs(start)[:, 0] - found.problem.measured)
     several = len({row.stack for row in rows}) > 1
+    groupings = [_alike(rows, lambda row: row.configuration), _alike(rows, lambda row: row.id)]
+    if several:
+        groupings.append(_alike(rows, lambda row: row.stack))
+    groups = list(dict.fromkeys(group for grouping in groupings for group in grouping))
+    left_out = dict(zip(groups, without(found, groups), strict=True))
+    errors = [
+        {
+            row: (float(error), float(expected))
+            for group in grouping
+            for row, error, expected in zip(group, *left_out[group], strict=True)
+        }
+        for grouping in groupings
+    ]
     return tuple(
         FittedRow(
             row=row,
+            weight=float(found.weights[i]),
             prior=float(prior[i]),
             fitted=float(found.errors[i]),
-            without_row=float(singles[i]),
-            without_configuration=float(configurations[i]),
-            without_stack=float(stacks[i]) if several else None,
-            expected=float(expected[i]),
+            without_row=errors[1][i][0],
+            without_configuration=errors[0][i][0],
+            without_stack=errors[2][i][0] if several else None,
+            expected=errors[0][i][1],
         )
         for i, row in enumerate(rows)
     )
 
 
-def _left_out(found: Fit, alike: Callable[[Measured], str]) -> tuple[FloatArray, FloatArray]:
-    """Return the error of each row by a fit without all that are alike, and what it expects."""
-    errors, expected = np.zeros(len(found.problem.rows)), np.zeros(len(found.problem.rows))
+def _alike(rows: Sequence[Measured], name: Callable[[Measured], str]) -> list[tuple[int, ...]]:
+    """Return the places of the rows of each name."""
     groups: dict[str, list[int]] = {}
-    for i, row in enumerate(found.problem.rows):
-        groups.setdefault(alike(row), []).append(i)
-    for places in groups.values():
-        errors[places], expected[places] = without(found, places)
-    return errors, expected
+    for i, row in enumerate(rows):
+        groups.setdefault(name(row), []).append(i)
+    return [tuple(places) for places in groups.values()]
 
 
 def _by(

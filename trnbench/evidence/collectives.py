@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby
 
@@ -18,9 +18,10 @@ from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.hardware.library import load_platform, load_published
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
-from trnbench.mapping.message_plan.select import algorithm_named, select
+from trnbench.mapping.message_plan.select import Selected, algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import bus_factor, op_named
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 _GIGABYTE = 1e9
@@ -106,22 +107,37 @@ def predict_exchanges(
 ) -> Mapping[str, float | Refusal]:
     """Return the predicted time of each exchange by its row's id, s, or why there is none."""
     found: dict[str, float | Refusal] = {}
+    for rows, selected in selected_exchanges(catalog, exchanges):
+        ids = [row.id for row in rows]
+        if isinstance(selected, Refusal):
+            found |= dict.fromkeys(ids, selected)
+        else:
+            swept = sweep(selected, np.array([row.size_bytes for row in rows]))
+            found |= zip(ids, swept.time_s.tolist(), strict=True)
+    return found
+
+
+def selected_exchanges(
+    catalog: Catalog, exchanges: Iterable[Exchange], stack: CollectiveStack | None = None
+) -> Iterator[tuple[list[Exchange], tuple[Selected, ...] | Refusal]]:
+    """Yield the exchanges of each group, and what its stack runs by size, or why it cannot.
+
+    The stack of all, if one is given, else their own.
+    """
     placements: dict[tuple[str, int], Placement] = {}
     for _, alike in groupby(sorted(exchanges, key=lambda e: e.group), key=lambda e: e.group):
         rows = list(alike)
         first = rows[0]
-        where = (first.instance, first.nodes)
+        where = first.instance, first.nodes
+        selected: tuple[Selected, ...] | Refusal
         try:
             if where not in placements:
                 placements[where] = place(load_platform(catalog, where[0]), nodes=where[1])
-            times = _times(catalog, placements[where], rows)
+            of = stack or load_stack(catalog, first.stack)
+            selected = _selected(of, placements[where], first)
         except InputError as error:
-            times = Refusal(reason=error.message)
-        found |= {
-            row.row.id: times if isinstance(times, Refusal) else times[i]
-            for i, row in enumerate(rows)
-        }
-    return found
+            selected = Refusal(reason=error.message)
+        yield rows, selected
 
 
 def fitted(stack_rows: Sequence[str], row: str) -> bool:
@@ -133,10 +149,9 @@ def fitted(stack_rows: Sequence[str], row: str) -> bool:
     return any(fnmatchcase(row, pattern) for pattern in patterns)
 
 
-def _times(
-    catalog: Catalog, where: Placement, rows: Sequence[Exchange]
-) -> Sequence[float] | Refusal:
-    first = rows[0]
+def _selected(
+    stack: CollectiveStack, where: Placement, first: Exchange
+) -> tuple[Selected, ...] | Refusal:
     per_node = first.ranks // first.nodes
     if per_node > where.fabric.ranks_per_node:
         return Refusal(reason=f"{first.instance} has {where.fabric.ranks_per_node} ranks a node")
@@ -146,12 +161,7 @@ def _times(
         for rank in range(per_node)
     ]
     wanted: Algorithm | None = algorithm_named(first.algorithm) if first.algorithm else None
-    stack = load_stack(catalog, first.stack)
-    selected = select(stack, where, first.op, [group], algorithm=wanted)
-    if isinstance(selected, Refusal):
-        return selected
-    swept = sweep(selected, np.array([row.size_bytes for row in rows]))
-    return [float(time) for time in swept.time_s]
+    return select(stack, where, first.op, [group], algorithm=wanted)
 
 
 def _read(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Exchange | str:

@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
+from trnbench.evidence.step_row import MemoryHolder
+from trnbench.records import dataclass
+
+EVEN = 0.5
+"""A layout at least so likely to fit is called one that fits."""
+
+
+class Contrast(NamedTuple):
+    """A measured number beside the predicted one and the ends of its 80 % interval, where known."""
+
+    measured: float | None
+    predicted: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less one; None where either is missing."""
+        if self.predicted is None or self.measured is None:
+            return None
+        return self.predicted / self.measured - 1
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the interval holds what was measured; None where either is missing."""
+        if self.low is None or self.high is None or self.measured is None:
+            return None
+        return self.low <= self.measured <= self.high
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval over the prediction; None where there is none."""
+        if self.low is None or self.high is None or not self.predicted:
+            return None
+        return (self.high - self.low) / 2 / self.predicted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +51,12 @@ class Comparison:
     numbers rest on. `configuration` is alike for rows that repeat one experiment, on more nodes or
     with another release; `question` for those that differ in layout alone, `family` for those with
     one kind of model, `platform` for those on one machine. `low_s`, `high_s`: the ends of the 80 %
-    interval. `ideal_s`: what the model's FLOP would take at the chips' peak. `tokens` of a step.
-    `assumed`: what the row does not tell and was taken.
+    interval. `ideal_s`: what the model's FLOP would take at the chips' peak. Of a row whose kernel
+    was played, `played_as` says as which, and `closed_s` is the closed form's time. `tokens` of a
+    step.
+    `assumed`: what the row does not tell and was taken. Memory is that of a rank or of a chip with
+    all its ranks, as `memory_of` says; `fit_probability`: how likely the layout is to fit in
+    memory; `outcome`: whether it was measured, or crashed.
     """
 
     id: str
@@ -39,7 +78,16 @@ class Comparison:
     predicted_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
+    closed_s: float | None = None
+    played_as: str | None = None
     ideal_s: float | None = None
+    memory_measured_bytes: float | None = None
+    memory_predicted_bytes: float | None = None
+    memory_low_bytes: float | None = None
+    memory_high_bytes: float | None = None
+    memory_of: MemoryHolder | None = None
+    fit_probability: float | None = None
+    outcome: str | None = None
     fitted: bool = False
     stack: str | None = None
     basis: str | None = None
@@ -59,21 +107,38 @@ class Comparison:
             reason=row.fault,
         )
 
+    def share_of_peak(self, time_s: float | None) -> float | None:
+        """Return which part of the peak a played kernel reaches in a time; None of other rows."""
+        played = self.played_as is not None and self.ideal_s is not None
+        return self.ideal_s / time_s if played and self.ideal_s and time_s else None
+
+    @property
+    def time(self) -> Contrast:
+        """The times, s."""
+        return Contrast(self.measured_s, self.predicted_s, self.low_s, self.high_s)
+
+    @property
+    def memory(self) -> Contrast:
+        """The sizes in memory, bytes."""
+        ends = self.memory_low_bytes, self.memory_high_bytes
+        return Contrast(self.memory_measured_bytes, self.memory_predicted_bytes, *ends)
+
     @property
     def error(self) -> float | None:
-        """Predicted over measured, less one; None where either is missing."""
-        if self.predicted_s is None or self.measured_s is None:
-            return None
-        return self.predicted_s / self.measured_s - 1
+        """Predicted over measured time, less one; None where either is missing."""
+        return self.time.error
+
+    @property
+    def ran(self) -> bool:
+        """Whether the run went through."""
+        return self.outcome == "measured"
+
+    @property
+    def called_fitting(self) -> bool | None:
+        """Whether the layout is predicted to fit; None where nothing is predicted."""
+        return None if self.fit_probability is None else self.fit_probability >= EVEN
 
     @property
     def within_stack(self) -> bool:
         """Whether the software's own stack was in use, fitted to step times."""
         return self.own_stack and self.basis == "measured"
-
-    @property
-    def covered(self) -> bool | None:
-        """Whether the interval holds the measurement; None where there is no interval."""
-        if self.low_s is None or self.high_s is None or self.measured_s is None:
-            return None
-        return self.low_s <= self.measured_s <= self.high_s

@@ -1,4 +1,4 @@
-"""Kernels of one Trainium core, predicted: blocked matrix products and passes that only stream.
+"""Kernels of Trainium cores, predicted: blocked products, passes that only stream, attention.
 
 Products run the schedule that a row's text names, or else the best one. Of a search for a good
 kernel the last step has that; those between have schedules nobody described. A streaming pass moves
@@ -9,26 +9,48 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from trnbench.analytic.matrix.stream import stream_time_s
-from trnbench.analytic.matrix.time import matrix_time
+from trnbench.analytic.matrix.time import matrix_time, stream_time_s
+from trnbench.calibration.training_stack import load_chip_efficiency
 from trnbench.catalog.search import Catalog
+from trnbench.emulate.attention.run import run_attention
+from trnbench.emulate.tensor_engine.matrix import run_matrix
 from trnbench.errors import InputError
+from trnbench.evidence.attention_kernels import (
+    attention_kernel,
+    chip_of,
+    interval_s,
+    is_attention,
+)
+from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFault
 from trnbench.hardware.chip import Chip
+from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.hardware.library import load_chip
+from trnbench.mapping.tiling.attention import FusedKernel
 from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel
 from trnbench.numerics.formats import format_named
 from trnbench.program.matrix import matrix_product
+from trnbench.records import dataclass
+from trnbench.units import Dimension, show
 
+ATTENTION: EvidenceSet = "attention_kernels"
+"""The set of rows of fused attention, whichever file of kernels they stand in."""
 ROW_BYTES = 8192
 """What a partition of the streaming kernels transfers at once: 2048 numbers of fp32."""
 
 _MEGABYTE = 1e6
+_POSSIBLE = 0.8
+"""Costs of instructions are not so wrong that an engine works in less than this part of them."""
+_OTHER = "the timed kernel is another: it holds whole rows of scores and has no running maximum"
+_LIBRARY = "attention_cte"
+"""What the NKI library calls its kernel; all others are played as the training kernel."""
 _STREAMS = ("adamw", "bmm", "rope_single_freq_apply")
 """Operators that move far more than they multiply."""
+_STARTED = "nkilib-cte-lnc2-b1-q256-k256-d128-causal-bf16"
+"""The row from which a chip's file takes what starting a program costs."""
 _PRODUCTS = ("matmul", "gemm", "nki gemm", "einsum ij,jk")
 _SCHEDULES: tuple[tuple[str, Kernel], ...] = (
     ("naive", "naive"),
@@ -46,7 +68,6 @@ _OPERATOR = re.compile(r"[a-z_0-9]+")
 _SIZES = re.compile(r"\b([A-Z]{1,2})\s*:?\s*(\d+)\b")
 _CUBE = re.compile(r"(\d+)\^3")
 _STEP = re.compile(r"search step (\d+)")
-_CHIP = re.compile(r"trn(\d)(?:/inf\d)?(?:\s|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +88,14 @@ class KernelProduct:
             raise RowFault("; ".join(found.reasons))
         return float(found.time_s)
 
+    def played_s(self, chip: Chip) -> float:
+        """Return the emulator's time, s."""
+        program = matrix_product(*self.shape, format_a=self.number_format)
+        found = run_matrix(program, chip, kernel=self.kernel)
+        if not found.feasible:
+            raise RowFault("; ".join(found.reasons))
+        return found.time_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
@@ -80,10 +109,16 @@ class Stream:
         """Return the closed form's time, s."""
         return stream_time_s(self.size_bytes, ROW_BYTES, chip)
 
+    def played_s(self, chip: Chip) -> float:
+        """Refuse: a pass that only streams has no instructions beside its transfers."""
+        raise RowFault(f"{chip.name}: passes over memory alone are not simulated")
 
-def compare_kernels(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
-    """Return every row of a set of kernels beside its prediction."""
-    return tuple(_compared(catalog, file, row) for row in file.rows)
+
+def compare_kernels(
+    catalog: Catalog, file: EvidenceFile, *, played: bool = False
+) -> tuple[Comparison, ...]:
+    """Return every row of a set of kernels beside its prediction, or beside how it plays."""
+    return tuple(_compared(catalog, file, row, played) for row in file.rows)
 
 
 def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | Stream:
@@ -96,10 +131,10 @@ def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | 
     if operator in _STREAMS:
         return _stream(row, rows, operator)
     if not name.startswith(_PRODUCTS) or name.startswith("matmul_"):
-        raise RowFault("neither a matrix product nor a pass that only streams")
+        raise RowFault("kernel type not modelled")
     kernel, assumed = _schedule(row, rows)
     return KernelProduct(
-        chip=_chip(row),
+        chip=chip_of(row) or row.text("hardware"),
         shape=_shape(row),
         number_format=format_named(row.needed("dtype")).name,
         kernel=kernel,
@@ -112,9 +147,10 @@ def seconds(row: EvidenceRow) -> float:
     return row.positive("latency_ms") * 1e-3
 
 
-def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Comparison:
+def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow, played: bool) -> Comparison:
     blank = replace(
         Comparison.of_row(file, row, model="kernel", system="hardware"),
+        set=ATTENTION if is_attention(row) else file.set,
         configuration=f"{row.text('hardware')} {row.text('kernel')} {row.text('shape')}",
         layout=row.text("shape") or None,
         precision=row.text("dtype") or None,
@@ -123,22 +159,78 @@ def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Compari
         return blank
     try:
         blank = replace(blank, measured_s=seconds(row))
+        if is_attention(row):
+            closed = _attention(catalog, file, row, blank)
+            return _played(catalog, file, row, closed) if played else closed
         found = kernel_of(row, file.rows)
+        chip = load_chip(catalog, found.chip)
         blank = replace(blank, assumed=found.assumed)
-        return replace(blank, predicted_s=found.time_s(load_chip(catalog, found.chip)))
+        return replace(blank, predicted_s=found.played_s(chip) if played else found.time_s(chip))
     except (RowFault, InputError) as fault:
         return replace(blank, reason=str(fault))
+
+
+def _attention(
+    catalog: Catalog, file: EvidenceFile, row: EvidenceRow, blank: Comparison
+) -> Comparison:
+    kernel = attention_kernel(row, file.rows)
+    efficiency = load_chip_efficiency(catalog, kernel.chip)
+    time_s, low_s, high_s = interval_s(kernel, load_chip(catalog, kernel.chip), efficiency)
+    return replace(
+        blank,
+        predicted_s=time_s,
+        low_s=low_s,
+        high_s=high_s,
+        fitted=fitted(efficiency.fitted_rows, row.id),
+        platform=kernel.chip,
+        assumed=kernel.assumed,
+    )
+
+
+def _played(
+    catalog: Catalog, file: EvidenceFile, row: EvidenceRow, closed: Comparison
+) -> Comparison:
+    """Return a call of fused attention as its instructions play, those of a published kernel.
+
+    Where a row timed another algorithm, the comparison says so. A kernel timed by itself starts a
+    program, which the chip's file prices.
+    """
+    timed = attention_kernel(row, file.rows)
+    chip = load_chip(catalog, timed.chip)
+    kernel: FusedKernel = "library" if _LIBRARY in row.text("kernel") else "training"
+    unit = chip.unit
+    if not isinstance(unit, NeuronCores):
+        raise RowFault(f"{chip.name} has no NeuronCores to play on")
+    run = run_attention(timed.call, chip, cores=timed.cores, kernel=kernel)
+    time_s = run.time_s + (unit.program_start_s or 0.0)
+    played = show(time_s, Dimension.SECONDS)
+    if timed.bound:
+        raise RowFault(f"a bound that a test asserts and no time; it plays in {played}")
+    busiest, share = max(run.busy.items(), key=lambda item: item[1])
+    if timed.flash and (closed.measured_s or 0.0) < _POSSIBLE * share * run.time_s:
+        work = show(share * run.time_s, Dimension.SECONDS)
+        raise RowFault(
+            f"less than the {work} of the kernel's {busiest} engine alone: what ran was smaller "
+            f"than the row says, which plays in {played}"
+        )
+    flop_per_s = chip.peak_flop_per_s(timed.number_format) * timed.cores / unit.count
+    return replace(
+        closed,
+        predicted_s=time_s,
+        closed_s=closed.predicted_s,
+        low_s=None,
+        high_s=None,
+        ideal_s=float(timed.op.flop) / flop_per_s,
+        played_as=f"{kernel} kernel{'' if timed.flash else ', timed another'}",
+        family=f"{timed.chip} {'backward' if timed.backward else 'forward'}",
+        assumed=timed.assumed if timed.flash else (*timed.assumed, _OTHER),
+        fitted=row.id == _STARTED,
+    )
 
 
 def _operator(row: EvidenceRow) -> str:
     found = _OPERATOR.match(row.text("kernel").lower())
     return found[0] if found else row.text("kernel")
-
-
-def _chip(row: EvidenceRow) -> str:
-    text = row.needed("hardware")
-    found = _CHIP.match(text)
-    return f"trainium{found[1]}" if found else text
 
 
 def _sizes(row: EvidenceRow) -> dict[str, int]:
@@ -161,7 +253,8 @@ def _stream(row: EvidenceRow, rows: Sequence[EvidenceRow], operator: str) -> Str
         if alike and other.said("hbm_read_MB") and other.said("hbm_write_MB"):
             moved = other.positive("hbm_read_MB") + other.positive("hbm_write_MB")
             told = () if other is row else (f"memory traffic as counted for {other.id}",)
-            return Stream(chip=_chip(row), size_bytes=moved * _MEGABYTE, assumed=told)
+            chip = chip_of(row) or row.text("hardware")
+            return Stream(chip=chip, size_bytes=moved * _MEGABYTE, assumed=told)
     raise RowFault(f"{operator}: no row tells how many bytes it moves")
 
 
@@ -180,5 +273,5 @@ def _schedule(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> tuple[Kernel, tu
         and all(other.text(key) == row.text(key) for key in ("hardware", "shape", "dtype"))
     )
     if int(step[1]) != last:
-        raise RowFault("a step on the way of a search: its schedule was not described")
+        raise RowFault("intermediate result of a kernel search; schedule unpublished")
     return DEFAULT_KERNEL, (f"schedule: {DEFAULT_KERNEL}, the last step of a search",)

@@ -1,19 +1,23 @@
-"""The model that a row of training evidence means: a shipped one, or one built from its shapes."""
+"""The model that a row of measured steps means: a known one, one like it, or one of its shapes.
+
+Shapes that a row says win; those it does not say are those of the model of its name. A row that
+says all of them needs no known name.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import attrs
+from dataclasses import field, replace
 
 from trnbench.catalog.search import Catalog
-from trnbench.evidence.rows import EvidenceRow, RowFault
+from trnbench.errors import did_you_mean
+from trnbench.evidence.rows import RowFault
+from trnbench.evidence.shape import Shape, WholeShape, shape_of_model
+from trnbench.records import dataclass
 from trnbench.workload.library import load_model
 from trnbench.workload.model import (
     ROTARY_BASE,
-    Activation,
     Attention,
     Latent,
     Mlp,
@@ -24,39 +28,8 @@ from trnbench.workload.model import (
     Vocabulary,
 )
 
-_COLUMNS = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
-_MLPS: dict[str, tuple[bool, Activation]] = {
-    "swiglu": (True, "silu"),
-    "geglu": (True, "gelu"),
-    "gelu": (False, "gelu"),
-    "relu": (False, "relu"),
-    "sqrelu": (False, "relu"),
-    "squared relu": (False, "relu"),
-}
-"""MLP as a publication calls it -> gated, activation; squaring a rectifier costs nothing."""
-_PLAIN_RATIO = 4
-"""A plain MLP is usually so many times as wide as the model; another width tells a gated one."""
-
-_EXPERTS = re.compile(r"(\d+)\s+experts?,?\s+top-(\d+)")
-_EXPERT_WIDTH = re.compile(r"expert ffn\s+(\d+)")
-_SHARED = re.compile(r"\+\s*(\d+)\s+shared")
-_DENSE = re.compile(r"dense_layers=(\d+)|(\d+)\s+dense layers?")
-_HEAD = re.compile(r"head_dim\s+(\d+)")
 _MAKER = re.compile(r"^(hugging\s?face|meta|nvidia|google)\s+", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What the shape columns of a row say; the kind of MLP and the experts as text."""
-
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    ffn: int
-    vocab: int
-    mlp: str = ""
-    experts: str = ""
+_REMARK = re.compile(r"\s*[(\[].*?[)\]]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,52 +42,69 @@ class FoundModel:
 
 @dataclass
 class Models:
-    """The models of a catalogue, each read once, and those built from shapes."""
+    """The models of a catalogue, each read once, and those made for rows."""
 
     catalog: Catalog
-    _shipped: tuple[Model, ...] | None = field(default=None, init=False)
-    _built: dict[tuple[Shape, str, int], FoundModel] = field(default_factory=dict, init=False)
+    _known: tuple[Model, ...] | None = field(default=None, init=False)
+    _made: dict[tuple[Shape, str, int], FoundModel] = field(default_factory=dict, init=False)
 
     @property
-    def shipped(self) -> tuple[Model, ...]:
+    def known(self) -> tuple[Model, ...]:
         """Every model of the catalogue."""
-        if self._shipped is None:
+        if self._known is None:
             names = [entry.name for entry in self.catalog.entries("models")]
-            self._shipped = tuple(load_model(self.catalog, name) for name in names)
-        return self._shipped
+            self._known = tuple(load_model(self.catalog, name) for name in names)
+        return self._known
 
-    def of(self, row: EvidenceRow, sequence: int | None) -> FoundModel:
-        """Return the model of a row; raise RowFault if its shapes are unknown."""
-        name = row.needed("model")
-        if not any(row.said(column) for column in _COLUMNS):
-            return self._named(name)
-        shape = Shape(
-            **{column: row.whole(column) for column in _COLUMNS},
-            mlp=row.text("mlp").lower(),
-            experts=row.text("moe").lower(),
-        )
+    def of(self, name: str, shape: Shape, sequence: int | None) -> FoundModel:
+        """Return the model of a row; raise RowFault if some of its shapes are unknown."""
         # A model is bound to a sequence only by the length of its position table.
         key = (shape, name, sequence or 0)
-        if key not in self._built:
-            self._built[key] = self._of_shape(shape, name, sequence or 1)
-        return self._built[key]
+        if key not in self._made:
+            self._made[key] = self._find(name, shape, sequence or 1)
+        return self._made[key]
 
-    def _named(self, name: str) -> FoundModel:
-        wanted = _plain(_MAKER.sub("", name))
-        for model in self.shipped:
-            if wanted in {_plain(n) for n in (model.name, *model.aliases)}:
-                return FoundModel(model=model, assumed=("shapes: those of the model's name",))
-        raise RowFault(f"{name}: no shapes, and no known model of this name")
-
-    def _of_shape(self, shape: Shape, name: str, sequence: int) -> FoundModel:
-        for model in self.shipped:
+    def _find(self, name: str, shape: Shape, sequence: int) -> FoundModel:
+        named = self._named(name)
+        own = shape_of_model(named) if named is not None else None
+        if named is not None and (own is None or shape == Shape()):
+            return FoundModel(model=named, assumed=("shapes: those of the model's name",))
+        if named is not None and own is not None:
+            found = _like(named, shape.over(own), name, sequence, self.known)
+            if not shape.missing:
+                return found
+            remark = f"{', '.join(shape.missing)}: as in {named.name}"
+            return replace(found, assumed=(remark, *found.assumed))
+        if shape == Shape():
+            near = did_you_mean(name.lower(), (model.name for model in self.known))
+            raise RowFault(f"{name}: no shapes, and no known model of this name{near}")
+        if shape.missing:
+            raise RowFault(
+                f"{', '.join(shape.missing)}: not given, and no known model is called {name}"
+            )
+        for model in self.known:
             if _matches(model, shape) and _long_enough(model, sequence):
                 return FoundModel(model=model)
-        return _built(shape, name, sequence, self.shipped)
+        return _new(shape.whole(), name, sequence, self.known)
+
+    def _named(self, name: str) -> Model | None:
+        wanted = _plain(name)
+        for model in self.known:
+            if wanted in {_plain(known) for known in (model.name, *model.aliases)}:
+                return model
+        return None
+
+
+def refuse_unknown_model(catalog: Catalog, name: str) -> None:
+    """Refuse a name that is that of no known model, however it is spelled."""
+    if Models(catalog)._named(name) is None:
+        catalog.find("models", name)
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[\s_-]+", "-", name.strip().lower())
+    """Return a name without its maker, remarks in brackets, capitals and punctuation."""
+    bare = _MAKER.sub("", _REMARK.sub("", name).strip())
+    return re.sub(r"[^a-z0-9]", "", bare.lower())
 
 
 def _long_enough(model: Model, sequence: int) -> bool:
@@ -124,39 +114,79 @@ def _long_enough(model: Model, sequence: int) -> bool:
 
 
 def _matches(model: Model, shape: Shape) -> bool:
-    transformer, vocabulary = model.transformer, model.vocabulary
-    if transformer is None or vocabulary is None:
+    """Return whether a model has all shapes that a row says, and experts only if the row does."""
+    own = shape_of_model(model)
+    if own is None or (own.experts is None) != (shape.experts is None):
         return False
+    whole = shape.over(own)
+    # Of the MLP it is the shape that counts.
+    gated = whole.feed_forward.gated == own.feed_forward.gated
+    return gated and replace(whole, mlp=own.mlp, window=None) == own
+
+
+def _like(
+    model: Model, shape: WholeShape, name: str, sequence: int, known: Sequence[Model]
+) -> FoundModel:
+    """Return a known model with a row's shapes; what shapes do not tell is as it was."""
+    own, transformer, vocabulary = shape_of_model(model), model.transformer, model.vocabulary
+    assert own is not None
+    assert transformer is not None
+    assert transformer.attention is not None
+    assert vocabulary is not None
+    if replace(shape, window=None) == own and _long_enough(model, sequence):
+        return FoundModel(model=model)
     attention, mlp, moe = transformer.attention, transformer.mlp, transformer.moe
-    width = mlp.hidden if mlp is not None else moe.expert.hidden if moe is not None else 0
-    found = (transformer.layers, transformer.hidden, attention.heads, attention.kv_heads, width)
-    wanted = (shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.ffn)
-    if (*found, vocabulary.size) != (*wanted, shape.vocab):
-        return False
-    if shape.mlp and mlp is not None and mlp.gated != _mlp(shape).gated:
-        return False
-    if moe is None or not shape.experts:
-        return moe is None and not shape.experts
-    return moe == _moe(shape, selection_bias=moe.selection_bias)
+    kinds = [
+        (one.experts is None, one.latent, one.feed_forward.gated, one.feed_forward.activation)
+        for one in (own, shape)
+    ]
+    if kinds[0] != kinds[1]:
+        return _new(shape, name, sequence, known)
+    if shape.head_size == attention.head_size and own.heads * attention.head_size == own.hidden:
+        shape = replace(shape, head_size=None)
+    position = transformer.position
+    if not _long_enough(model, sequence):
+        position = replace(position, length=sequence)
+    changed = replace(
+        transformer,
+        layers=shape.layers,
+        hidden=shape.hidden,
+        attention=replace(
+            attention,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            head_size=shape.size_of_head,
+        ),
+        mlp=mlp and replace(mlp, hidden=shape.ffn),
+        moe=moe and _moe(shape, moe.expert, selection_bias=moe.selection_bias),
+        position=position,
+    )
+    words = replace(vocabulary, size=shape.vocab, tied=bool(shape.tied))
+    return FoundModel(
+        model=replace(model, name=name, title=name, transformer=changed, vocabulary=words)
+    )
 
 
-def _built(shape: Shape, name: str, sequence: int, shipped: Sequence[Model]) -> FoundModel:
-    mlp = _mlp(shape)
-    moe = _moe(shape) if shape.experts else None
-    latent = _latent(shape, shipped) if "mla" in shape.experts.split(", ") else None
-    assumed = [] if shape.mlp else [f"MLP: {'gated' if mlp.gated else 'plain'}, by its width"]
+def _new(shape: WholeShape, name: str, sequence: int, known: Sequence[Model]) -> FoundModel:
+    """Return a model of shapes alone.
+
+    Models with plain MLPs are of the GPT family: layer norms, biases, a table of positions, and one
+    vocabulary for both ends; those of its users that did away with some are not told apart.
+    """
+    mlp, latent = shape.feed_forward, _latent(shape, known) if shape.latent else None
+    assumed = []
+    if shape.mlp is None:
+        assumed.append(f"MLP: {'gated' if mlp.gated else 'plain'}, by its width")
     if latent is not None:
         assumed.append("ranks of latent attention: those of the known model with such heads")
-    if "sliding window" in shape.experts:
+    if shape.window is not None:
         assumed.append("attention: over the whole sequence in every layer")
-    head = _HEAD.search(shape.experts)
-    # Models with plain MLPs are of the GPT family: layer norms, biases, a table of positions, and
-    # one vocabulary for both ends; those of its users that did away with some are not told apart.
     plain = not mlp.gated and mlp.activation == "gelu"
+    moe = _moe(shape, mlp)
     attention = Attention(
         heads=shape.heads,
         kv_heads=shape.heads if latent else shape.kv_heads,
-        head_size=int(head[1]) if head else _head_size(shape),
+        head_size=shape.size_of_head,
         causal="bert" not in name.lower(),
         biases="all" if plain else "none",
         latent=latent,
@@ -166,58 +196,38 @@ def _built(shape: Shape, name: str, sequence: int, shipped: Sequence[Model]) -> 
         hidden=shape.hidden,
         norm="layer" if plain else "rms",
         attention=attention,
-        mlp=attrs.evolve(mlp, biases=plain) if moe is None or moe.dense_layers else None,
+        mlp=replace(mlp, biases=plain) if moe is None or moe.dense_layers else None,
         moe=moe,
         position=Position(encoding="learned", length=sequence)
         if plain
         else Position(encoding="rotary", length=sequence, rotary_base=ROTARY_BASE),
     )
-    return FoundModel(
-        model=Model(
-            name=name,
-            title=name,
-            transformer=transformer,
-            vocabulary=Vocabulary(size=shape.vocab, tied=plain),
-        ),
-        assumed=tuple(assumed),
-    )
+    tied = plain if shape.tied is None else shape.tied
+    if shape.tied is None:
+        assumed.append(f"tied: {'yes' if tied else 'no'}")
+    words = Vocabulary(size=shape.vocab, tied=tied)
+    model = Model(name=name, title=name, transformer=transformer, vocabulary=words)
+    return FoundModel(model=model, assumed=tuple(assumed))
 
 
-def _head_size(shape: Shape) -> int:
-    if shape.hidden % shape.heads:
-        raise RowFault(f"heads: {shape.heads} do not divide hidden {shape.hidden}")
-    return shape.hidden // shape.heads
-
-
-def _mlp(shape: Shape) -> Mlp:
-    if not shape.mlp:
-        gated = shape.ffn != _PLAIN_RATIO * shape.hidden
-        return Mlp(hidden=shape.ffn, gated=gated, activation="silu" if gated else "gelu")
-    if shape.mlp not in _MLPS:
-        raise RowFault(f"mlp: unknown kind {shape.mlp!r}; known: {', '.join(_MLPS)}")
-    gated, activation = _MLPS[shape.mlp]
-    return Mlp(hidden=shape.ffn, gated=gated, activation=activation)
-
-
-def _moe(shape: Shape, *, selection_bias: bool = False) -> Moe:
-    experts = _EXPERTS.search(shape.experts)
-    if experts is None:
-        raise RowFault(f"moe: cannot read {shape.experts!r}; expected such as '8 experts, top-2'")
-    width, shared = _EXPERT_WIDTH.search(shape.experts), _SHARED.search(shape.experts)
-    dense = _DENSE.search(shape.experts)
+def _moe(shape: WholeShape, mlp: Mlp, *, selection_bias: bool = False) -> Moe | None:
+    if shape.experts is None:
+        return None
+    if shape.top_k is None:
+        raise RowFault("top_k: not given, and the model has experts")
     return Moe(
-        experts=int(experts[1]),
-        top_k=int(experts[2]),
-        expert=attrs.evolve(_mlp(shape), hidden=int(width[1]) if width else shape.ffn),
-        shared_experts=int(shared[1]) if shared else 0,
-        dense_layers=int(dense[1] or dense[2]) if dense else 0,
+        experts=shape.experts,
+        top_k=shape.top_k,
+        expert=replace(mlp, hidden=shape.expert_ffn or shape.ffn),
+        shared_experts=shape.shared_experts or 0,
+        dense_layers=shape.dense_layers or 0,
         selection_bias=selection_bias,
     )
 
 
-def _latent(shape: Shape, shipped: Sequence[Model]) -> Latent:
-    for model in shipped:
+def _latent(shape: WholeShape, known: Sequence[Model]) -> Latent:
+    for model in known:
         attention = model.transformer.attention if model.transformer else None
         if attention and attention.latent and attention.heads == shape.heads:
             return attention.latent
-    raise RowFault("moe: MLA without its ranks, and no known model has such heads")
+    raise RowFault("latent: no ranks are given, and no known model has such heads")

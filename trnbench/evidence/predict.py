@@ -6,51 +6,125 @@ depend on what a fit changes, so a fit prices the same prepared cases again and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.analytic.step.memory import memory
+from trnbench.analytic.step.job_time import JobPrices
+from trnbench.analytic.step.memory import StepMemory, memory, stage_parts
+from trnbench.analytic.step.memory_parts import StageParts
+from trnbench.analytic.step.time import StepTime
 from trnbench.analytic.step.utilization import utilization
 from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import TrainingEfficiency
-from trnbench.catalog.search import Catalog
-from trnbench.evidence.collectives import fitted
-from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
-from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant, Reader
+from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, lowered, modes_of
+from trnbench.evidence.rows import RowFault
+from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant
 from trnbench.memo import Memo
+from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.sampling import interval
-from trnbench.predict.setup import TrainSetup, family_of
-from trnbench.predict.step import prices_of, unpriced
-from trnbench.program.step import StepProgram, training_step
-from trnbench.workload.layout import RANK_DEGREES, Layout
+from trnbench.predict.setup import TrainSetup
+from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
+from trnbench.records import dataclass
+from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 
-Mixture: TypeAlias = tuple[tuple[float, StepProgram], ...]
+Mixture: TypeAlias = tuple[tuple[float, LoweredLayout], ...]
+StepPart = Literal["step", "device", "optimizer"]
+"""A step by the wall clock; on the device a micro-batch forward and backward, and its end."""
+_SECONDS: Mapping[StepPart, str] = {
+    "step": "time_s",
+    "device": "device_s_per_microbatch",
+    "optimizer": "optimizer_s",
+}
+
+
+@dataclass
+class PricedSteps:
+    """The prices of programs by one efficiency of each set-up: those of a grid serve its rows."""
+
+    _prices: Memo[tuple[int, ...], tuple[JobPrices, StepTime]] = field(
+        default_factory=Memo, init=False
+    )
+    _shared: Memo[tuple[int, int], SharedPrices] = field(default_factory=Memo, init=False)
+    _ideal: Memo[tuple[int, int], FloatArray] = field(default_factory=Memo, init=False)
+    efficiency: TrainingEfficiency | None = None
+    """Where all are priced by one."""
+
+    def time_s(
+        self,
+        setup: TrainSetup,
+        one: LoweredLayout,
+        efficiency: TrainingEfficiency,
+        of: StepPart = "step",
+    ) -> FloatArray:
+        """Return the time of a layout's step or a part of it, s.
+
+        Raise RowFault where it cannot be priced.
+        """
+
+        place = id(setup.memo), id(one.part)
+
+        def begun() -> SharedPrices:
+            return shared_prices(setup, one.program, efficiency, one.part.wanted)
+
+        def priced() -> tuple[JobPrices, StepTime]:
+            shared = self._shared.of(place, begun)
+            prices = prices_of(setup, one.program, efficiency, shared)
+            return prices, prices.time()
+
+        prices, step = self._prices.of((*place, id(one.program)), priced)
+        refused = unpriced(prices, one.index)
+        if refused:
+            raise RowFault("; ".join(refused))
+        return one.of(getattr(step, _SECONDS[of]))
+
+    def ideal_s(self, setup: TrainSetup, one: LoweredLayout) -> float:
+        """Return what the model's FLOP of a step would take at the chips' peak, s."""
+
+        def ideal() -> FloatArray:
+            known = setup.logical_size
+            return utilization(one.program, setup.platform, np.ones(()), logical_size=known).mfu
+
+        # (The same whatever is repeated, and however states are cut.)
+        return float(one.of(self._ideal.of((id(setup.memo), id(one.part)), ideal)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
-    """A case that can be priced: for each micro-batch to be tried, programs and their shares."""
+    """A case that can be priced: for each micro-batch to be tried, layouts and their shares.
+
+    Cases of one predictor share `latest`: prices by the efficiency that was asked for last.
+    """
 
     setup: TrainSetup
     tried: tuple[Mixture, ...]
     fits: bool
+    latest: list[PricedSteps] = field(default_factory=list, repr=False)
 
-    @property
-    def program(self) -> StepProgram:
-        """The program of the first layout."""
-        return self.tried[0][0][1]
+    def times_s(
+        self,
+        efficiency: TrainingEfficiency,
+        priced: PricedSteps | None = None,
+        of: StepPart = "step",
+    ) -> FloatArray:
+        """Return the time of each micro-batch tried and each sample [tried, samples], s.
 
-    def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
-        """Return the step time of each micro-batch tried and each sample [tried, samples], s."""
+        Of the step, or of a part of it. `priced` are steps that were priced by efficiencies of
+        their set-ups before; else by this one alone.
+        """
+        if priced is None and (not self.latest or self.latest[0].efficiency is not efficiency):
+            self.latest[:] = [PricedSteps(efficiency=efficiency)]
+        known = priced or self.latest[0]
         times = np.stack(
             [
                 sum(
-                    (share * self._time_s(program, efficiency) for share, program in mixture),
+                    (
+                        share * known.time_s(self.setup, one, efficiency, of)
+                        for share, one in mixture
+                    ),
                     start=np.zeros(()),
                 )
                 for mixture in self.tried
@@ -58,12 +132,27 @@ class Prepared:
         )
         return times.reshape(len(self.tried), -1)
 
-    def _time_s(self, program: StepProgram, efficiency: TrainingEfficiency) -> FloatArray:
-        prices = prices_of(self.setup, program, efficiency)
-        refused = unpriced(prices)
-        if refused:
-            raise RowFault("; ".join(refused))
-        return prices.time().time_s
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PreparedPart:
+    """A part of a step that was measured by itself."""
+
+    step: Prepared
+    of: StepPart
+
+    def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
+        """Return the time of each micro-batch tried and each sample [tried, samples], s."""
+        return self.step.times_s(efficiency, of=self.of)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowMemory:
+    """Bytes of a rank, or of all ranks in use of a chip, with an 80 % interval; chance to fit."""
+
+    bytes: float
+    low_bytes: float
+    high_bytes: float
+    fit_probability: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,34 +163,72 @@ class RowPrediction:
     low_s: float
     high_s: float
     ideal_s: float
-    program: StepProgram
+    mixture: Mixture
     fits: bool
+
+    @property
+    def layout(self) -> Layout:
+        """The first layout."""
+        return self.mixture[0][1].layout
 
 
 @dataclass
 class Predictor:
     """Predicts cases: lowers each layout once, and prices cases that are alike once."""
 
-    _programs: Memo[tuple[int, Layout], StepProgram] = field(default_factory=Memo, init=False)
+    _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict, init=False)
+    _priced: PricedSteps = field(default_factory=PricedSteps, init=False)
+    _latest: list[PricedSteps] = field(default_factory=list, init=False)
+    _held: Memo[tuple[int, int], StepMemory] = field(default_factory=Memo, init=False)
+    _parts: dict[int, tuple[StageParts, ...]] = field(default_factory=dict, init=False)
     _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo, init=False)
     _found: Memo[int, RowPrediction] = field(default_factory=Memo, init=False)
+    _memories: Memo[tuple[object, ...], RowMemory] = field(default_factory=Memo, init=False)
+
+    def lower_together(self, cases: Iterable[EvidenceCase]) -> None:
+        """Lower the layouts of cases at once, those that are alike on one grid."""
+        alike: dict[Hashable, tuple[Model, list[PlacedLayout]]] = {}
+        for case in cases:
+            setup = case.setup
+            for layout in _layouts(case):
+                key = id(setup.model), modes_of(layout)
+                one = _place(setup, layout), layout
+                alike.setdefault(key, (setup.model, []))[1].append(one)
+        for model, placed in alike.values():
+            self._keep(model, placed)
+
+    def _keep(self, model: Model, placed: Sequence[PlacedLayout]) -> None:
+        for place, one in lowered(model, placed):
+            self._lowered[place, one.layout] = one
 
     def prepared(self, case: EvidenceCase) -> Prepared:
         """Return the case ready to be priced; or raise RowFault where no layout divides."""
         # Cases of one machine and stack share the memo of their set-ups.
         setup = case.setup
-        key = (id(setup.model), id(setup.memo), setup.own_stack, case.ways)
+        key = (id(setup.model), id(setup.memo), setup.nodes, setup.own_stack, case.ways)
         return self._prepared.of(key, lambda: self._prepare(case))
 
     def _prepare(self, case: EvidenceCase) -> Prepared:
         chosen = [self._chosen(case, variants) for variants in case.ways]
         fitting = tuple(mixture for mixture, fits in chosen if fits)
-        return Prepared(setup=case.setup, tried=fitting or (chosen[0][0],), fits=bool(fitting))
+        return Prepared(
+            setup=case.setup,
+            tried=fitting or (chosen[0][0],),
+            fits=bool(fitting),
+            latest=self._latest,
+        )
 
     def predict(self, case: EvidenceCase) -> RowPrediction:
         """Return the prediction of a case; or raise RowFault for why there is none."""
         prepared = self.prepared(case)
-        return self._found.of(id(prepared), lambda: _predicted(prepared))
+        return self._found.of(id(prepared), lambda: _predicted(prepared, self._priced))
+
+    def memory(self, case: EvidenceCase, mixture: Mixture) -> RowMemory:
+        """Return what layouts of a case need of memory, those of a mixture by their shares."""
+        setup, measured = case.setup, case.step.memory
+        of_chip = measured is not None and measured.of == "chip"
+        key = (id(setup.memo), of_chip, tuple((share, id(one)) for share, one in mixture))
+        return self._memories.of(key, lambda: self._memory(setup, mixture, of_chip=of_chip))
 
     def _chosen(
         self, case: EvidenceCase, variants: Sequence[LayoutVariant]
@@ -110,104 +237,96 @@ class Predictor:
         mixture: Mixture = ()
         for variant in variants:
             mixture = tuple(
-                (share, self._program(case.setup.model, layout)) for share, layout in variant.parts
+                (share, self._legal(case.setup, layout)) for share, layout in variant.parts
             )
-            if all(_fits(case, program) for _, program in mixture):
+            if sum(share * self._filled(case.setup, one) for share, one in mixture) <= 1:
                 return mixture, True
         return mixture, False
 
-    def _program(self, model: Model, layout: Layout) -> StepProgram:
-        program = self._programs.of((id(model), layout), lambda: training_step(model, layout))
-        refusals = program.refusals()
+    def _legal(self, setup: TrainSetup, layout: Layout) -> LoweredLayout:
+        key = _place(setup, layout), layout
+        if key not in self._lowered:
+            self._keep(setup.model, [key])
+        one = self._lowered[key]
+        refusals = one.refusals()
         if refusals:
             raise RowFault("; ".join(refusals))
-        return program
+        return one
+
+    def _filled(self, setup: TrainSetup, one: LoweredLayout) -> float:
+        """Return the part of a rank's memory that a layout fills: no reserve, no memory lost.
+
+        What did run may have run so where that is 1 or less.
+        """
+
+        def held() -> StepMemory:
+            return memory(
+                one.program,
+                setup.platform,
+                fragmentation_ratio=0.0,
+                logical_size=setup.logical_size,
+            )
+
+        found = self._held.of((id(setup.memo), id(one.program)), held)
+        room = setup.stack.memory_margin * found.capacity_bytes
+        return float(one.of(found.total_bytes)) / float(room)
+
+    def _memory(self, setup: TrainSetup, mixture: Mixture, *, of_chip: bool) -> RowMemory:
+        """Return what rank 0 needs, whose memory logs tell, or all ranks on the first chip."""
+        found = np.zeros(4)
+        for share, one in mixture:
+            program = one.program
+            if id(program) not in self._parts:
+                self._parts[id(program)] = stage_parts(program)
+            known = LayoutMemory(
+                program=program,
+                platform=setup.platform,
+                stack=setup.stack,
+                logical_size=setup.logical_size,
+                index=one.index,
+                parts=self._parts[id(program)],
+            )
+            held = known.held("chip" if of_chip else "first")
+            sizes = (held.value_bytes, held.low_bytes, held.high_bytes)
+            found += share * np.array([*sizes, known.fit_probability])
+        expected, low, high, likely = map(float, found)
+        return RowMemory(bytes=expected, low_bytes=low, high_bytes=high, fit_probability=likely)
 
 
-def _predicted(prepared: Prepared) -> RowPrediction:
+def _layouts(case: EvidenceCase) -> Iterator[Layout]:
+    for variants in case.ways:
+        for variant in variants:
+            for _, layout in variant.parts:
+                yield layout
+
+
+def _place(setup: TrainSetup, layout: Layout) -> tuple[Hashable, ...]:
+    """Return what layouts that are priced together have in common but their modes.
+
+    Those that fill their nodes may be on any number of them.
+    """
+    ranks = int(layout.ranks)
+    filled = ranks % setup.platform.ranks(setup.logical_size) == 0
+    used = None if filled else (setup.nodes, setup.node_ranks(ranks))
+    return id(setup.model), id(setup.memo), used, setup.domain.joined_nodes
+
+
+def _predicted(prepared: Prepared, priced: PricedSteps) -> RowPrediction:
     setup = prepared.setup
-    times = prepared.times_s(setup.samples)
+    times = prepared.times_s(setup.samples, priced)
     # The first of each row is by the calibration itself.
     best = int(np.argmin(times[:, 0]))
     # Where several micro-batches may have been in use, the interval spans all of them.
-    ends = [interval(times_s, setup.spread) for times_s in times]
-    program = prepared.tried[best][0][1]
-    used = utilization(program, setup.platform, np.ones(()))
+    ends = [
+        interval(times_s, setup.spread_in(mixture[0][1].layout))
+        for times_s, mixture in zip(times, prepared.tried, strict=True)
+    ]
+    one = prepared.tried[best][0][1]
     return RowPrediction(
         time_s=float(times[best, 0]),
         low_s=min(low for low, _ in ends),
         high_s=max(high for _, high in ends),
-        ideal_s=float(used.mfu),
-        program=program,
+        ideal_s=float(priced.ideal_s(setup, one)),
+        mixture=prepared.tried[best],
         fits=prepared.fits,
     )
-
-
-def compare_training(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
-    """Return every row of a set of training runs beside its prediction."""
-    predictor = Predictor()
-    return tuple(
-        _compared(predictor, file, row, case)
-        for row, case in zip(file.rows, Reader(catalog).cases(file), strict=True)
-    )
-
-
-def _compared(
-    predictor: Predictor, file: EvidenceFile, row: EvidenceRow, case: EvidenceCase | str
-) -> Comparison:
-    system = "system" if row.text("system") else "instance"
-    blank = Comparison.of_row(file, row, model="model", system=system)
-    if isinstance(case, str):
-        return replace(blank, reason=case)
-    found: RowPrediction | None = None
-    try:
-        found = predictor.predict(case)
-    except RowFault as fault:
-        blank = replace(blank, reason=str(fault))
-    setup = case.setup
-    layout = found.program.layout if found else case.layout
-    assumed = case.assumed
-    if found and not found.fits:
-        assumed = (*assumed, "memory: enough, though by the model it is not")
-    where, stack = setup.platform.instance.name, setup.stack
-    return replace(
-        blank,
-        platform=where,
-        nodes=setup.nodes,
-        ranks=int(layout.ranks),
-        layout=_layout_text(layout),
-        family=family_of(setup.model),
-        precision=layout.precision,
-        configuration=case.configuration,
-        question=f"{setup.model.name} {where} {layout.sequence} {layout.precision} {stack.name}",
-        tokens=float(layout.global_batch * layout.sequence),
-        measured_s=case.told.measured_s,
-        predicted_s=found.time_s if found else None,
-        low_s=found.low_s if found else None,
-        high_s=found.high_s if found else None,
-        ideal_s=found.ideal_s if found else None,
-        fitted=fitted(stack.fitted_rows, row.id),
-        stack=stack.name,
-        basis=setup.basis,
-        own_stack=setup.own_stack,
-        assumed=assumed,
-    )
-
-
-def _layout_text(layout: Layout) -> str:
-    """Return a layout in a few words: degrees above 1, the micro-batch, and modes in use."""
-    words = [f"{name}{getattr(layout, name)}" for name in RANK_DEGREES if getattr(layout, name) > 1]
-    words.append(f"mbs{layout.micro_batch}")
-    if layout.zero:
-        words.append(f"zero{layout.zero}")
-    if layout.sequence_parallel:
-        words.append("sp")
-    if layout.recompute != "none":
-        words.append(layout.recompute)
-    return " ".join(words)
-
-
-def _fits(case: EvidenceCase, program: StepProgram) -> bool:
-    """Return whether what did run may have run so: with no reserve, and no memory lost."""
-    held = memory(program, case.setup.platform, fragmentation_ratio=0.0)
-    return float(held.total_bytes) <= case.setup.stack.memory_margin * held.capacity_bytes

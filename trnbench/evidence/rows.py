@@ -9,26 +9,49 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from trnbench.catalog.text_file import read_text, refused
+from trnbench.catalog.text_file import first_line, read_text, refused
+from trnbench.evidence.columns import COLUMNS, KNOB_COLUMNS, MODEL_COLUMNS, named_columns
+from trnbench.evidence.measured_columns import csv_of_json, is_measured, is_measured_json
+from trnbench.records import dataclass
+from trnbench.terminal_text import control_character
 
 MAX_BYTES = 64_000_000
 
 EvidenceSet = Literal[
+    "steps",
     "gpu_training",
     "trainium_training",
     "trainium_kernels",
+    "attention_kernels",
     "gpu_collectives",
     "trainium_collectives",
+    "measured",
+    "measured_kernels",
 ]
 
 UNSAID = ("", "-", "?", "n/a", "not stated", "not given", "unknown")
 """Texts of a cell whose value is unknown."""
 
+MEASURED = ("step_time_s", "memory_gb", "memory_mib_chip", "outcome", "device_s_per_microbatch")
+"""Columns of a step of which one is enough."""
+OLDER: tuple[EvidenceSet, ...] = ("gpu_training", "trainium_training")
+"""Sets of steps whose columns are translated (`older_columns`)."""
+KERNELS: EvidenceSet = "trainium_kernels"
+"""The set of kernels timed by themselves."""
+STEPS: tuple[EvidenceSet, ...] = ("steps", *OLDER)
+"""Sets of measured training steps."""
+
+COLLECTIVES: tuple[EvidenceSet, ...] = ("trainium_collectives", "gpu_collectives")
+"""Sets of timed collectives."""
+
+_FLAGS = {
+    **dict.fromkeys(("1", "yes", "true", "on"), True),
+    **dict.fromkeys(("0", "no", "false", "off"), False),
+}
 _NEEDED: Mapping[EvidenceSet, tuple[tuple[str, ...], ...]] = {
     "gpu_training": (
         *(("gpu",), ("system",), ("model",), ("seq",), ("n_gpus",), ("tp",), ("pp",), ("dp",)),
@@ -46,6 +69,7 @@ _NEEDED: Mapping[EvidenceSet, tuple[tuple[str, ...], ...]] = {
     "trainium_collectives": (
         *(("collective",), ("instance",), ("nodes",), ("ranks",), ("size_bytes",), ("time_us",)),
     ),
+    "steps": (("model",), ("instance",), ("gbs",), MEASURED),
 }
 """The columns without which a set says nothing; of several in one group, one is enough."""
 
@@ -88,6 +112,10 @@ class EvidenceRow:
             raise RowFault(f"{column}: {_short(text)} is not a positive number")
         return number
 
+    def positive_if_said(self, column: str) -> float | None:
+        """Return a cell's number, which must be above 0, or None where it is not given."""
+        return self.positive(column) if self.said(column) else None
+
     def whole(self, column: str) -> int:
         """Return a cell's whole number, which must be above 0."""
         number = self.positive(column)
@@ -99,38 +127,118 @@ class EvidenceRow:
         """Return a cell's whole number, or None where it is not given."""
         return self.whole(column) if self.said(column) else None
 
+    def flag_if_said(self, column: str) -> bool | None:
+        """Return whether a cell says yes or no, or None where it says neither."""
+        if not self.said(column):
+            return None
+        text = self.text(column).lower()
+        if text not in _FLAGS:
+            raise RowFault(f"{column}: {_short(text)} is neither of yes (1) and no (0)")
+        return _FLAGS[text]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFile:
-    """A file of measurements: which set it is, and every row of it."""
+    """A file of measurements: which set it is, and every row of it.
+
+    `remarks` say what was read, and what left out, where rows were made of something longer.
+    """
 
     name: str
     set: EvidenceSet
     rows: tuple[EvidenceRow, ...]
+    remarks: tuple[str, ...] = ()
 
 
-def read_evidence(path: Path) -> EvidenceFile:
-    """Return the rows of a CSV file; one of no known set is refused with what it lacks."""
+def read_evidence(path: Path, given: Mapping[str, str] | None = None) -> EvidenceFile:
+    """Return the rows of a CSV file; one of no known set is refused with what it lacks.
+
+    `given` are cells of every row by column, for the columns that a file of steps lacks.
+    """
     text = read_text(path, what="CSV", max_bytes=MAX_BYTES)
+    if path.suffix == ".json":
+        text = csv_of_json(path, text)
+    lines = enumerate(csv.reader(io.StringIO(text), strict=True), start=1)
+    filled = (_safe(path, line, row) for line, row in lines if any(cell.strip() for cell in row))
+    given = given or {}
     try:
-        table = list(csv.reader(io.StringIO(text), strict=True))
+        heading = next(filled, None)
+        if heading is None:
+            raise refused(
+                path, "is empty; expected a line of column names and rows of measurements"
+            )
+        # What is of no known set is refused before the rest of it is read.
+        found, columns = _set_of(path, [column.strip() for column in heading[1]], given)
+        rest = list(filled)
     except csv.Error as error:
         raise refused(path, f"is not CSV: {error}") from None
-    filled = [(line, row) for line, row in enumerate(table, start=1) if any(c.strip() for c in row)]
-    if not filled:
-        raise refused(path, "is empty; expected a line of column names and rows of measurements")
-    columns = [column.strip() for column in filled[0][1]]
-    found = _set_of(path, columns)
-    if len(filled) == 1:
+    for name in given:
+        if name in columns:
+            raise refused(path, f"has a column {name!r}: leave out the option that gives it")
+    if not rest:
         raise refused(path, f"has the columns of {found} and no row")
-    return EvidenceFile(name=path.name, set=found, rows=tuple(_rows(columns, filled[1:])))
+    rows = tuple(_rows(columns, rest, given))
+    return EvidenceFile(name=path.name, set=found, rows=rows)
 
 
-def _rows(columns: list[str], lines: list[tuple[int, list[str]]]) -> list[EvidenceRow]:
+def unread_columns(path: Path) -> tuple[str, ...]:
+    """Return the columns of a file of steps that are none of its table's, as they are written."""
+    if path.is_dir() or path.suffix == ".json":
+        return ()
+    if not is_table_of_steps(path):
+        return ()
+    written = [column.strip() for column in _heading(path)]
+    if _set_of(path, written, {column.name: "" for column in COLUMNS})[0] != "steps":
+        return ()
+    known = {column.name for column in COLUMNS}
+    named = zip(written, named_columns(written), strict=True)
+    return tuple(column for column, name in named if name not in known)
+
+
+def _safe(path: Path, line: int, row: list[str]) -> tuple[int, list[str]]:
+    if found := control_character("".join(row)):
+        raise refused(path, f"line {line} has the control character {found}; remove it")
+    return line, row
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file is a table of a known set, by its first line."""
+    if first_line(path, what="CSV or log").startswith("{"):
+        return is_measured_json(path)
+    columns = {column.strip() for column in _heading(path)}
+    whole = (all(set(group) & columns for group in groups) for groups in _NEEDED.values())
+    return is_measured(columns) or any(whole) or is_table_of_steps(path)
+
+
+def is_table_of_steps(path: Path) -> bool:
+    """Return whether a file's first line names columns of what ran, not only of how long it took.
+
+    A log of steps may be a CSV file too, of one run that it does not describe.
+    """
+    described = {column.name for column in (*MODEL_COLUMNS, *KNOB_COLUMNS)}
+    return bool(described & set(named_columns(_heading(path))))
+
+
+def names_instance(path: Path) -> bool:
+    """Return whether a table has a column of where its rows ran."""
+    return is_table(path) and "instance" in named_columns(_heading(path))
+
+
+def _heading(path: Path) -> list[str]:
+    """Return the cells of a file's first line; none where it is not CSV."""
+    try:
+        return next(csv.reader([first_line(path, what="CSV or log")]), [])
+    except csv.Error:
+        return []
+
+
+def _rows(
+    columns: list[str], lines: list[tuple[int, list[str]]], given: Mapping[str, str]
+) -> list[EvidenceRow]:
     rows: list[EvidenceRow] = []
     first: dict[str, int] = {}
     for line, cells in lines:
-        named = dict(zip(columns, cells, strict=False))
+        named = {**given, **dict(zip(columns, cells, strict=False))}
         name = named.get("id", "").strip() or f"line {line}"
         fault = None
         if len(cells) != len(columns):
@@ -142,22 +250,49 @@ def _rows(columns: list[str], lines: list[tuple[int, list[str]]]) -> list[Eviden
     return rows
 
 
-def _set_of(path: Path, columns: list[str]) -> EvidenceSet:
-    twice = sorted({column for column in columns if columns.count(column) > 1})
-    if twice:
-        raise refused(path, f"has two columns named {twice[0]!r}")
+def _set_of(
+    path: Path, written: list[str], given: Mapping[str, str]
+) -> tuple[EvidenceSet, list[str]]:
+    """Return which set a file is, and its columns by the names of that set."""
+    _refuse_twice(path, written, written)
+    if is_measured(written):
+        return "measured", written
+    steps = named_columns(written)
+    columns = {name: steps if name == "steps" else written for name in _NEEDED}
+    known = {name: {*columns[name], *(given if name == "steps" else ())} for name in _NEEDED}
     missing = {
-        name: [" or ".join(group) for group in groups if not set(group) & set(columns)]
+        name: [" or ".join(group) for group in groups if not known[name] & set(group)]
         for name, groups in _NEEDED.items()
     }
-    nearest = min(missing, key=lambda name: len(missing[name]) / len(_NEEDED[name]))
+
+    # A file with all columns of an older set is that, though aliases make steps of it too; one
+    # that lacks as many of both is thought to be of steps.
+    def distance(name: EvidenceSet) -> tuple[float, bool]:
+        lacking = len(missing[name]) / len(_NEEDED[name])
+        return lacking, (name == "steps") is (lacking == 0)
+
+    nearest = min(missing, key=distance)
     if missing[nearest]:
+        hint = ""
+        if nearest == "steps":
+            options = {"model": "--model", "instance": "--on"}
+            asked = " and ".join(options[name] for name in options if name in missing[nearest])
+            hint = f"; {f'give {asked}, or ' if asked else ''}see `trnbench validate --template`"
         raise refused(
             path,
-            f"is of no known set of measurements; to be {nearest} it lacks the columns "
-            f"{', '.join(missing[nearest])}",
+            f"columns not recognised; a file of {nearest} also needs: "
+            f"{', '.join(missing[nearest])}{hint}",
         )
-    return nearest
+    _refuse_twice(path, columns[nearest], written)
+    return nearest, columns[nearest]
+
+
+def _refuse_twice(path: Path, columns: list[str], written: list[str]) -> None:
+    for column in sorted({column for column in columns if columns.count(column) > 1}):
+        called = [text for name, text in zip(columns, written, strict=True) if name == column]
+        if len(set(called)) > 1:
+            raise refused(path, f"has two columns for {column!r}: {' and '.join(called)}")
+        raise refused(path, f"has two columns named {column!r}")
 
 
 def _short(text: str) -> str:

@@ -1,23 +1,22 @@
-"""How far predictions lie from measurements: errors, rankings, intervals, and a naive baseline.
-
-The error of a row is predicted / measured - 1. Layouts are ranked by time per token and chip, so
-that rows on more chips or with another batch compare; a configuration has the median of its rows.
-"""
+"""How far predictions lie from measurements: errors of time and memory, and what is told to fit."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import replace
 from statistics import fmean, median
+from typing import TypeVar
 
-from trnbench.evidence.comparison import Comparison
+import numpy as np
+
+from trnbench.evidence.comparison import Comparison, Contrast
+from trnbench.evidence.ranking import Ranking, ranking
+from trnbench.records import dataclass
+
+S = TypeVar("S")
 
 NEAR = 0.10
 """Errors up to this count as near."""
-DIFFERENT = 0.05
-"""Measured times closer than this are equal within the rounding of publications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +39,30 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
-    """How well layouts of one model on one machine are put in order.
+class FitScore:
+    """What came of calling layouts fitting, of `ran` rows that did and `crashed` rows that did not.
 
-    `tau`: Kendall's, over `pairs` of layouts whose measured times differ by more than 5 %, in
-    `groups` of layouts that compare. `regret`: how much slower than the fastest measured layout of
-    its group the one predicted to be fastest was, on average; `largest_regret` at worst.
+    `precision`: the share of those called fitting that ran; `recall`: the share of those that ran
+    that were called fitting; `specificity`: the share of those that crashed that were not.
+    `balanced_accuracy` is the mean of the last two, 0.5 for calling all rows the same. None where
+    there are no such rows.
     """
 
-    groups: int
-    pairs: int
-    tau: float
-    regret: float
-    largest_regret: float
+    ran: int
+    crashed: int
+    precision: float | None
+    recall: float | None
+    specificity: float | None
+    balanced_accuracy: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Statistics of some rows: by whether they were fitted, by whose stack, by stack and machine.
 
-    `naive` are the errors of a constant utilisation per machine, over the same groups of rows.
+    `naive` are the errors of a constant utilisation per machine, over the same groups of rows;
+    `memory` those of memory, `naive_memory` those of the median memory of a machine's other rows.
+    `fit` tells layouts that ran from those that did not.
     """
 
     rows: int
@@ -70,6 +73,9 @@ class Summary:
     platforms: Mapping[str, Errors]
     families: Mapping[str, Errors]
     ranking: Ranking | None
+    memory: Mapping[str, Errors]
+    naive_memory: Mapping[str, Errors]
+    fit: Mapping[str, FitScore]
 
 
 _GROUPS: Mapping[str, Callable[[Comparison], bool]] = {
@@ -77,15 +83,13 @@ _GROUPS: Mapping[str, Callable[[Comparison], bool]] = {
     "fitted": lambda row: row.fitted,
     "unseen": lambda row: not row.fitted,
     "unseen, within stack": lambda row: not row.fitted and row.within_stack,
-    "unseen, cross stack": lambda row: not row.fitted and _crosses(row),
+    "unseen, cross stack": lambda row: (
+        not row.fitted and row.stack is not None and not row.within_stack
+    ),
     "marked fit": lambda row: row.use == "fit",
     "marked more": lambda row: row.use == "more",
     "nothing assumed": lambda row: not row.assumed,
 }
-
-
-def _crosses(row: Comparison) -> bool:
-    return row.stack is not None and not row.within_stack
 
 
 def summarise(rows: Sequence[Comparison]) -> Summary:
@@ -94,23 +98,58 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
     return Summary(
         rows=len(rows),
         predicted=sum(row.error is not None for row in rows),
-        errors=_by_group(rows),
-        naive=_by_group(naive),
+        errors=_by_group(rows, errors_of),
+        naive=_by_group(naive, errors_of),
         stacks=_by(rows, lambda row: row.stack),
         platforms=_by(rows, lambda row: row.platform),
         families=_by(rows, lambda row: row.family),
         ranking=ranking(rows),
+        memory=_by_group(rows, memory_errors_of),
+        naive_memory=_by_group(naive_memory(rows), memory_errors_of),
+        fit=_by_group(rows, fit_score_of),
     )
 
 
 def errors_of(rows: Iterable[Comparison]) -> Errors | None:
-    """Return the error statistics of the rows that have a prediction; None where none has."""
-    known = [(row, row.error) for row in rows if row.error is not None]
+    """Return the errors of the times of rows that have a prediction; None where none has."""
+    return _errors(row.time for row in rows)
+
+
+def memory_errors_of(rows: Iterable[Comparison]) -> Errors | None:
+    """Return the errors of the memory of rows that ran and have it; None where none has."""
+    return _errors(row.memory for row in rows if row.ran)
+
+
+def fit_score_of(rows: Iterable[Comparison]) -> FitScore | None:
+    """Return how well rows that ran and rows that crashed are told apart; None without either."""
+    called = {True: [0, 0], False: [0, 0]}
+    for row in rows:
+        if row.called_fitting is not None and row.outcome is not None:
+            called[row.ran][row.called_fitting] += 1
+    ran, crashed = sum(called[True]), sum(called[False])
+    if not ran + crashed:
+        return None
+    fitting = called[True][True] + called[False][True]
+    recall = called[True][True] / ran if ran else None
+    specificity = called[False][False] / crashed if crashed else None
+    both = recall is not None and specificity is not None
+    return FitScore(
+        ran=ran,
+        crashed=crashed,
+        precision=called[True][True] / fitting if fitting else None,
+        recall=recall,
+        specificity=specificity,
+        balanced_accuracy=((recall or 0.0) + (specificity or 0.0)) / 2 if both else None,
+    )
+
+
+def _errors(figures: Iterable[Contrast]) -> Errors | None:
+    known = [(one, error) for one in figures if (error := one.error) is not None]
     if not known:
         return None
     sizes = [abs(error) for _, error in known]
-    covered = [row.covered for row, _ in known if row.covered is not None]
-    widths = [_half_width(row) for row, _ in known if row.covered is not None]
+    covered = [held for one, _ in known if (held := one.covered) is not None]
+    widths = [width for one, _ in known if (width := one.half_width) is not None]
     return Errors(
         rows=len(known),
         mape=fmean(sizes),
@@ -123,38 +162,17 @@ def errors_of(rows: Iterable[Comparison]) -> Errors | None:
     )
 
 
-def ranking(rows: Iterable[Comparison]) -> Ranking | None:
-    """Return the agreement in the order of layouts; None where no two of them compare."""
-    groups: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if row.error is not None and row.question and row.configuration and row.tokens:
-            share = (row.ranks or 1) / row.tokens
-            times = ((row.measured_s or 0.0) * share, (row.predicted_s or 0.0) * share)
-            groups[row.question][row.configuration].append(times)
-    order, regrets, compared = 0, [], []
-    for layouts in groups.values():
-        times_of = [
-            (median(m for m, _ in times), median(p for _, p in times)) for times in layouts.values()
-        ]
-        signs = [
-            _sign(a[0] - b[0]) * _sign(a[1] - b[1])
-            for a, b in combinations(times_of, 2)
-            if abs(a[0] - b[0]) > DIFFERENT * min(a[0], b[0])
-        ]
-        if signs:
-            compared += signs
-            order += 1
-            chosen = min(times_of, key=lambda pair: pair[1])
-            regrets.append(chosen[0] / min(measured for measured, _ in times_of) - 1)
-    if not compared:
-        return None
-    return Ranking(
-        groups=order,
-        pairs=len(compared),
-        tau=fmean(compared),
-        regret=fmean(regrets),
-        largest_regret=max(regrets),
-    )
+def _by_group(
+    rows: Sequence[Comparison], score: Callable[[Iterable[Comparison]], S | None]
+) -> dict[str, S]:
+    found = {name: score(filter(belongs, rows)) for name, belongs in _GROUPS.items()}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _by(rows: Sequence[Comparison], key: Callable[[Comparison], str | None]) -> dict[str, Errors]:
+    names = sorted({name for row in rows if (name := key(row)) is not None})
+    found = {name: errors_of(row for row in rows if key(row) == name) for name in names}
+    return {name: errors for name, errors in found.items() if errors is not None}
 
 
 def naive_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
@@ -165,40 +183,51 @@ def naive_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """
     known = [row for row in rows if row.error is not None and row.ideal_s and row.platform]
     marked = {row.platform for row in known if row.use == "fit"}
-    found = []
-    for row in known:
-        others = [
-            other.ideal_s / other.measured_s
-            for other in known
-            if other.platform == row.platform
-            and other.configuration != row.configuration
-            and (other.use == "fit" or row.platform not in marked)
-            and other.ideal_s
-            and other.measured_s
-        ]
-        if others and row.ideal_s:
-            predicted = row.ideal_s / median(others)
-            found.append(replace(row, predicted_s=predicted, low_s=None, high_s=None))
-    return tuple(found)
+    used = [row.use == "fit" or row.platform not in marked for row in known]
+    ratios = [(row.ideal_s or 0.0) / (row.measured_s or 1.0) for row in known]
+    machines = [row.platform or "" for row in known]
+    return tuple(
+        replace(row, predicted_s=(row.ideal_s or 0.0) / ratio, low_s=None, high_s=None)
+        for row, ratio in zip(known, _medians_of_others(machines, known, ratios, used), strict=True)
+        if ratio is not None
+    )
 
 
-def _by_group(rows: Sequence[Comparison]) -> dict[str, Errors]:
-    found = {name: errors_of(filter(belongs, rows)) for name, belongs in _GROUPS.items()}
-    return {name: errors for name, errors in found.items() if errors is not None}
+def naive_memory(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """Return the rows as the median memory of a machine's other configurations predicts them."""
+    known = [row for row in rows if row.ran and row.memory.error is not None and row.platform]
+    sizes = [row.memory_measured_bytes or 0.0 for row in known]
+    machines = [f"{row.platform} {row.memory_of}" for row in known]
+    all_rows = [True] * len(known)
+    return tuple(
+        replace(row, memory_predicted_bytes=size, memory_low_bytes=None, memory_high_bytes=None)
+        for row, size in zip(
+            known, _medians_of_others(machines, known, sizes, all_rows), strict=True
+        )
+        if size is not None
+    )
 
 
-def _by(rows: Sequence[Comparison], key: Callable[[Comparison], str | None]) -> dict[str, Errors]:
-    names = sorted({name for row in rows if (name := key(row)) is not None})
-    found = {name: errors_of(row for row in rows if key(row) == name) for name in names}
-    return {name: errors for name, errors in found.items() if errors is not None}
-
-
-def _half_width(row: Comparison) -> float:
-    assert row.low_s is not None
-    assert row.high_s is not None
-    assert row.predicted_s is not None
-    return (row.high_s - row.low_s) / 2 / row.predicted_s
-
-
-def _sign(number: float) -> int:
-    return (number > 0) - (number < 0)
+def _medians_of_others(
+    machines: Sequence[str],
+    rows: Sequence[Comparison],
+    values: Sequence[float],
+    used: Sequence[bool],
+) -> list[float | None]:
+    """Return for each row the median value of its machine's rows of other configurations."""
+    places_of: dict[str, list[int]] = {}
+    for i, machine in enumerate(machines):
+        places_of.setdefault(machine, []).append(i)
+    found: list[float | None] = [None] * len(rows)
+    for places in places_of.values():
+        names = np.array([rows[i].configuration or "" for i in places])
+        counted = np.array([used[i] for i in places])
+        numbers = np.array([values[i] for i in places])
+        for name in np.unique(names):
+            others = numbers[counted & (names != name)]
+            if len(others):
+                middle = float(np.median(others))
+                for i, same in zip(places, names == name, strict=True):
+                    if same:
+                        found[i] = middle
+    return found

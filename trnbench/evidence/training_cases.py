@@ -1,58 +1,54 @@
-"""A row of training evidence as a question the model can answer: model, layouts, machine, stack.
+"""A row of measured steps as a question the model can answer: model, layouts, machine, stack.
 
-What a row does not tell is taken from the stack's habits or tried: an unknown micro-batch is the
-best of a few, an unknown recompute the least that fits in memory. All of it is listed as assumed.
+What a row leaves blank is the stack's habit, or tried: an unknown micro-batch is the best of a few,
+an unknown recompute without a habit the least that fits in memory. All of it is listed as assumed.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import TypeAlias
 
-import attrs
-
-from trnbench.calibration.training_stack import (
-    STACK_PREFIX,
-    TrainingStack,
-    load_training_stack,
-    training_stack_of,
-)
+from trnbench.calibration.stack_of import Stacks
+from trnbench.calibration.training_stack import TrainingStack
 from trnbench.catalog.search import Catalog
-from trnbench.errors import InputError
+from trnbench.errors import DataFileError, InputError, UnknownNameError
+from trnbench.evidence.columns import column_of
 from trnbench.evidence.model_of import Models
+from trnbench.evidence.older_columns import steps_of
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
-from trnbench.evidence.training_told import Told, told_by
+from trnbench.evidence.step_row import StepRow, step_of
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_chip, load_published
+from trnbench.mapping.placement import place
 from trnbench.memo import Memo
+from trnbench.numerics.formats import format_named
 from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.predict.supported import runs
+from trnbench.program.features import feature_of
 from trnbench.program.precision import recipe_named
-from trnbench.workload.layout import Layout, Recompute, ZeroStage
+from trnbench.program.stages import ENDS
+from trnbench.records import dataclass, replace
+from trnbench.units import BITS_PER_BYTE
+from trnbench.workload.jobs import OF_ADAPTERS
+from trnbench.workload.layout import (
+    KNOBS,
+    FrozenFormat,
+    Layout,
+    StageSplit,
+    Value,
+    ZeroStage,
+)
 from trnbench.workload.model import Model
 
 TRIED_MICRO_BATCHES = (1, 2, 4, 8)
-FEWEST_CHUNKS = 2
-"""Virtual stages of an interleaved schedule whose number is not published."""
-OTHER_RELEASE = "other"
-"""Under this name a stack describes releases that it does not list."""
-
-_GPU_FORMATS = (
-    (("mxfp8", "fp8-mx"), "mxfp8"),
-    (("fp8", "float8"), "fp8"),
-    (("bf16",), "bf16-master"),
-    (("fp16",), "fp16-master"),
-    (("tf32",), "tf32"),
-    (("fp32",), "fp32"),
-)
-"""Words of a dtype column -> recipe; the first that is there wins."""
-_TRAINIUM_FORMATS = (
-    (("fp32optimizer", "mixed", "master"), "bf16-master"),
-    (("bf16+sr", "bf16-sr"), "bf16-sr"),
-    (("bf16",), "bf16"),
-    (("fp32",), "auto-cast-bf16"),
-)
-_ZERO = re.compile(r"zero-?\s*(\d)|^(\d)\b", re.IGNORECASE)
+SOME_LAYERS = (0.25, 0.5, 0.75)
+"""Shares of the layers that are looked at where software may repeat some of them."""
+RecomputeMix: TypeAlias = tuple[tuple[float, str], ...]
+"""Modes of recompute, each with the share of the layers that has it."""
+_BARE = ("", "bf16", "fp16")
+"""What a cell of precision says without telling which copies of the weights are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +66,7 @@ class EvidenceCase:
     counts.
     """
 
-    row: EvidenceRow
-    told: Told
+    step: StepRow
     setup: TrainSetup
     ways: tuple[tuple[LayoutVariant, ...], ...]
     assumed: tuple[str, ...]
@@ -96,250 +91,271 @@ class EvidenceCase:
 class Reader:
     """Turns rows into cases.
 
-    With a `stack` all rows are its own, but for those that ran another known one.
+    With a `stack` all rows are its own, and those that ran another known one are refused;
+    `otherwise` is the stack of software that no stack names.
     """
 
     catalog: Catalog
-    stack: TrainingStack | None = None
+    stack: TrainingStack | str | None = None
+    otherwise: TrainingStack | str | None = None
     models: Models = field(init=False)
-    _stacks: tuple[TrainingStack, ...] | None = field(default=None, init=False)
+    stacks: Stacks = field(init=False)
+    _platforms: Memo[tuple[object, ...], Platform] = field(default_factory=Memo, init=False)
     _setups: Memo[tuple[object, ...], TrainSetup] = field(default_factory=Memo, init=False)
 
     def __post_init__(self) -> None:
-        """Make an empty store of models."""
+        """Make empty stores of models and stacks."""
         self.models = Models(self.catalog)
+        self.stacks = Stacks(self.catalog, self.stack, self.otherwise)
 
     def cases(self, file: EvidenceFile) -> tuple[EvidenceCase | str, ...]:
         """Return the case of every row of a file, or why it is none."""
-        return tuple(self._case_or_reason(file, row) for row in file.rows)
+        return tuple(self._case_or_reason(row) for row in steps_of(self.catalog, file).rows)
 
-    def _case_or_reason(self, file: EvidenceFile, row: EvidenceRow) -> EvidenceCase | str:
-        if row.fault is not None:
-            return row.fault
+    def _case_or_reason(self, row: EvidenceRow) -> EvidenceCase | str:
         try:
-            return self._case(file, row)
+            return self._case(step_of(row))
+        except DataFileError:
+            raise  # A broken file of the catalog is no fault of the row.
         except (RowFault, InputError, ValueError) as fault:
             return str(fault)
 
-    def _case(self, file: EvidenceFile, row: EvidenceRow) -> EvidenceCase:
-        told = told_by(row, file.set)
-        platform = self._platform(told)
-        ranks, nodes = _ranks(told, platform)
-        dp = _replicas(told, ranks)
-        found = self.models.of(row, told.layout.number("sequence"))
-        transformer = found.model.transformer
-        if transformer is not None and transformer.moe is not None and told.layout["ep"] is None:
-            raise RowFault("ep: not given, and the model has experts")
-        stack, own, notes = self._stack(told, platform)
-        ways, assumed = _ways(told, found.model, stack, dp, trainium=file.set != "gpu_training")
-        if own and ways[0][0].parts[0][1].zero not in stack.supports.zero:
-            own, notes = False, (f"training stack: {stack.name}, which cuts weights otherwise",)
+    def _case(self, step: StepRow) -> EvidenceCase:
+        platform = self._platform(step)
+        ranks, nodes = _ranks(step, platform)
+        dp = _replicas(step, ranks)
+        model = self.models.of(step.model, step.shape, step.layout.number("sequence"))
+        stack = self.stacks.of(step.framework, step.release, platform)
+        own, notes = stack.own, stack.assumed
+        ways, assumed = _ways(step, model.model, stack.stack, dp)
+        zero = feature_of(KNOBS["zero"], ways[0][0].parts[0][1].zero)
+        if own and not runs(stack.stack, zero):
+            remark = f"training stack: {stack.stack.name}, which cuts weights otherwise"
+            own, notes = False, (remark,)
+        setup = self._setup(model.model, platform, nodes, stack.stack, step.lnc)
         return EvidenceCase(
-            row=row,
-            told=told,
-            setup=self._setup(found.model, platform, nodes, stack, own_stack=own),
+            step=step,
+            setup=replace(setup, own_stack=own),
             ways=ways,
-            assumed=(*notes, *found.assumed, *assumed),
+            assumed=(*notes, *model.assumed, *assumed),
         )
 
     def _setup(
-        self, model: Model, platform: Platform, nodes: int, stack: TrainingStack, *, own_stack: bool
+        self, model: Model, platform: Platform, nodes: int, stack: TrainingStack, lnc: int | None
     ) -> TrainSetup:
         """Return the set-up of a case; those on one machine with one stack share their memo."""
-        key = (platform.instance.name, stack.name, stack.release)
+        key = (platform.instance.name, stack.name, stack.release, lnc)
         alike = self._setups.of(
-            key, lambda: train_setup(self.catalog, model, platform, nodes, stack=stack)
+            key,
+            lambda: train_setup(
+                self.catalog, model, platform, nodes, stack=stack, logical_size=lnc
+            ),
         )
-        return replace(alike, model=model, nodes=nodes, own_stack=own_stack)
+        return replace(alike, model=model, nodes=nodes)
 
-    def _platform(self, told: Told) -> Platform:
-        instance = load_published(self.catalog, told.system, told.gpu)
-        if instance is None:
-            raise RowFault(f"unknown system {told.system!r} with {told.gpu or 'Trainium'}")
-        platform = Platform(instance=instance, chip=load_chip(self.catalog, instance.chip))
-        if told.gpu and not platform.chip.name.startswith(told.gpu.partition("-")[0].lower()):
-            raise RowFault(f"{told.system} has {platform.chip.name} chips, not {told.gpu}")
-        return platform
-
-    def _stack(self, told: Told, platform: Platform) -> tuple[TrainingStack, bool, tuple[str, ...]]:
-        if self._stacks is None:
-            names = [n for n in self.catalog.names("calibration") if n.startswith(STACK_PREFIX)]
-            self._stacks = tuple(load_training_stack(self.catalog, name) for name in names)
-        instance = platform.instance.name
-        here = [stack for stack in self._stacks if instance in stack.instances]
-        named = max(here, key=lambda stack: _named(stack, told.software), default=None)
-        own = named is not None and _named(named, told.software) > 0
-        if self.stack is not None:
-            if named is not None and own and named.name != self.stack.name:
-                raise RowFault(f"ran with {named.name} by what it says of its software")
-            named, own = self.stack, True
-        stack = named if named and own else training_stack_of(self.catalog, instance)
-        notes = () if own else (f"training stack: {stack.name}, as none is known for its software",)
-        release = _release(stack, told.release)
-        if release == stack.release:
-            return stack, own, notes
-        return attrs.evolve(stack, release=release), own, notes
+    def _platform(self, step: StepRow) -> Platform:
+        return self._platforms.of(
+            (step.instance, step.lnc), lambda: _platform(self.catalog, step.instance, step.lnc)
+        )
 
 
-def _named(stack: TrainingStack, software: str) -> int:
-    """Return the length of the longest of the stack's names in a text; 0 where there is none."""
-    text = software.lower()
-    return max((len(name) for name in stack.frameworks if name.lower() in text), default=0)
+def _platform(catalog: Catalog, name: str, logical_size: int | None) -> Platform:
+    instance = load_published(catalog, name, "")
+    if instance is None:
+        raise UnknownNameError("instance", name, catalog.names("instances"))
+    platform = Platform(instance=instance, chip=load_chip(catalog, instance.chip))
+    place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
+    return platform
 
 
-def _release(stack: TrainingStack, told: str) -> str | None:
-    """Return the stack's release that a text names, or else the one that stands for all others."""
-    words = re.split(r"[\s,]+", told)
-    known = [name for name in stack.releases if any(_is_release(name, word) for word in words)]
-    unknown = OTHER_RELEASE if told and OTHER_RELEASE in stack.releases else stack.release
-    return max(known, key=len, default=unknown)
-
-
-def _is_release(name: str, word: str) -> bool:
-    return word == name or word.startswith((f"{name}.", f"{name}-"))
-
-
-def _ranks(told: Told, platform: Platform) -> tuple[int, int]:
-    per_node = platform.instance.chips * platform.chip.ranks(None)
-    ranks = told.ranks or (told.nodes or 1) * per_node
-    nodes = told.nodes or -(-ranks // per_node)
+def _ranks(step: StepRow, platform: Platform) -> tuple[int, int]:
+    """Return the ranks in use, and the nodes they are on."""
+    per_node = platform.instance.chips * platform.chip.ranks(step.lnc)
+    dp = step.layout.number("dp")
+    told = step.ranks or (dp and dp * step.layout.replica_ranks)
+    ranks = told or (step.nodes or 1) * per_node
+    nodes = step.nodes or -(-ranks // per_node)
     if ranks > nodes * per_node:
         name = platform.instance.name
         raise RowFault(f"{ranks} ranks do not fit on {nodes} nodes of {name}, {per_node} each")
     return ranks, nodes
 
 
-def _replicas(told: Told, ranks: int) -> int:
-    others = told.layout.replica_ranks
-    dp = told.layout.number("dp") or max(ranks // others, 1)
+def _replicas(step: StepRow, ranks: int) -> int:
+    """Return the replicas of a layout: those that are said must fill the ranks."""
+    layout = step.layout
+    others = layout.replica_ranks
+    dp = layout.number("dp") or max(ranks // others, 1)
     if others * dp != ranks:
-        tp, pp, cp = (told.layout.degree(name) for name in ("tp", "pp", "cp"))
+        tp, pp, cp = (layout.degree(name) for name in ("tp", "pp", "cp"))
         parts = f"{tp} x {pp} x {dp} x {cp}"
         raise RowFault(f"tp x pp x dp x cp = {parts} = {others * dp}, and there are {ranks} ranks")
     return dp
 
 
 def _ways(
-    told: Told, model: Model, stack: TrainingStack, dp: int, *, trainium: bool
+    step: StepRow, model: Model, stack: TrainingStack, dp: int
 ) -> tuple[tuple[tuple[LayoutVariant, ...], ...], tuple[str, ...]]:
-    assumed: list[str] = []
-    sequence = _sequence(told, model)
-    vpp = _chunks(told, assumed)
-    base = told.layout.changed(sequence=sequence).complete(
-        {
-            "dp": dp,
-            "vpp": vpp,
-            "zero": _zero(told, stack, dp, assumed),
-            "sequence_parallel": _sequence_parallel(told, stack, assumed, trainium=trainium),
-            "schedule": "interleaved" if vpp > 1 else "1f1b",
-            "attention": "fused" if "flash" in told.notes.lower() else stack.attention,
-            "precision": _precision(told, assumed, trainium=trainium),
-        }
-    )
-    shares = _recompute(told, stack, assumed)
-    ways = []
-    for micro_batch in _micro_batches(told, dp, assumed):
-        layout = replace(base, micro_batch=micro_batch)
-        ways.append(
-            tuple(
-                LayoutVariant(parts=tuple((s, replace(layout, recompute=mode)) for s, mode in mix))
-                for mix in shares
-            )
+    """Return the ways that a row may have run, and what was assumed."""
+    open_ = _Open(step, model, stack, dp)
+    return open_.ways(), tuple(open_.assumed)
+
+
+class _Open:
+    """What a row leaves open of its layout, filled with habits of its stack, which are noted."""
+
+    def __init__(self, step: StepRow, model: Model, stack: TrainingStack, dp: int) -> None:
+        self.assumed: list[str] = []
+        self._step, self._said = step, step.layout
+        self._model, self._stack, self._dp = model, stack, dp
+        transformer = model.transformer
+        self._experts = transformer is not None and transformer.moe is not None
+
+    def _taken(self, name: str, value: object) -> None:
+        self.assumed.append(f"{name}: {value}")
+
+    def ways(self) -> tuple[tuple[LayoutVariant, ...], ...]:
+        """Return for each micro-batch the variants to be tried."""
+        step, said, stack = self._step, self._said, self._stack
+        for name in ("tp", "pp", "global_batch"):
+            if said[name] is None:
+                raise RowFault(f"{column_of(name)}: not given")
+        if said["dp"] is None and step.ranks is None and step.nodes is None:
+            self._taken("nodes", 1)
+        vpp = said.degree("vpp")
+        if said["vpp"] is None and said.degree("pp") > 1:
+            self._taken("virtual stages", vpp)
+        if said["ep"] is None and self._experts:
+            self._taken("expert parallelism", 1)
+        base = said.changed(sequence=self._sequence()).complete(
+            {
+                "dp": self._dp,
+                "vpp": vpp,
+                "zero": self._zero(),
+                "sequence_parallel": self._sequence_parallel(),
+                "schedule": "interleaved" if vpp > 1 else "1f1b",
+                "attention": stack.attention,
+                "stage_split": self._stage_split(),
+                **self._adapters(),
+                "precision": self._precision(),
+            }
         )
-    return tuple(ways), tuple(assumed)
-
-
-def _sequence(told: Told, model: Model) -> int:
-    if model.image is not None:
-        return model.image.tokens
-    sequence = told.layout.number("sequence")
-    if sequence is None:
-        raise RowFault("sequence length: not given")
-    return sequence
-
-
-def _chunks(told: Told, assumed: list[str]) -> int:
-    if told.layout["vpp"] is not None or told.layout.degree("pp") == 1:
-        return told.layout.degree("vpp")
-    chunks = FEWEST_CHUNKS if "interleaved" in told.software.lower() else 1
-    assumed.append(f"virtual stages: {chunks}")
-    return chunks
-
-
-def _zero(told: Told, stack: TrainingStack, dp: int, assumed: list[str]) -> ZeroStage:
-    text, cp = told.sharding, told.layout.degree("cp")
-    found = _ZERO.search(text)
-    if found:
-        stage = int(found[1] or found[2])
-        if stage not in (0, 1, 2, 3):
-            raise RowFault(f"there is no ZeRO stage {stage}")
-        return stage  # type: ignore[return-value]
-    if "SHARD_GRAD_OP" in text:
-        return 2
-    if "distributed optimizer" in text.lower():
-        return 1
-    if (told.sharded or 1) > 1:
-        if told.sharded not in (dp, dp * cp):
-            assumed.append(f"weights sharded over all replicas, not over {told.sharded} ranks")
-        return 3
-    if "FSDP" in text or "FULL_SHARD" in text:
-        return 3
-    if dp * cp > 1:
-        assumed.append(f"ZeRO stage: {stack.habits.zero}")
-    return stack.habits.zero
-
-
-def _sequence_parallel(
-    told: Told, stack: TrainingStack, assumed: list[str], *, trainium: bool
-) -> bool:
-    if told.layout.degree("tp") == 1:
-        return False
-    if told.sequence_parallel.startswith(("yes", "true", "on")):
-        return True
-    if told.sequence_parallel.startswith(("no", "false", "off")):
-        return False
-    # Published Trainium rows say so where it is on; GPU tables leave it to the library.
-    on = not trainium and stack.habits.sequence_parallel
-    assumed.append(f"sequence parallelism: {'on' if on else 'off'}")
-    return on
-
-
-def _recompute(
-    told: Told, stack: TrainingStack, assumed: list[str]
-) -> tuple[tuple[tuple[float, Recompute], ...], ...]:
-    """Return the mixtures of modes to be tried in turn, each as shares of the layers."""
-    text = told.recompute
-    if text.startswith("full"):
-        return (((1.0, "full"),),)
-    if text.startswith("none"):
-        return (((1.0, "none"),),)
-    half: tuple[tuple[float, Recompute], ...] = ((0.5, "none"), (0.5, "full"))
-    selective = half if stack.habits.selective == "half" else ((1.0, "selective"),)
-    if text.startswith("selective"):
-        return (selective,)
-    assumed.append("recompute: the least that fits in memory")
-    return (((1.0, "none"),), selective, ((1.0, "full"),))
-
-
-def _precision(told: Told, assumed: list[str], *, trainium: bool) -> str:
-    for words, recipe in _TRAINIUM_FORMATS if trainium else _GPU_FORMATS:
-        if any(word in told.number_format for word in words):
-            if recipe.startswith("auto-cast"):
-                assumed.append("products cast to bf16 by the compiler")
-            return recipe
-    return recipe_named(told.number_format).name
-
-
-def _micro_batches(told: Told, dp: int, assumed: list[str]) -> Sequence[int]:
-    batch, micro_batch = told.layout.degree("global_batch"), told.layout.number("micro_batch")
-    if batch % dp:
-        raise RowFault(f"global batch {batch} does not divide by {dp} replicas")
-    share = batch // dp
-    if micro_batch is not None:
-        if share % micro_batch:
-            raise RowFault(
-                f"micro-batch {micro_batch} does not divide a replica's batch of {share}"
+        base = replace(base, frozen_format=self._frozen(base))
+        mixes = self._recompute()
+        return tuple(
+            tuple(
+                LayoutVariant(
+                    parts=tuple(
+                        (s, replace(base, micro_batch=micro_batch, recompute=mode))
+                        for s, mode in mix
+                    )
+                )
+                for mix in mixes
             )
-        return (micro_batch,)
-    assumed.append("micro-batch: the best of those tried that fit in memory")
-    return [size for size in TRIED_MICRO_BATCHES if share % size == 0]
+            for micro_batch in self._micro_batches()
+        )
+
+    def _sequence(self) -> int:
+        if self._model.image is not None:
+            return self._model.image.tokens
+        sequence = self._said.number("sequence")
+        if sequence is None:
+            raise RowFault(f"{column_of('sequence')}: not given")
+        return sequence
+
+    def _stage_split(self) -> StageSplit:
+        """Return how a pipeline is cut: with its ends, where only then its parts are even."""
+        transformer, split = self._model.transformer, self._stack.stage_split
+        parts = self._said.degree("pp") * self._said.degree("vpp")
+        if transformer is None or parts == 1 or split != "layers":
+            return split
+        if transformer.layers % parts == 0 or (transformer.layers + ENDS) % parts:
+            return split
+        self._taken("pipeline stages", "embedding and head count as a layer each")
+        return "layers-and-ends"
+
+    def _zero(self) -> ZeroStage:
+        said, habit = self._said["zero"], self._stack.habits.zero
+        if said is not None:
+            return said  # type: ignore[return-value]
+        if self._dp * self._said.degree("cp") > 1:
+            self._taken("ZeRO stage", habit)
+        return habit
+
+    def _sequence_parallel(self) -> bool:
+        if self._said.degree("tp") == 1:
+            return False
+        said, habit = self._said["sequence_parallel"], self._stack.habits.sequence_parallel
+        if said is not None:
+            return bool(said)
+        self._taken("sequence parallelism", "on" if habit else "off")
+        return habit
+
+    def _adapters(self) -> Mapping[str, Value]:
+        """Return what a row of a LoRA job leaves open of its adapters."""
+        if self._said["job"] != "lora":
+            return {}
+        usual = {**OF_ADAPTERS, **({"adapter_on": "attention"} if self._experts else {})}
+        found = {name: value for name, value in usual.items() if self._said[name] is None}
+        for name, value in found.items():
+            self._taken(KNOBS[name].title, value)
+        return found
+
+    def _frozen(self, layout: Layout) -> FrozenFormat:
+        """Return in what frozen weights are kept; where the row does not say, as is the habit."""
+        narrow = format_named(recipe_named(layout.precision).linear).bits <= BITS_PER_BYTE
+        if self._said["frozen_format"] is not None or layout.job != "lora" or not narrow:
+            return layout.frozen_format
+        self._taken(KNOBS["frozen_format"].title, self._stack.habits.fp8_frozen)
+        return self._stack.habits.fp8_frozen
+
+    def _recompute(self) -> tuple[RecomputeMix, ...]:
+        """Return the mixtures of modes to be tried in turn."""
+        habits, experts = self._stack.habits, self._stack.experts
+        half: RecomputeMix = ((0.5, "none"), (0.5, "full"))
+        selective: RecomputeMix = half if habits.selective == "half" else ((1.0, "selective"),)
+        said, habit = self._said.text("recompute"), habits.recompute
+        if self._experts and experts is not None and experts.recompute is not None:
+            habit = experts.recompute
+        if said is None and habit is not None:
+            said = habit
+            self._taken("recompute", said)
+        if said == "selective" and selective is half:
+            self._taken(
+                "recompute",
+                f"selective of {self._stack.short_name} repeats half of a forward pass, read as "
+                "half the layers with recompute none and half with full",
+            )
+        if said is None:
+            self._taken("recompute", "the least that fits in memory, of all layers or of some")
+            some = (((1 - share, "none"), (share, "full")) for share in SOME_LAYERS)
+            return (((1.0, "none"),), selective, *some, ((1.0, "full"),))
+        return (selective,) if said == "selective" else (((1.0, said),),)
+
+    def _precision(self) -> str:
+        """Return the recipe that a row means.
+
+        A bare format says in what a step multiplies; which copies of the weights it keeps is the
+        habit of the stack, or else a master copy.
+        """
+        said, habit = self._step.precision, recipe_named(self._stack.habits.precision)
+        if said and said not in _BARE:
+            return recipe_named(said).name
+        recipe = habit.name if said in ("", habit.other) else f"{said}-master"
+        self._taken("precision", recipe)
+        return recipe
+
+    def _micro_batches(self) -> Sequence[int]:
+        batch, dp = self._said.degree("global_batch"), self._dp
+        micro_batch = self._said.number("micro_batch")
+        if batch % dp:
+            raise RowFault(f"global batch {batch} does not divide by {dp} replicas")
+        share = batch // dp
+        if micro_batch is not None:
+            if share % micro_batch:
+                raise RowFault(
+                    f"micro-batch {micro_batch} does not divide a replica's batch of {share}"
+                )
+            return (micro_batch,)
+        self._taken("micro-batch", "the best of those tried that fit in memory")
+        return [size for size in TRIED_MICRO_BATCHES if share % size == 0]

@@ -50,10 +50,6 @@ def _sigmoid(x: Numbers) -> Numbers:
     return out
 
 
-def _silu(x: Numbers) -> Numbers:
-    return x * _sigmoid(x)
-
-
 def _d_silu(x: Numbers) -> Numbers:
     s = _sigmoid(x)
     return s * (1 + x * (1 - s))
@@ -63,18 +59,16 @@ def _relu(x: Numbers) -> Numbers:
     return np.maximum(x, 0)
 
 
-def _d_relu(x: Numbers) -> Numbers:
-    return (x > 0).astype(x.dtype)
-
-
 ACTIVATIONS: Mapping[str, Callable[[Numbers], Numbers]] = {
     "gelu": _gelu,
-    "silu": _silu,
+    "silu": lambda x: x * _sigmoid(x),
     "relu": _relu,
+    "relu2": lambda x: _relu(x) ** 2,
 }
 SLOPES: Mapping[str, Callable[[Numbers], Numbers]] = {
     "gelu": _d_gelu,
     "silu": _d_silu,
-    "relu": _d_relu,
+    "relu": lambda x: (x > 0).astype(x.dtype),
+    "relu2": lambda x: 2 * _relu(x),
 }
 """The slope of each at the number that went in."""

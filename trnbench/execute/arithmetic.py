@@ -7,8 +7,6 @@ scale per tensor and rank, so that their largest number comes near the top of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -16,15 +14,19 @@ from numpy.typing import NDArray
 
 from trnbench.arrays import FloatArray
 from trnbench.numerics.blocks import block_round
-from trnbench.numerics.formats import NumberFormat, format_named
-from trnbench.numerics.product import ProductRecipe, matmul
-from trnbench.numerics.rounding import round_to, round_with
+from trnbench.numerics.formats import STORED_FORMATS, NumberFormat, format_named
+from trnbench.numerics.packing import packed_round
+from trnbench.numerics.product import summed_by_tile
+from trnbench.numerics.rounding import nearest_in, round_to, round_with
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.tensor import INDEX, MASK
+from trnbench.records import dataclass
 
 Numbers: TypeAlias = FloatArray
 """Numbers of all ranks, rank first. Typed alike; at run time float32 where formats are emulated,
 float64 in the reference, int64 for ids and choices."""
+Flow: TypeAlias = tuple[Numbers, ...]
+"""What a block takes from the one before, or hands on."""
 NoiseArray: TypeAlias = NDArray[np.uint32]
 
 _UNROUNDED = (INDEX, MASK, "fp32")
@@ -53,7 +55,18 @@ class Arithmetic:
             return block_round(numbers, target)  # type: ignore[return-value]
         if self.recipe.quantised and target.bits == _ONE_BYTE:
             return _scaled(numbers, target)
-        return round_to(numbers, target)  # type: ignore[return-value]
+        return _nearest(numbers, target)
+
+    def packed(self, weights: Numbers, number_format: str) -> Numbers:
+        """Return flat weights as they come out of the format they are kept in."""
+        if self.exact or number_format in _UNROUNDED:
+            return weights
+        if number_format in STORED_FORMATS:
+            return packed_round(weights, STORED_FORMATS[number_format])
+        target = format_named(number_format)
+        if target.bits == _ONE_BYTE:
+            return _scaled(weights[np.newaxis], target).reshape(-1)
+        return self.store(weights, number_format)
 
     def update(self, numbers: Numbers, number_format: str, noise: NoiseArray | None) -> Numbers:
         """Return the optimizer's results as stored: rounded by the noise, without it to nearest."""
@@ -74,12 +87,28 @@ class Arithmetic:
         """Return left [..., m, k] x right [..., k, n] in FP32, rounding operands to `formats`."""
         if self.exact:
             return np.asarray(np.matmul(left, right))
-        return matmul(left, right, _product_recipe(*formats)).values  # type: ignore[return-value]
+        stationary, moving = (
+            _operand(numbers, name, axis)
+            for numbers, name, axis in zip((left, right), formats, (-1, -2), strict=True)
+        )
+        return summed_by_tile(stationary, moving)  # type: ignore[return-value, arg-type]
 
 
-@cache
-def _product_recipe(left: str, right: str) -> ProductRecipe:
-    return ProductRecipe(format_in_a=left, format_in_b=right, format_out="fp32")
+def _operand(numbers: Numbers, number_format: str, axis: int) -> Numbers:
+    """Return an operand as an engine reads it, in groups along the sum where its format has any."""
+    if number_format == "fp32":
+        return np.asarray(numbers, dtype=_FLOAT32)
+    target = format_named(number_format)
+    if target.block > 1:
+        return block_round(numbers, target, axis=axis)  # type: ignore[return-value]
+    return _nearest(numbers, target)
+
+
+def _nearest(numbers: Numbers, target: NumberFormat) -> Numbers:
+    """Return numbers rounded to nearest even: `round_to` for arrays that need no second look."""
+    if numbers.dtype != _FLOAT32:
+        return round_to(numbers, target)  # type: ignore[return-value]
+    return nearest_in(target)(numbers)  # type: ignore[return-value, arg-type]
 
 
 def _scaled(numbers: Numbers, target: NumberFormat) -> Numbers:

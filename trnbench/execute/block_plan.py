@@ -10,17 +10,16 @@ from trnbench.program.ops import CollectiveOp, Phase
 from trnbench.program.tensor import Tensor
 from trnbench.program.vocabulary import TOKEN_TABLE
 
-_OF_BUCKETS = ("data", "expert_data")
+_OF_BUCKETS = ("data", "expert_data", "shard", "expert_shard")
 
 
 class BlockPlan:
     """A block compiled for the ranks of a stage; `split`: weight gradients have slots of their own.
 
-    `tied`: the model's token table is also its head. `borrows`: this block reads the table of the
-    embedding on the same ranks.
+    `lends`: it has the token table of its stage; `borrows`: it reads that of another block.
     """
 
-    def __init__(self, shop: Workshop, block: Block, *, split: bool, tied: bool) -> None:
+    def __init__(self, shop: Workshop, block: Block, *, split: bool) -> None:
         self.shop = shop
         self.block = block
         self.split = split
@@ -42,19 +41,19 @@ class BlockPlan:
         self.weight = Pass(shop, weight, lasting=lasting, sunk=sunk)
         self.given = _given(block)
         self.names = {gradient: name for name, gradient in block.gradients.items()}
-        table = TOKEN_TABLE if tied else None
-        self.buckets = [
-            BucketShape(shop.setting.ranks, block, bucket, table) for bucket in block.buckets
-        ]
+        ranks, tied = shop.setting.ranks, block.passes.tied
+        shapes = [BucketShape(ranks, block, bucket, tied) for bucket in block.buckets]
+        self.buckets = [shape for shape in shapes if not shape.bucket.frozen]
+        self.frozen = [shape for shape in shapes if shape.bucket.frozen]
         made = {write for op in forward for write in op.writes}
         reads = dict.fromkeys(read for op in forward for read in op.reads)
         weights = {member.weight for member in block.parameters.values()}
-        self.fixed = [m.weight for m in block.parameters.values() if not m.trained]
+        self.fixed = [m.weight for m in block.parameters.values() if m.use == "fixed"]
         self.outside = [
             t for t in reads if t.role == "constant" and t not in made and t not in weights
         ]
-        held = any(TOKEN_TABLE in shape.spans for shape in self.buckets)
-        self.borrows = tied and block.kind == "head" and not held
+        self.lends = any(TOKEN_TABLE in shape.spans for shape in shapes)
+        self.borrows = TOKEN_TABLE in block.parameters and not self.lends
 
     def exchange(self, phase: Phase, bucket: str, axis: str) -> CollectiveOp | None:
         """Return a bucket's exchange along an axis in a pass or at the step's end, if any.
@@ -66,10 +65,10 @@ class BlockPlan:
                 return op
         return None
 
-    def publication(self, bucket: str) -> CollectiveOp | None:
-        """Return the exchange that brings a bucket's new weights to all replicas, if any."""
+    def publication(self, bucket: str, axis: str) -> CollectiveOp | None:
+        """Return the exchange that brings a bucket's new weights to ranks of an axis, if any."""
         for op in self._exchanges:
-            if _is(op, "optimizer", bucket, bucket) and _publishes(op):
+            if _is(op, "optimizer", bucket, axis) and _publishes(op):
                 return op
         return None
 
@@ -86,10 +85,6 @@ def _publishes(op: CollectiveOp) -> bool:
     return op.phase == "optimizer" and op.op == "all-gather"
 
 
-def _given(block: Block) -> Tensor:
-    """Return the gradient that the backward pass starts from."""
-    (leaving,) = block.leaving
-    made = {write for op in block.kept.ops for write in op.writes}
-    reads = dict.fromkeys(read for op in block.kept.ops for read in op.reads)
-    (given,) = [t for t in reads if t.name == f"d.{leaving.name}" and t not in made]
-    return given
+def _given(block: Block) -> tuple[Tensor, ...]:
+    """Return the gradients that the backward pass starts from; none where nothing flows back."""
+    return block.passes.backward.given if block.kept.ops else ()

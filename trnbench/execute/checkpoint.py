@@ -1,22 +1,25 @@
 """Runs that survive being killed: the whole state in one file, which appears at once or not at all.
 
-A file is written beside its place, brought to the disk, and renamed; the last two are kept. What is
-kept are whole weights and optimizer states, of which every rank takes its part; with the same
+A file is written beside its place, brought to the disk and renamed; the last two stay. What is kept
+are whole weights and optimizer states, of which every rank takes its part; with the same
 layout, seed and number of BLAS threads a run goes on to the bit.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
+from trnbench.catalog.whole_file import put_whole
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.execute.arithmetic import Numbers
 from trnbench.execute.optimizer import StateName
@@ -25,6 +28,7 @@ from trnbench.execute.trainer import Trainer
 KEPT = 2
 _SUFFIX = ".npz"
 _UNFINISHED = ".unfinished"
+"""Of files that older versions began."""
 _NOTE = "note"
 _STATES: tuple[StateName, ...] = ("weights", "mean", "square", "master")
 _FAULTS = (
@@ -45,19 +49,12 @@ def save(
     arrays = _arrays(trainer)
     note = {"run": _plain(run), "losses": list(losses), "digest": _digest(arrays)}
     arrays[_NOTE] = np.frombuffer(json.dumps(note).encode(), dtype=np.uint8)
-    target = folder / f"step-{trainer.steps_done:08d}{_SUFFIX}"
-    unfinished = target.with_suffix(_UNFINISHED)
+    target = folder / _name(trainer.steps_done)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(target)
+        put_whole(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
         _sync(folder)
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         raise EnvironmentFault(
             f"{folder}: cannot write a checkpoint: {error.strerror or error}",
             hint="checkpoints written before are still there",
@@ -95,6 +92,25 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"step-*{_SUFFIX}"))
 
 
+def _name(step: int) -> str:
+    return f"step-{step:08d}{_SUFFIX}"
+
+
+def _check_sizes(file: BinaryIO) -> None:
+    """Refuse an archive whose parts claim more than the file holds: it would be believed."""
+    held = os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
+        for part in archive.infolist():
+            if part.compress_type != zipfile.ZIP_STORED or part.file_size > held:
+                raise ValueError(f"{part.filename} is packed")
+            with archive.open(part) as content:
+                np.lib.format.read_magic(content)
+                shape, _, kind = np.lib.format.read_array_header_1_0(content)
+            if math.prod(shape) * kind.itemsize > part.file_size:
+                raise ValueError(f"{part.filename} claims more than it has")
+    file.seek(0)
+
+
 def _arrays(trainer: Trainer) -> dict[str, Numbers]:
     return {
         f"{i}.{name}": whole
@@ -129,12 +145,16 @@ def _read(
     if before:
         hint = f"remove it to go on from {before[-1].name}"
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        with path.open("rb") as file:
+            _check_sizes(file)
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
         note = json.loads(arrays.pop(_NOTE).tobytes())
         losses = tuple(float(loss) for loss in note["losses"])
         whole = note["digest"] == _digest(arrays)
         run = dict(note["run"])
+        if path.name != _name(len(losses)):
+            raise ValueError(f"a file of step {len(losses)} under another's name")
     except PermissionError as error:
         raise EnvironmentFault(f"{path}: {error.strerror}") from error
     except _FAULTS as error:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from trnbench.errors import EnvironmentFault
 from trnbench.execute.kernels import FUNCTIONS
+from trnbench.execute.scans import SCANS
 from trnbench.numerics.memory import available_bytes
-from trnbench.program.ops import Elementwise
+from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, Operation, ScanOp
 from trnbench.program.step import StepProgram
 from trnbench.units import Dimension, show
+from trnbench.workload.jobs import PAIRED, REINFORCED
 
 _EXECUTED = ("adamw",)
 """Functions that are no kernel: the optimizer."""
@@ -30,18 +34,43 @@ def _problems(program: StepProgram) -> Iterator[str]:
         return
     if model.vocabulary.predicted_ratio < 1 or model.vocabulary.token_types:
         yield f"{model.name} fills gaps; only models that predict the next word are trained"
+    if program.layout.job in PAIRED:
+        yield f"job {program.layout.job}: there are no pairs of answers here to train on"
+        return
+    if program.layout.job in REINFORCED:
+        yield f"job {program.layout.job}: nothing here writes answers or rewards them"
+        return
+    if model.tower is not None:
+        yield f"{model.name} sees images, and there is only text to train on"
     if model.head.pooler or model.head.classes is not None:
         yield f"{model.name} has a pooler or a classifier, for which there is no text to train on"
     if model.transformer.position.encoding == "fixed":
         yield f"{model.name} has fixed positions, whose numbers are not known here"
+    if program.grid.optimizer_offload != "none":
+        yield "an optimizer on the host is not executed; try optimizer-offload none"
+        return
     unknown = {
         op.function
         for block in program.blocks.values()
         for op in block.ops
-        if isinstance(op, Elementwise) and op.function not in (*FUNCTIONS, *_EXECUTED)
+        if isinstance(op, Elementwise) and op.function not in (*FUNCTIONS, *SCANS, *_EXECUTED)
     }
+    if any(isinstance(op, ScanOp) for op in _operations(program)) and int(program.layout.cp) > 1:
+        yield "scans of a sequence that ranks share are not executed; try cp=1"
+    if any(isinstance(op, CollectiveOp) and np.any(op.part < 1) for op in _operations(program)):
+        yield "a ring that hands round parts of keys is not executed; try all-to-all, or cp=1"
+    if any(
+        op.reads[3:] and not op.backward
+        for op in _operations(program)
+        if isinstance(op, AttentionOp)
+    ):
+        yield "attention with sinks is not executed"
     if unknown:
         yield f"no arithmetic for {', '.join(sorted(unknown))}"
+
+
+def _operations(program: StepProgram) -> Iterator[Operation]:
+    return (op for block in program.blocks.values() for op in block.ops)
 
 
 def memory_bytes(program: StepProgram) -> float:
@@ -54,9 +83,12 @@ def memory_bytes(program: StepProgram) -> float:
         held = 0.0
         for kind, count in stage.blocks.items():
             block = program.blocks[kind]
-            elements = sum(float(bucket.elements) for bucket in block.buckets)
+            elements = sum(
+                float(bucket.elements) * (1 if bucket.frozen else _STATES)
+                for bucket in block.buckets
+            )
             kept = sum(float(tensor.elements) for tensor in block.kept.tensors)
-            held += float(count) * (_STATES * elements + kept * float(program.micro_batches))
+            held += float(count) * (elements + kept * float(program.micro_batches))
         total += held * float(stage.multiplicity) * float(program.grid.ranks_per_stage)
     return total * _NUMBER_BYTES
 

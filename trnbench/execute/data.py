@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import InputError
+from trnbench.records import dataclass
 
 Task = Literal["markov", "copy"]
 TASKS: tuple[Task, ...] = ("markov", "copy")

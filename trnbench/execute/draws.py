@@ -7,18 +7,25 @@ layout, nor on the order in which ranks work.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod, sqrt
 from zlib import crc32
 
 import numpy as np
 
 from trnbench.execute.arithmetic import NoiseArray, Numbers
+from trnbench.program.adapters import B
 from trnbench.program.tensor import Tensor
+from trnbench.program.vocabulary import TOKEN_TABLE
+from trnbench.records import dataclass
 
 _FIRST_SPREAD = 0.02
 """Of GPT-2 and its successors; products that add to the stream get less, by depth."""
 _INTO_STREAM = ("attention.output", ".down")
+
+
+def number_of(name: str, layer: int) -> int:
+    """Return the number of a weight: that of its layer; copies of the token table have one."""
+    return 0 if name == TOKEN_TABLE else layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +41,8 @@ class Draws:
 
     def _first(self, weight: Tensor, layer: int) -> Numbers:
         shape = [int(dim.whole) for dim in weight.dims]
-        if weight.name.endswith(".bias"):
+        if weight.name.endswith((".bias", B)):
+            # Beside a B of zeros an adapter changes nothing yet.
             return np.zeros(shape)
         if "norm" in weight.name:
             return np.ones(shape)
@@ -45,14 +53,17 @@ class Draws:
 
     def noise(self, weights: Iterable[Tensor], layer: int, state: str, step: int) -> NoiseArray:
         """Return 32 random bits for each element of the whole weights, for one state in a step."""
-        return np.concatenate(
-            [
-                self._generator(weight.name, layer, crc32(state.encode()), step + 1).integers(
-                    0, 1 << 32, prod(int(dim.whole) for dim in weight.dims), dtype=np.uint32
-                )
-                for weight in weights
-            ]
-        )
+        found = []
+        for weight in weights:
+            count = prod(int(dim.whole) for dim in weight.dims)
+            generator = self._generator(weight.name, layer, crc32(state.encode()), step + 1)
+            # Two of 32 bits in one draw of 64, the low half first: the same bits four times faster.
+            pairs = generator.integers(0, 1 << 64, -(-count // 2), dtype=np.uint64)
+            found.append(pairs.astype("<u8", copy=False).view("<u4")[:count])
+        return np.concatenate(found)
 
     def _generator(self, name: str, *where: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, crc32(name.encode()), *where])
+        layer, *more = where
+        return np.random.default_rng(
+            [self.seed, crc32(name.encode()), number_of(name, layer), *more]
+        )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 
 import numpy as np
 
-from trnbench.execute.arithmetic import NoiseArray, Numbers
+from trnbench.execute.arithmetic import Flow, NoiseArray, Numbers
 from trnbench.execute.block_plan import BlockPlan
 from trnbench.execute.draws import Draws
-from trnbench.execute.optimizer import BucketState
+from trnbench.execute.optimizer import BucketState, HeldWeights
 from trnbench.execute.passes import Sink, Values
 from trnbench.execute.residency import Residency, held_bytes
 from trnbench.execute.shards import GRADIENTS_SLICED
 from trnbench.program.block import ResidentCategory
 from trnbench.program.ops import Phase
 from trnbench.program.optimizer import MOMENTS
-from trnbench.program.tensor import element_bytes
+from trnbench.program.tensor import Tensor, element_bytes
 from trnbench.program.vocabulary import TOKEN_TABLE
+from trnbench.records import dataclass
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +36,7 @@ class _MicroBatch:
 class BlockInstance:
     """One block of the model; `layer` counts those of its kind.
 
-    `lender`: the embedding whose table this block reads, where one stage has both.
+    `lender`: the block whose token table this one reads, where one stage has both.
     """
 
     def __init__(
@@ -63,6 +64,14 @@ class BlockInstance:
             )
             for shape in plan.buckets
         ]
+        self.frozen = [
+            HeldWeights(
+                shape,
+                plan.shop.exchange,
+                self._packed(span.weight for span in shape.spans.values()),
+            )
+            for shape in plan.frozen
+        ]
         self._fixed: Values = {}
         for weight in plan.fixed:
             whole = draws.first_weights([weight], layer).astype(setting.arithmetic.dtype)
@@ -76,51 +85,61 @@ class BlockInstance:
         sizes: list[tuple[ResidentCategory, float]] = [
             ("weights", held_bytes(weight, numbers)) for weight, numbers in self._fixed.items()
         ]
-        for i, state in enumerate(self.states):
-            of_all = state.weights.shape[1] / state.shape.elements
-            sizes.append(("weights", of_all * self._weight_bytes(i)))
+        for held in (*self.states, *self.frozen):
+            of_all = held.weights.shape[1] / held.shape.elements
+            sizes.append(("weights", of_all * self._weight_bytes(held)))
+        for state in self.states:
             sizes.append(("gradients", _bytes(state.gradients, recipe.gradients)))
             sizes.append(("optimizer", MOMENTS * _bytes(state.mean, recipe.moments)))
             if state.master is not None and recipe.master is not None:
                 sizes.append(("optimizer", _bytes(state.master, recipe.master)))
         return sizes
 
-    def _weight_bytes(self, i: int) -> float:
+    def _packed(self, weights: Iterable[Tensor]) -> Numbers:
+        """Return whole frozen weights, one after the other, as they come out of their format."""
+        arithmetic = self.plan.shop.setting.arithmetic
+        found = []
+        for weight in weights:
+            first = self._draws.first_weights([weight], self.layer).astype(arithmetic.dtype)
+            found.append(arithmetic.packed(first, weight.format))
+        return np.concatenate(found)
+
+    def _weight_bytes(self, held: HeldWeights) -> float:
         """Return the bytes of a bucket's whole weights, copies in smaller formats included."""
-        recipe, bucket = self.plan.shop.setting.arithmetic.recipe, self.plan.block.buckets[i]
-        size = self.states[i].shape.elements * element_bytes(recipe.weights)
+        recipe, bucket = self.plan.shop.setting.arithmetic.recipe, held.shape.bucket
+        size = held.shape.elements * element_bytes(bucket.format)
         if recipe.quantised:
-            size += float(bucket.quantised_elements) * element_bytes(recipe.linear)
+            size += float(bucket.quantised_elements) * element_bytes(recipe.weight_operands)
         return size
 
     # Slots
 
-    def run_forward(
-        self, micro_batch: int, entering: Numbers | None, outside: Mapping[str, Numbers]
-    ) -> Numbers:
+    def run_forward(self, micro_batch: int, entering: Flow, outside: Mapping[str, Numbers]) -> Flow:
         """Return the tensors the block hands on; `outside` are whole tensors it is given."""
         block, hold = self.plan.block, self._residency.hold
         values, gathered = self._weights("F")
         for tensor in self.plan.outside:
             values[tensor] = self.plan.shop.setting.ranks.cut(tensor, outside[tensor.name])
-        if entering is not None:
-            values[block.entering[0]] = entering
+        values.update(zip(block.entering, entering, strict=True))
         there = [tensor for tensor in block.kept.tensors if tensor in values]
         hold("activations", sum(held_bytes(tensor, values[tensor]) for tensor in there))
         self.plan.forward.run(values, self._residency, self._sink(micro_batch))
         self._residency.release("communication", gathered)
         kept = {tensor: values[tensor] for tensor in block.kept.tensors}
         self._micro_batches[micro_batch] = _MicroBatch(kept=kept)
-        return values[block.leaving[0]]
+        return tuple(values[tensor] for tensor in block.leaving)
 
-    def run_backward(self, micro_batch: int, gradient: Numbers) -> Numbers | None:
-        """Return the gradient of what entered, from that of what was handed on."""
+    def run_backward(self, micro_batch: int, gradients: Flow) -> Flow:
+        """Return the gradients of what entered, from those of what was handed on."""
         plan, held = self.plan, self._micro_batches[micro_batch]
+        if not plan.given:
+            return ()
         values, gathered = self._weights("B_input")
         values.update(held.kept)
-        values[plan.given] = gradient
-        if plan.given in plan.later:
-            self._residency.hold("activations", held_bytes(plan.given, gradient))
+        for given, gradient in zip(plan.given, gradients, strict=True):
+            values[given] = gradient
+            if given in plan.later:
+                self._residency.hold("activations", held_bytes(given, gradient))
         room = self._gradient_room()
         plan.backward.run(values, self._residency, self._sink(micro_batch))
         stays = {tensor: values[tensor] for tensor in plan.later}
@@ -129,12 +148,13 @@ class BlockInstance:
             self._finish(micro_batch)
         held.kept = stays
         self._residency.release("communication", gathered + room)
-        into = plan.block.entering_gradients.values()
-        return next((values[tensor] for tensor in into), None)
+        return tuple(values[tensor] for tensor in plan.block.entering_gradients.values())
 
     def run_weight(self, micro_batch: int) -> None:
         """Compute the weight gradients that a split backward pass has left."""
         held = self._micro_batches[micro_batch]
+        if not self.plan.given:
+            return
         values: Values = {**held.kept}
         room = self._gradient_room()
         self.plan.weight.run(values, self._residency, self._sink(micro_batch))
@@ -151,12 +171,12 @@ class BlockInstance:
     def _weights(self, phase: Phase) -> tuple[Values, float]:
         """Return the weights for a pass, and the bytes of what was gathered for it."""
         values, gathered = dict(self._fixed), 0.0
-        for i, state in enumerate(self.states):
-            op = self.plan.exchange(phase, state.shape.axis, state.shape.axis)
-            flat = state.gather(op)
+        for held in (*self.states, *self.frozen):
+            op = self.plan.exchange(phase, held.shape.bucket.name, held.shape.shard)
+            flat = held.gather(op)
             if op is not None:
-                gathered += self._weight_bytes(i)
-            for name, span in state.shape.spans.items():
+                gathered += self._weight_bytes(held)
+            for name, span in held.shape.spans.items():
                 values[span.weight] = span.of(flat)
                 if name == TOKEN_TABLE:
                     self._table = values[span.weight]
@@ -172,7 +192,7 @@ class BlockInstance:
         room = sum(
             state.shape.elements * element_bytes(recipe.gradients)
             for state in self.states
-            if state.shape.zero >= GRADIENTS_SLICED and state.shape.replicas > 1
+            if state.shape.zero >= GRADIENTS_SLICED and state.shape.shards > 1
         )
         self._residency.hold("communication", room)
         return float(room)
@@ -205,7 +225,7 @@ class BlockInstance:
                 if name in spans:
                     into = spans[name].of(flat)
                     into += numbers
-            state.add_flat(flat, self.plan.exchange("B_weight", axis, axis))
+            state.add_flat(flat, self.plan.exchange("B_weight", axis, state.shape.shard))
 
     # The end of a step
 
@@ -216,7 +236,7 @@ class BlockInstance:
             return None
         weights = (span.weight for span in state.shape.spans.values())
         whole = self._draws.noise(weights, self.layer, of, step)
-        return state.shape.taken(whole, state.shape.own_place)
+        return state.shape.own_noise(whole)
 
 
 def _bytes(numbers: Numbers, number_format: str) -> float:

@@ -7,7 +7,6 @@ that its operation reads, in order, and returns those it writes; rounding is don
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from trnbench.execute.positions import hidden_pairs, rotate
 from trnbench.execute.ranks import StageRanks
 from trnbench.program.ops import Elementwise
 from trnbench.program.tensor import Dim
+from trnbench.records import dataclass
 from trnbench.workload.model import Transformer
 
 NORM_EPSILON = 1e-5
@@ -41,6 +41,11 @@ Function: TypeAlias = Callable[[KernelSetting, Elementwise, Arrays], Arrays]
 def shape_of(setting: KernelSetting, dims: Sequence[Dim]) -> tuple[int, ...]:
     """Return the shape of all ranks' arrays with these dimensions."""
     return (setting.ranks.ranks, *(int(dim.size) for dim in dims))
+
+
+def named(functions: Sequence[Function]) -> Mapping[str, Function]:
+    """Return functions by their names, which are those of programs behind an underscore."""
+    return {function.__name__.removeprefix("_"): function for function in functions}
 
 
 # Sums and copies
@@ -89,8 +94,10 @@ def _cast(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
 
 
 def _slice(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    """Return a rank's part of a gradient that all ranks of a group hold alike."""
+    """Return a rank's part of what all ranks of a group hold alike."""
     of, to = op.reads[0], op.writes[0]
+    if to.axes == of.axes:
+        return arrays
     (axis,) = to.axes - of.axes
     at = next(i for i, dim in enumerate(to.dims) if axis in dim.axes) + 1
     size = int(to.dims[at - 1].size)
@@ -156,6 +163,15 @@ def _join_rotated(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Ar
     return [np.concatenate([plain, np.repeat(rotated, plain.shape[3], axis=3)], axis=-1)]
 
 
+def _join(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    return [np.concatenate(arrays, axis=-1)]
+
+
+def _d_join(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    ends = np.cumsum([int(tensor.dims[-1].size) for tensor in op.writes])
+    return np.split(arrays[0], ends[:-1], axis=-1)
+
+
 def _d_join_rotated(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient = arrays[0]
     at = setting.ranks.positions(op.reads[0].dims[1])
@@ -179,6 +195,7 @@ def _d_repeat_heads(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> 
 def _scale(setting: KernelSetting) -> float:
     """Return the divisor of the scores."""
     attention = setting.transformer.attention
+    assert attention is not None
     rotated = attention.latent.rope_head_size if attention.latent else 0
     return float(np.sqrt(attention.head_size + rotated))
 
@@ -291,41 +308,19 @@ def _d_route(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
     return [d_route(gradient, shares, choice, int(op.writes[0].dims[2].size))]
 
 
-def _combine(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    return [combine(*arrays)]
-
-
-def _d_combine(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    return d_combine(*arrays)
-
-
+_BY_THEIR_NAME: Sequence[Function] = (
+    *(_add, _d_add, _sum_rows, _cast, _slice, _norm, _d_norm, _rotary, _join_rotated),
+    *(_d_join_rotated, _repeat_heads, _d_repeat_heads, _scale_mask, _d_scale_mask, _softmax),
+    *(_d_softmax, _row_max, _exponential_sums, _d_exponential_sums, _cross_entropy),
+    *(_d_cross_entropy, _route, _d_route, _join, _d_join),
+)
 FUNCTIONS: Mapping[str, Function] = {
-    "add": _add,
-    "d_add": _d_add,
-    "sum_rows": _sum_rows,
-    "cast": _cast,
-    "slice": _slice,
-    "norm": _norm,
-    "d_norm": _d_norm,
-    "rotary": _rotary,
+    **named(_BY_THEIR_NAME),
+    "unpack": _cast,
+    "own_tokens": _slice,
     "d_rotary": _rotary,
-    "join_rotated": _join_rotated,
-    "d_join_rotated": _d_join_rotated,
-    "repeat_heads": _repeat_heads,
-    "d_repeat_heads": _d_repeat_heads,
-    "scale_mask": _scale_mask,
-    "d_scale_mask": _d_scale_mask,
-    "softmax": _softmax,
-    "d_softmax": _d_softmax,
-    "row_max": _row_max,
-    "exponential_sums": _exponential_sums,
-    "d_exponential_sums": _d_exponential_sums,
-    "cross_entropy": _cross_entropy,
-    "d_cross_entropy": _d_cross_entropy,
-    "route": _route,
-    "d_route": _d_route,
-    "combine": _combine,
-    "d_combine": _d_combine,
+    "combine": lambda setting, op, arrays: [combine(*arrays)],
+    "d_combine": lambda setting, op, arrays: d_combine(*arrays),
     **{
         f"{lead}{name}{tail}": function
         for tail, make in (("", _active), ("_gate", _gated))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import BoolArray
 from trnbench.errors import unhandled
-from trnbench.execute.arithmetic import Numbers
+from trnbench.execute.arithmetic import Arithmetic, Numbers
 from trnbench.execute.attention import FusedAttention
 from trnbench.execute.exchange import Exchanger
 from trnbench.execute.experts import d_dispatch, dispatch
 from trnbench.execute.kernels import FUNCTIONS, Arrays, KernelSetting, shape_of
-from trnbench.execute.products import plan_product, product
+from trnbench.execute.scans import SCANS, ScanKernel
 from trnbench.execute.traffic import Book
 from trnbench.numerics.formats import format_named
 from trnbench.program.ops import (
@@ -25,9 +25,75 @@ from trnbench.program.ops import (
     Gather,
     MatMul,
     Operation,
+    ScanOp,
     Term,
 )
 from trnbench.program.tensor import Tensor
+from trnbench.records import dataclass
+from trnbench.units import FLOP_PER_MULTIPLY_ADD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductPlan:
+    """How the letters of a term are laid out for a batched product of two matrices.
+
+    Each order lists dimensions behind the rank's: batch, then rows, then columns.
+    """
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    out: tuple[int, ...]
+    batch: int
+    rows: int
+    summed: int
+
+
+def plan_product(term: Term) -> ProductPlan:
+    """Return the layout of a term's product."""
+    left, right, out = term.operands
+    batch = [x for x in out if x in left and x in right]
+    rows = [x for x in out if x in left and x not in right]
+    columns = [x for x in out if x in right and x not in left]
+    summed = [x for x in left if x in right and x not in out]
+    produced = batch + rows + columns
+    return ProductPlan(
+        left=tuple(left.index(x) for x in batch + rows + summed),
+        right=tuple(right.index(x) for x in batch + summed + columns),
+        out=tuple(produced.index(x) for x in out),
+        batch=len(batch),
+        rows=len(rows),
+        summed=len(summed),
+    )
+
+
+def product(
+    plan: ProductPlan,
+    left: Numbers,
+    right: Numbers,
+    arithmetic: Arithmetic,
+    formats: tuple[str, str],
+) -> tuple[Numbers, int]:
+    """Return the product of all ranks in FP32, and the FLOP they spent on it.
+
+    Operands are rounded to `formats` along the sum.
+    """
+    a = _ordered(left, plan.left)
+    b = _ordered(right, plan.right)
+    split = 1 + plan.batch
+    batch, rows = a.shape[:split], a.shape[split : split + plan.rows]
+    columns = b.shape[split + plan.summed :]
+    m, n = prod(rows), prod(columns)
+    a = a.reshape(*batch, m, prod(a.shape[split + plan.rows :]))
+    b = b.reshape(*batch, prod(b.shape[split : split + plan.summed]), n)
+    made = arithmetic.multiply(a, b, formats).reshape(*batch, *rows, *columns)
+    return _ordered(made, plan.out), int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
+
+
+def _ordered(numbers: Numbers, order: Sequence[int]) -> Numbers:
+    if list(order) == sorted(order):
+        return numbers
+    return np.transpose(numbers, (0, *(i + 1 for i in order)))
+
 
 RunOperation: TypeAlias = Callable[[Arrays], Arrays]
 
@@ -47,13 +113,15 @@ def runner(shop: Workshop, op: Operation) -> RunOperation:
         case MatMul():
             return _Products(shop, op)
         case AttentionOp():
-            return _attention(shop, op)
+            return _counted(shop, op, FusedAttention(shop.setting, op))
+        case ScanOp():
+            return _counted(shop, op, ScanKernel(op))
         case Gather():
             return _gather(shop, op)
         case CollectiveOp():
             return lambda arrays: [shop.exchange.run(op, arrays[0])]
         case Elementwise():
-            function = FUNCTIONS[op.function]
+            function = FUNCTIONS[op.function] if op.function in FUNCTIONS else SCANS[op.function]
             return lambda arrays: function(shop.setting, op, arrays)
         case _:
             unhandled(op, "arithmetic in the executor")
@@ -94,7 +162,10 @@ class _Products:
         arithmetic = self._shop.setting.arithmetic
         if not arithmetic.exact and _grouped_otherwise(term, tensor, self._format):
             return numbers, self._format
-        return arithmetic.operand(numbers, tensor.format, self._format)
+        recipe = arithmetic.recipe
+        read_as = recipe.weight_operands if tensor.role == "weight" else recipe.linear
+        wanted = read_as if self._format == recipe.linear else self._format
+        return arithmetic.operand(numbers, tensor.format, wanted)
 
 
 def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:
@@ -110,9 +181,9 @@ def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:
     return summed != [letters[-1]]
 
 
-def _attention(shop: Workshop, op: AttentionOp) -> RunOperation:
-    kernel = FusedAttention(shop.setting, op)
-
+def _counted(
+    shop: Workshop, op: AttentionOp | ScanOp, kernel: FusedAttention | ScanKernel
+) -> RunOperation:
     def run(arrays: Arrays) -> Arrays:
         made, flop = kernel(arrays)
         shop.book.computed(op.format, flop)

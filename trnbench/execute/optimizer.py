@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -19,9 +18,14 @@ from trnbench.execute.shards import (
     BucketShape,
 )
 from trnbench.program.ops import CollectiveOp
+from trnbench.records import dataclass
 
 StateName: TypeAlias = Literal["weights", "mean", "square", "master"]
 _NORM_GUARD = 1e-6
+_Part: TypeAlias = tuple[int, slice]
+"""Some elements of one rank."""
+_TOGETHER = 1 << 14
+"""Elements updated at a time: their dozen temporaries then stay in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,37 @@ class AdamW:
         return self.learning_rate * min(1.0, (step + 1) / max(self.warm_up, 1))
 
 
-class BucketState:
+class HeldWeights:
+    """The weights of one block's bucket on all ranks of a stage, from the whole of them.
+
+    Slices under ZeRO 3. Of a frozen bucket they are all that ranks hold.
+    """
+
+    def __init__(self, shape: BucketShape, exchange: Exchanger, whole: Numbers) -> None:
+        self.shape = shape
+        self._exchange = exchange
+        self.weights = self._own(shape.taken(whole, shape.place), since=WEIGHTS_SLICED)
+
+    def _own(self, flat: Numbers, *, since: int) -> Numbers:
+        if self.shape.zero < since:
+            return flat.copy()
+        return self._exchange.slice_of(flat, self.shape.shard)
+
+    def whole_weights(self) -> Numbers:
+        """Return the weights over all elements of the bucket's whole weights."""
+        sliced = self.shape.zero >= WEIGHTS_SLICED
+        return self.shape.joined(self.weights, self.shape.own_place if sliced else self.shape.place)
+
+    def gather(self, op: CollectiveOp | None) -> Numbers:
+        """Return all weights for a pass through the block; under ZeRO 3 they come together."""
+        if self.shape.zero < WEIGHTS_SLICED:
+            return self.weights
+        if op is None:
+            return self.weights[:, : self.shape.elements]
+        return self._exchange.flat(op, self.weights)
+
+
+class BucketState(HeldWeights):
     """The weights, gradients and optimizer state of one block's bucket on all ranks of a stage.
 
     `weights` are slices under ZeRO 3, `gradients` since ZeRO 2, the rest since ZeRO 1.
@@ -63,36 +97,29 @@ class BucketState:
         self, shape: BucketShape, arithmetic: Arithmetic, exchange: Exchanger, first: Numbers
     ) -> None:
         recipe = arithmetic.recipe
-        self.shape = shape
+        whole = first.astype(arithmetic.dtype)
+        super().__init__(shape, exchange, arithmetic.store(whole, recipe.weights))
         self._arithmetic = arithmetic
-        self._exchange = exchange
-        exact = shape.taken(first, shape.place).astype(arithmetic.dtype)
-        weights = arithmetic.store(exact, recipe.weights)
-        self.weights = self._own(weights, since=WEIGHTS_SLICED)
-        self.gradients = np.zeros_like(self._own(weights, since=GRADIENTS_SLICED))
+        exact = shape.taken(whole, shape.place)
+        self.gradients = np.zeros_like(self._own(exact, since=GRADIENTS_SLICED))
         self.summed = self.gradients
-        self.mean = np.zeros_like(self._own(weights, since=OPTIMIZER_SLICED))
+        self.mean = np.zeros_like(self._own(exact, since=OPTIMIZER_SLICED))
         self.square = np.zeros_like(self.mean)
         self.master: Numbers | None = None
         if recipe.master is not None:
             master = self._own(exact, since=OPTIMIZER_SLICED)
             self.master = arithmetic.store(master, recipe.master)
         self.updated = self.weights
-        self._once = shape.held_once()
-
-    def _own(self, flat: Numbers, *, since: int) -> Numbers:
-        if self.shape.zero < since:
-            return flat.copy()
-        return self._exchange.slice_of(flat, self.shape.axis)
+        once = shape.held_once()
+        self._once = None if once.all() else once
 
     # The whole, for who wants to keep or compare it
 
     def whole(self) -> Mapping[StateName, Numbers]:
         """Return weights and state over all elements of the bucket's whole weights, by name."""
         shape = self.shape
-        sliced = shape.zero >= WEIGHTS_SLICED
         found: dict[StateName, Numbers] = {
-            "weights": shape.joined(self.weights, shape.own_place if sliced else shape.place),
+            "weights": self.whole_weights(),
             "mean": shape.joined(self.mean, shape.own_place),
             "square": shape.joined(self.square, shape.own_place),
         }
@@ -121,19 +148,14 @@ class BucketState:
 
     # Gradients of micro-batches
 
-    def gather(self, op: CollectiveOp | None) -> Numbers:
-        """Return all weights for a pass through the block; under ZeRO 3 they come together."""
-        if self.shape.zero < WEIGHTS_SLICED:
-            return self.weights
-        if op is None:
-            return self.weights[:, : self.shape.elements]
-        return self._exchange.flat(op, self.weights)
-
     def add(self, name: str, gradient: Numbers) -> None:
         """Add a weight's gradient of one micro-batch to the sum that the rank keeps."""
         into = self.shape.spans[name].of(self.gradients)
         recipe = self._arithmetic.recipe
-        into[...] = self._arithmetic.store(into + gradient, recipe.gradients)
+        into += gradient
+        rounded = self._arithmetic.store(into, recipe.gradients)
+        if rounded is not into:
+            into[...] = rounded
 
     def add_flat(self, gradients: Numbers, op: CollectiveOp | None) -> None:
         """Add all gradients of one micro-batch to the slices that ranks keep."""
@@ -166,14 +188,14 @@ class BucketState:
         if self.shape.zero < GRADIENTS_SLICED:
             self.gradients = flat
         else:
-            self.gradients = self._exchange.slice_of(flat, self.shape.axis)
+            self.gradients = self._exchange.slice_of(flat, self.shape.shard)
 
     def _spread(self) -> Numbers:
         """Return gradients at their places in the bucket."""
         if self.shape.zero < GRADIENTS_SLICED:
             return self.gradients
-        count = self.shape.replicas
-        at = self._exchange.coordinate(self.shape.axis)[:, None, None]
+        count = self.shape.shards
+        at = self._exchange.coordinate(self.shape.shard)[:, None, None]
         pieces = np.zeros((*self.gradients.shape, count), dtype=self.gradients.dtype)
         np.put_along_axis(pieces, at, self.gradients[..., None], axis=-1)
         return pieces.reshape(len(pieces), -1)[:, : self.shape.elements]
@@ -185,13 +207,20 @@ class BucketState:
             summed = self._exchange.flat(op, store(self.gradients, recipe.reduction))
             self.summed = store(summed, recipe.reduction)
         elif self.shape.zero == OPTIMIZER_SLICED:
-            self.summed = self._exchange.slice_of(self.gradients, self.shape.axis)
+            self.summed = self._exchange.slice_of(self.gradients, self.shape.shard)
         else:
             self.summed = self.gradients
 
+    def sum_copies(self, op: CollectiveOp | None) -> None:
+        """Sum slices over the groups that keep the same, where a group is not all replicas."""
+        if op is not None:
+            store, recipe = self._arithmetic.store, self._arithmetic.recipe
+            summed = self._exchange.flat(op, store(self.summed, recipe.reduction))
+            self.summed = store(summed, recipe.reduction)
+
     def squares(self, left_out: IntArray) -> Numbers:
         """Return each rank's sum of squares, of elements that no other rank counts."""
-        counted = np.where(self._once, self.summed, 0)
+        counted = self.summed if self._once is None else np.where(self._once, self.summed, 0)
         if left_out.size:
             flat = np.zeros((len(counted), self.shape.elements), dtype=counted.dtype)
             flat[:, left_out] = 1
@@ -205,28 +234,46 @@ class BucketState:
 
         An engine holds FP32: weights move by the new mean and square as they were computed.
         """
-        recipe, update = self._arithmetic.recipe, self._arithmetic.update
+        recipe, store = self._arithmetic.recipe, self._arithmetic.store
         old = self.master
         if old is None:
             of_all = self.weights.shape == self.mean.shape
-            old = self.weights if of_all else self._exchange.slice_of(self.weights, self.shape.axis)
-        gradient = self.summed * share
-        mean = settings.mean_decay * self.mean + (1 - settings.mean_decay) * gradient
-        square = settings.square_decay * self.square
-        square += (1 - settings.square_decay) * gradient * gradient
-        self.mean = update(mean, recipe.moments, noise("mean"))
-        self.square = update(square, recipe.moments, noise("square"))
+            old = (
+                self.weights if of_all else self._exchange.slice_of(self.weights, self.shape.shard)
+            )
+        updated = np.empty_like(self.mean)
+        drawn = [noise(name) for name in ("mean", "square", "weights")]
+        for part in _parts_of(self.mean.shape):
+            bits = [None if whole is None else whole[part] for whole in drawn]
+            gradient = self.summed[part] * share
+            mean, square, moved = self._moved(settings, step, gradient, part)
+            self.mean[part] = self._arithmetic.update(mean, recipe.moments, bits[0])
+            self.square[part] = self._arithmetic.update(square, recipe.moments, bits[1])
+            moved += settings.weight_decay * old[part]
+            moved *= settings.rate(step)
+            new = np.subtract(old[part], moved, out=moved)
+            updated[part] = self._arithmetic.update(new, recipe.weights, bits[2])
+            if self.master is not None and recipe.master is not None:
+                self.master[part] = store(new, recipe.master)
+        self.updated = updated
+        self.clear()
+
+    def _moved(
+        self, settings: AdamW, step: int, gradient: Numbers, part: _Part
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the new mean and square of some elements, and mean over root of square."""
+        mean = settings.mean_decay * self.mean[part]
+        mean += (1 - settings.mean_decay) * gradient
+        square = settings.square_decay * self.square[part]
+        growth = (1 - settings.square_decay) * gradient
+        growth *= gradient
+        square += growth
         moved = mean / (1 - settings.mean_decay ** (step + 1))
-        root = np.sqrt(square / (1 - settings.square_decay ** (step + 1)))
+        root = np.divide(square, 1 - settings.square_decay ** (step + 1), out=growth)
+        np.sqrt(root, out=root)
         root += settings.guard
         moved /= root
-        moved += settings.weight_decay * old
-        moved *= settings.rate(step)
-        new = old - moved
-        if recipe.master is not None:
-            self.master = self._arithmetic.store(new, recipe.master)
-        self.updated = update(new, recipe.weights, noise("weights"))
-        self.clear()
+        return mean, square, moved
 
     def publish(self, op: CollectiveOp | None) -> None:
         """Bring the new weights to every replica."""
@@ -240,3 +287,10 @@ def share_kept(squares: float, settings: AdamW) -> float:
     """Return the factor of gradients that makes their norm at most the limit."""
     norm = float(np.sqrt(squares))
     return min(1.0, settings.clip / (norm + _NORM_GUARD))
+
+
+def _parts_of(shape: tuple[int, ...]) -> Iterator[_Part]:
+    """Yield all elements of [rank, element] arrays, a few at a time."""
+    for rank in range(shape[0]):
+        for start in range(0, shape[1], _TOGETHER):
+            yield rank, slice(start, start + _TOGETHER)

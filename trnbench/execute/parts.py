@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
-from trnbench.program.stages import StageClass
+from trnbench.arrays import FloatArray
+from trnbench.program.blocks import EXCHANGED
+from trnbench.program.stages import AGAIN, StageClass, is_behind
 from trnbench.program.step import StepProgram
+from trnbench.workload.recompute import repeated_layers
+from trnbench.workload.weights import DEPTH
 
 StagePart: TypeAlias = tuple[tuple[str, int], ...]
 """Blocks in the order data passes them: kind, and number of the layer (0 for an end)."""
-
-ENDS = ("embedding", "head")
 
 
 def parts_of(program: StepProgram) -> tuple[tuple[StagePart, ...], ...]:
@@ -20,30 +22,54 @@ def parts_of(program: StepProgram) -> tuple[tuple[StagePart, ...], ...]:
     A stage's layers are dealt out to its chunks as evenly as whole layers allow, more to the first.
     """
     pp, vpp = int(program.layout.pp), int(program.layout.vpp)
-    counts = []
-    kinds: list[str] = []
-    for stage in (_class_of(program, number) for number in range(pp)):
-        layers = {kind: int(n) for kind, n in stage.blocks.items() if kind not in ENDS and n}
-        kinds += [kind for kind, n in layers.items() for _ in range(n)]
-        counts.append(sum(layers.values()))
-    per_part = [[counts[s] // vpp + (c < counts[s] % vpp) for s in range(pp)] for c in range(vpp)]
-    # Dense layers come first in a model, wherever its first layers are.
-    kinds.sort(key=lambda kind: kind != "dense")
+    transformer = program.model.transformer
+    assert transformer is not None
+    # A kind of layer whose experts are spread over ranks has a block of its own.
+    kinds = [name if name in program.blocks else name + EXCHANGED for name in transformer.order]
+    classes = [_class_of(program, number) for number in range(pp)]
+    per_part = [[_layers(one, chunk, vpp) for one in classes] for chunk in range(vpp)]
     made: list[list[StagePart]] = [[] for _ in range(pp)]
+    again = repeated_layers(program.layout.recompute) or 0
+    last = vpp * pp - 1
     layer = 0
     for chunk, row in enumerate(per_part):
         for s, count in enumerate(row):
-            part = [(kinds[i], i) for i in range(layer, layer + count)]
+            part = [
+                (kinds[i] + AGAIN if i - layer < again else kinds[i], i)
+                for i in range(layer, layer + count)
+            ]
             layer += count
-            made[s].append(
-                _with_ends(part, first=chunk + s == 0, last=chunk == vpp - 1 and s == pp - 1)
-            )
+            place = chunk * pp + s
+            depths = _depths(program, classes[s]) if chunk == vpp - 1 else ()
+            first, head = [("embedding", 0)], [("head", 0)]
+            made[s].append((*first[: place == 0], *part, *depths, *(head if place == last else ())))
     return tuple(tuple(parts) for parts in made)
 
 
-def _with_ends(part: Sequence[tuple[str, int]], *, first: bool, last: bool) -> StagePart:
-    ends = [(kind, 0) for kind in ENDS]
-    return (*(ends[:1] if first else ()), *part, *(ends[1:] if last else ()))
+def _layers(stage: StageClass, chunk: int, vpp: int) -> int:
+    """Return the layers of a chunk of a stage."""
+
+    def count(blocks: Mapping[str, FloatArray]) -> int:
+        return round(
+            sum(
+                float(n)
+                for kind, n in blocks.items()
+                if kind != "embedding" and not is_behind(kind)
+            )
+        )
+
+    if stage.chunks:
+        return count(stage.chunks[chunk])
+    whole = count(stage.blocks)
+    return whole // vpp + (chunk < whole % vpp)
+
+
+def _depths(program: StepProgram, stage: StageClass) -> StagePart:
+    """Return the depths of a stage; they are numbered on behind the layers."""
+    transformer = program.model.transformer
+    assert transformer is not None
+    depths = [kind for kind in stage.blocks if kind.startswith(DEPTH) and stage.blocks[kind]]
+    return tuple((kind, transformer.layers + i) for i, kind in enumerate(depths))
 
 
 def _class_of(program: StepProgram, number: int) -> StageClass:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from trnbench.execute.arithmetic import Numbers
@@ -11,6 +10,7 @@ from trnbench.execute.operations import RunOperation, Workshop, runner
 from trnbench.execute.residency import Residency, held_bytes
 from trnbench.program.ops import Operation
 from trnbench.program.tensor import Tensor
+from trnbench.records import dataclass
 
 Values: TypeAlias = dict[Tensor, Numbers]
 Sink: TypeAlias = Callable[[Tensor, Numbers], None]

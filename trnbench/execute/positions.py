@@ -16,7 +16,7 @@ def rotate(x: Numbers, positions: IntArray, transformer: Transformer, size: Dim)
     A number and the one half the rotated span further on are a pair. Of queries with a part that
     is not rotated, the tail turns; with a partial rotary encoding, the head.
     """
-    latent = transformer.attention.latent
+    latent = transformer.attention.latent if transformer.attention else None
     start, stop = 0, x.shape[-1]
     if latent is not None and size.name == "query_head_size":
         start = stop - latent.rope_head_size
@@ -33,12 +33,16 @@ def rotate(x: Numbers, positions: IntArray, transformer: Transformer, size: Dim)
     return out
 
 
-def hidden_pairs(queries: IntArray, keys: IntArray, attention: Attention) -> BoolArray | None:
+def hidden_pairs(
+    queries: IntArray, keys: IntArray, attention: Attention | None
+) -> BoolArray | None:
     """Return [rank, query, key] whether a query may not see a key, from their positions."""
-    if not attention.causal:
+    if attention is None or not attention.causal:
         return None
     ahead = keys[:, None, :] - queries[:, :, None]
     hidden = ahead > 0
     if attention.window is not None:
         hidden |= ahead <= -attention.window
+    if attention.chunk is not None:
+        hidden |= keys[:, None, :] // attention.chunk != queries[:, :, None] // attention.chunk
     return np.asarray(hidden)

@@ -13,6 +13,7 @@ import numpy as np
 from trnbench.arrays import IntArray
 from trnbench.execute.arithmetic import Numbers
 from trnbench.mapping.rank_groups import MEGATRON, groups_along
+from trnbench.memo import Memo
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Dim, Tensor, array
 
@@ -24,6 +25,7 @@ class StageRanks:
         self.grid = program.grid
         self.ranks = int(self.grid.ranks_per_stage)
         self._first: dict[Dim, IntArray] = {}
+        self._split: Memo[tuple[str, int | None], tuple[int, int, int]] = Memo()
 
     def size(self, axis: str) -> int:
         """Return the ranks of a group along an axis."""
@@ -31,6 +33,9 @@ class StageRanks:
 
     def split(self, axis: str, ranks: int | None = None) -> tuple[int, int, int]:
         """Return (outer, group, inner) sizes of the first dimension for groups along an axis."""
+        return self._split.of((axis, ranks), lambda: self._split_along(axis, ranks))
+
+    def _split_along(self, axis: str, ranks: int | None) -> tuple[int, int, int]:
         groups = groups_along(axis, self.grid, MEGATRON, None if ranks is None else array(ranks))
         size, stride = int(groups.ranks), int(groups.stride)
         return self.ranks // (size * stride), size, stride

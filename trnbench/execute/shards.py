@@ -7,7 +7,6 @@ A bucket's elements have a place in the whole of its weights, so that what is dr
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from math import prod
 from typing import TypeVar
 
@@ -15,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnbench.arrays import BoolArray, IntArray
-from trnbench.execute.arithmetic import Numbers
+from trnbench.execute.arithmetic import NoiseArray, Numbers
 from trnbench.execute.ranks import StageRanks
 from trnbench.program.block import Block
-from trnbench.program.optimizer import Bucket
+from trnbench.program.optimizer import Bucket, alike_over_tp
 from trnbench.program.parameters import Parameter
 from trnbench.program.tensor import Tensor
+from trnbench.records import dataclass
 
 OPTIMIZER_SLICED, GRADIENTS_SLICED, WEIGHTS_SLICED = 1, 2, 3
 """From which ZeRO stage on ranks hold slices."""
@@ -48,10 +48,12 @@ class BucketShape:
     """How a bucket of a block is laid out: the same for every layer of the block's kind."""
 
     def __init__(self, ranks: StageRanks, block: Block, bucket: Bucket, tied: str | None) -> None:
+        self.bucket = bucket
         self.axis = bucket.axis
+        self.shard = ranks.grid.shard_axis(bucket.axis)
         self.zero = int(ranks.grid.zero)
         self.copies = int(bucket.copies)
-        self.replicas = ranks.size(bucket.axis)
+        self.shards = ranks.size(self.shard)
         self._ranks = ranks
         members = _members(block, bucket, tied)
         self.spans: dict[str, BucketSpan] = {}
@@ -69,8 +71,8 @@ class BucketShape:
         self.elements, self.whole_elements = start, whole
         self.place = np.concatenate(places, axis=1)
         self.own_place = self.own(self.place, since=OPTIMIZER_SLICED)
-        partial = {name for name, gradient in block.gradients.items() if "tp" in gradient.partial}
-        self.alike = self._columns({m.weight.name for m in members} & partial)
+        self._in_order = np.array_equal(self.own_place, [np.arange(whole)])
+        self.alike = self._columns(alike_over_tp(members, block.gradients))
         self.shared = self._columns({m.weight.name for m in members if np.any(m.copies > 1)})
         self.tied = self._columns({m.weight.name for m in members if m.weight.name == tied})
 
@@ -78,10 +80,10 @@ class BucketShape:
         """Return the places that each rank has to itself from a ZeRO stage on; padding behind."""
         if self.zero < since:
             return flat
-        padding = -flat.shape[1] % self.replicas
+        padding = -flat.shape[1] % self.shards
         padded = np.pad(flat, [(0, 0), (0, padding)], constant_values=PADDING)
-        at = self._ranks.coordinate(self.axis)[:, None, None]
-        pieces = padded.reshape(len(flat), -1, self.replicas)
+        at = self._ranks.coordinate(self.shard)[:, None, None]
+        pieces = padded.reshape(len(flat), -1, self.shards)
         return np.take_along_axis(pieces, at, axis=-1)[..., 0]
 
     def held_once(self) -> BoolArray:
@@ -95,6 +97,12 @@ class BucketShape:
         """Return each rank's part of an array over all elements of the bucket's whole weights."""
         padded = np.append(whole, np.zeros(1, dtype=whole.dtype))
         return padded[place]
+
+    def own_noise(self, whole: NoiseArray) -> NoiseArray:
+        """Return each rank's part of noise drawn for all elements, for what it works on."""
+        if self._in_order:
+            return whole[np.newaxis]  # a lone rank works on all of it
+        return self.taken(whole, self.own_place)
 
     def joined(self, held: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
         """Return the whole of what ranks hold: the reverse of `taken`."""
@@ -114,8 +122,9 @@ def _members(block: Block, bucket: Bucket, tied: str | None) -> list[Parameter]:
     members = [
         member
         for member in block.parameters.values()
-        if member.trained
+        if member.use == ("frozen" if bucket.frozen else "trained")
         and float(member.held)
-        and ("ep" in member.weight.axes) == (bucket.axis == "expert_data")
+        and member.replicas == bucket.axis
+        and member.weight.format == bucket.format
     ]
     return sorted(members, key=lambda member: member.weight.name != tied)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.execute.arithmetic import Arithmetic, Numbers
+from trnbench.execute.arithmetic import Arithmetic, Flow, Numbers
 from trnbench.execute.block_plan import BlockPlan
 from trnbench.execute.draws import Draws
 from trnbench.execute.exchange import Exchanger
@@ -15,8 +15,11 @@ from trnbench.execute.parts import StagePart
 from trnbench.execute.ranks import StageRanks
 from trnbench.execute.residency import Residency
 from trnbench.execute.traffic import Book
+from trnbench.program.blocks import EXCHANGED
 from trnbench.program.schedule import splits_backward
+from trnbench.program.stages import AGAIN
 from trnbench.program.step import StepProgram
+from trnbench.workload.weights import DEPTH
 
 
 class Stage:
@@ -37,14 +40,20 @@ class Stage:
         self.residency = Residency()
         self.ranks = StageRanks(program)
         self.exchange = Exchanger(self.ranks, book, number)
-        setting = KernelSetting(
-            ranks=self.ranks, transformer=program.model.transformer, arithmetic=arithmetic
-        )
-        shop = Workshop(setting=setting, exchange=self.exchange, book=book)
+        transformer = program.model.transformer
+        names = transformer.layer_kinds
+
+        def shop(kind: str) -> Workshop:
+            """Return what the operations of a kind of block are computed with."""
+            layer = kind.removesuffix(AGAIN).removesuffix(EXCHANGED)
+            layer = transformer.order[-1] if layer.startswith(DEPTH) else layer
+            own = transformer.of_kind(layer) if layer in names else transformer
+            setting = KernelSetting(ranks=self.ranks, transformer=own, arithmetic=arithmetic)
+            return Workshop(setting=setting, exchange=self.exchange, book=book)
+
         split = splits_backward(program.layout.schedule)
-        tied = program.model.vocabulary.tied
         plans = {
-            kind: BlockPlan(shop, program.blocks[kind], split=split, tied=tied)
+            kind: BlockPlan(shop(kind), program.blocks[kind], split=split)
             for kind in dict.fromkeys(kind for part in parts for kind, _ in part)
         }
         self._chunks: list[list[BlockInstance]] = []
@@ -53,7 +62,7 @@ class Stage:
             chunk = []
             for kind, layer in part:
                 instance = BlockInstance(plans[kind], layer, draws, self.residency, lender)
-                lender = instance if kind == "embedding" else lender
+                lender = lender or (instance if instance.plan.lends else None)
                 chunk.append(instance)
             self._chunks.append(chunk)
 
@@ -63,21 +72,18 @@ class Stage:
         return [block for chunk in self._chunks for block in chunk]
 
     def forward(
-        self, chunk: int, micro_batch: int, entering: Numbers | None, outside: Mapping[str, Numbers]
-    ) -> Numbers:
+        self, chunk: int, micro_batch: int, entering: Flow, outside: Mapping[str, Numbers]
+    ) -> Flow:
         """Return the activations that a chunk hands on."""
         for block in self._chunks[chunk]:
             entering = block.run_forward(micro_batch, entering, outside)
-        assert entering is not None
         return entering
 
-    def backward(self, chunk: int, micro_batch: int, gradient: Numbers) -> Numbers | None:
-        """Return the gradient of what entered a chunk; None where that was text."""
-        back: Numbers | None = gradient
+    def backward(self, chunk: int, micro_batch: int, gradients: Flow) -> Flow:
+        """Return the gradients of what entered a chunk; none where that was text."""
         for block in reversed(self._chunks[chunk]):
-            assert back is not None
-            back = block.run_backward(micro_batch, back)
-        return back
+            gradients = block.run_backward(micro_batch, gradients)
+        return gradients
 
     def weight(self, chunk: int, micro_batch: int) -> None:
         """Compute the weight gradients of a chunk, where they have slots of their own."""

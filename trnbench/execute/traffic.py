@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from trnbench.errors import GapError
 from trnbench.execute.arithmetic import Numbers
 from trnbench.program.ops import Phase
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import TypeAlias
@@ -11,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from trnbench.execute.arithmetic import Arithmetic, Numbers
+from trnbench.execute.arithmetic import Arithmetic, Flow, Numbers
 from trnbench.execute.data import Text
-from trnbench.execute.draws import Draws
+from trnbench.execute.draws import Draws, number_of
 from trnbench.execute.instance import BlockInstance
 from trnbench.execute.optimizer import AdamW, BucketState, share_kept
 from trnbench.execute.parts import parts_of
@@ -25,11 +24,15 @@ from trnbench.program.schedule import slot_order
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import element_bytes
 from trnbench.program.vocabulary import TOKEN_TABLE
+from trnbench.records import dataclass
 
 Held: TypeAlias = tuple[BlockInstance, BucketState]
 WeightName: TypeAlias = tuple[str, int]
 """A weight and the number of its layer."""
 WITHIN_STAGE = ("tp", "kv_copies")
+MTP_SHARE = 0.1
+"""Of the losses of further tokens together, beside the next token's (mtp_loss_scaling_factor of
+Megatron-LM)."""
 WORLD = -1
 """The stage of an exchange of all ranks."""
 
@@ -79,16 +82,25 @@ class Trainer:
             book=self.book,
             flow=flow.format,
             flow_gradient=head.entering_gradients[flow.name].format,
-            seed=1 / self.tokens,
+            seeds=tuple(
+                share / self.tokens
+                for share in (1.0, *[MTP_SHARE / max(self.depths, 1)] * self.depths)
+            ),
         )
+
+    @property
+    def depths(self) -> int:
+        """Further tokens that are predicted."""
+        return self.program.model.mtp_depths
 
     @property
     def tokens(self) -> int:
         """Tokens of a step."""
         return int(self.program.layout.global_batch * self.program.layout.sequence)
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def step(self) -> float:
-        """Train one step; return its mean loss a token, before the update."""
+        """Train one step; return its mean loss a token, before the update: NaN if it diverged."""
         # Products of a few hundred rows take longer when threads share them, and sums would depend
         # on how many there are.
         with threadpool_limits(limits=1, user_api="blas"):
@@ -114,18 +126,24 @@ class Trainer:
 
     def _texts(self) -> list[dict[str, Numbers]]:
         layout = self.program.layout
-        text = self.run.text.batch(self.steps_done, int(layout.global_batch), int(layout.sequence))
+        length = int(layout.sequence)
+        text = self.run.text.batch(self.steps_done, int(layout.global_batch), length + self.depths)
         rows = int(layout.dp * layout.micro_batch)
         whole: Numbers = text.astype(np.int64)
         return [
-            {"tokens": whole[i : i + rows, :-1], "targets": whole[i : i + rows, 1:]}
+            {
+                f"{name}{f'.{depth}' if depth else ''}": whole[i : i + rows, start : start + length]
+                for depth in range(self.depths + 1)
+                for name, start in (("tokens", depth), ("targets", depth + 1))
+            }
             for i in range(0, len(whole), rows)
         ]
 
-    def _mean_loss(self, losses: list[Numbers]) -> float:
+    def _mean_loss(self, losses: list[Flow]) -> float:
+        """Return the mean loss of the next token; further ones have losses of their own."""
         tp = int(self.program.layout.tp)
         # Tensor-parallel ranks hold the same losses.
-        return sum(float(one[::tp].sum(dtype=np.float64)) for one in losses) / self.tokens
+        return sum(float(one[0][::tp].sum(dtype=np.float64)) for one in losses) / self.tokens
 
     def states(self) -> Iterator[Held]:
         """Yield every bucket of every block, stage by stage."""
@@ -149,7 +167,9 @@ class Trainer:
             start = 0
             for name, span in state.shape.spans.items():
                 shape = [int(dim.whole) for dim in span.weight.dims]
-                found[name, block.layer] = flat[start : start + prod(shape)].reshape(shape)
+                found[name, number_of(name, block.layer)] = flat[
+                    start : start + prod(shape)
+                ].reshape(shape)
                 start += prod(shape)
         return found
 
@@ -164,7 +184,8 @@ class Trainer:
         self._sum_tied()
         for block, state in self.states():
             axis = state.shape.axis
-            state.reduce(block.plan.exchange("optimizer", axis, axis))
+            state.reduce(block.plan.exchange("optimizer", axis, state.shape.shard))
+            state.sum_copies(block.plan.exchange("optimizer", axis, "copies"))
 
     def _sum_tied(self) -> None:
         """Sum the gradients of a vocabulary that the first and the last stage both hold."""
@@ -188,7 +209,7 @@ class Trainer:
         total = np.float64(0)
         for block, state in self.states():
             # The second copy of a shared vocabulary counts once.
-            copy = block.plan.block.kind == "head" and TOKEN_TABLE in state.shape.spans
+            copy = block.plan.block.kind != "embedding" and TOKEN_TABLE in state.shape.spans
             left_out = state.shape.tied if copy else state.shape.tied[:0]
             total += state.squares(left_out).sum()
         for op in self.program.closing:
@@ -215,4 +236,4 @@ class Trainer:
         for block, state in self.states():
             noise = partial(block.noise, state, self.steps_done)
             state.update(self.run.optimizer, self.steps_done, share, noise)
-            state.publish(block.plan.publication(state.shape.axis))
+            state.publish(block.plan.publication(state.shape.axis, state.shape.shard))

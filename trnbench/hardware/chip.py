@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-import attrs
+from dataclasses import field
+from typing import ClassVar, Literal
 
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS, Ratio, Watts
@@ -17,22 +16,24 @@ from trnbench.hardware.compute_unit import (
     Multiprocessors,
     NeuronCores,
     UnitKind,
-    keyed_by_format,
+    check_formats,
 )
 from trnbench.numerics.formats import format_named
+from trnbench.records import dataclass
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The device memory of a chip."""
+    """The device memory of a chip; `bandwidth_per_core`: what one core alone moves at most."""
 
     technology: str
     stacks: int
     capacity_per_chip_bytes: Bytes
     bandwidth_per_chip_bytes_per_s: BytesPerS
+    bandwidth_per_core_bytes_per_s: BytesPerS | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sparsity:
     """Structured sparsity of the stationary operand: legal patterns and the gain of each.
 
@@ -42,17 +43,16 @@ class Sparsity:
 
     patterns: tuple[str, ...]
     speedup: dict[str, Ratio]
-    peak_per_chip_flop_per_s: dict[str, FlopPerS] = attrs.field(
-        factory=dict, validator=keyed_by_format
-    )
+    peak_per_chip_flop_per_s: dict[str, FlopPerS] = field(default_factory=dict)
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a speed-up of a pattern that is not listed, and a pattern without one."""
+        check_formats(self, "peak_per_chip_flop_per_s")
         if set(self.patterns) != set(self.speedup):
             raise ValueError("`speedup` must have just the keys that `patterns` lists")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
     """Rounding modes of the hardware and where stochastic rounding gets its random bits."""
 
@@ -60,37 +60,42 @@ class Rounding:
     generator: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
     """Memory a rank (of the default logical size) cannot use: runtime, code, rings."""
 
     per_rank_bytes: Bytes
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """An accelerator chip."""
+    """An accelerator chip; `like`: the one from which it has what its own file does not say."""
+
+    section: ClassVar[str] = "chips"
+    own_keys: ClassVar[tuple[str, ...]] = ("name", "title", "aliases")
 
     name: str
     title: str
     vendor: str
     aliases: tuple[str, ...] = ()
+    like: str | None = None
     family: str
     dies: int | None = None
     memory: Memory
     cores: NeuronCores | None = None
     multiprocessors: Multiprocessors | None = None
-    headline_per_chip_flop_per_s: dict[str, FlopPerS] = attrs.field(validator=keyed_by_format)
+    headline_per_chip_flop_per_s: dict[str, FlopPerS]
     sparsity: Sparsity | None = None
     rounding: Rounding
     reserve: Reserve
     power_w: Watts | None = None
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse chips that have no compute unit, or two."""
+        check_formats(self, "headline_per_chip_flop_per_s")
         if (self.cores is None) == (self.multiprocessors is None):
             raise ValueError("expected either [cores] or [multiprocessors]")
 
@@ -123,6 +128,20 @@ class Chip:
     def peak_flop_per_s(self, number_format: str) -> float:
         """Return the dense peak of the whole chip's tensor units, FLOP/s."""
         return self.unit.peak_flop_per_s(number_format)
+
+    def bandwidth_gain(self, active: int, logical_size: int | None = None) -> float:
+        """Return how many times its share of all ranks' bandwidth a rank has beside fewer.
+
+        `active` ranks, itself among them, share the memory, each as far as its own cores reach.
+        """
+        ranks = self.ranks(logical_size)
+        one_core = self.memory.bandwidth_per_core_bytes_per_s
+        if active >= ranks or one_core is None:
+            return 1.0
+        unit: ComputeUnit = self.unit
+        whole = self.memory.bandwidth_per_chip_bytes_per_s
+        reached = min(whole / active, one_core * unit.cores_per_rank(logical_size))
+        return max(reached / (whole / ranks), 1.0)
 
     def ranks(self, logical_size: int | None = None) -> int:
         """Return the ranks on one chip: logical cores on Trainium, one device on a GPU."""

@@ -8,37 +8,29 @@ which kind it is; where a kind has a rule or a price of its own, a `match` on `C
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
-
-import attrs
+from collections.abc import Collection
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS, Hertz, Ratio, Seconds
 from trnbench.errors import did_you_mean
 from trnbench.numerics.formats import FORMATS
+from trnbench.records import dataclass
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
+
+if TYPE_CHECKING:
+    from trnbench.arrays import FloatArray
 
 SPARSE = "sparse"
 """Stands for any format under a sparsity pattern."""
 
 
-def keyed_by_format(
-    record: object, attribute: attrs.Attribute[Any], table: Mapping[str, object]
-) -> None:
-    """Refuse a table whose keys are not all number formats."""
-    _refuse_keys(attribute.name, table, FORMATS)
-
-
-def keyed_by_format_or_sparse(
-    record: object, attribute: attrs.Attribute[Any], table: Mapping[str, object]
-) -> None:
-    """Refuse a table whose keys are not all number formats, or `sparse`."""
-    _refuse_keys(attribute.name, table, (*FORMATS, SPARSE))
-
-
-def _refuse_keys(name: str, table: Iterable[str], known: Collection[str]) -> None:
-    for key in table:
-        if key not in known:
+def check_formats(record: object, *names: str, known: Collection[str] = FORMATS) -> None:
+    """Refuse tables of a record whose keys are not all number formats."""
+    for name in names:
+        for key in getattr(record, name):
+            if key in known:
+                continue
             raise ValueError(f"{name}: unknown number format {key!r}{did_you_mean(key, known)}")
 
 
@@ -75,6 +67,10 @@ class ComputeUnit(Protocol):
         """Whether a product runs under a kernel schedule that can be chosen."""
         ...
 
+    def padded_depth(self, depth: FloatArray) -> FloatArray:
+        """Return the contraction depths that are computed where products have these."""
+        ...
+
     def cores_per_rank(self, logical_size: int | None) -> int:
         """Return the cores that form one rank, of a logical size or of the default."""
         ...
@@ -88,7 +84,7 @@ class ComputeUnit(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorRate:
     """How the tensor engine takes a format.
 
@@ -102,7 +98,18 @@ class TensorRate:
     fast_passes: float | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """When a tensor engine runs at `slow_share` of its rate: until it has worked for a `window`,
+    and again once it was busy for less than `busy_share` of the last one.
+    """
+
+    slow_share: Ratio
+    busy_share: Ratio
+    window_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorEngine:
     """A systolic array that multiplies a stationary tile with a moving one.
 
@@ -117,13 +124,17 @@ class TensorEngine:
     moving_min: int
     moving_max: int
     load_rows_per_cycle: int
-    formats: dict[str, TensorRate] = attrs.field(validator=keyed_by_format)
+    formats: dict[str, TensorRate]
     accumulates_into: tuple[str, ...] = ("fp32",)
     slices: tuple[int, ...] = ()
-    input_elements_per_cycle: dict[str, int] = attrs.field(
-        factory=dict, validator=keyed_by_format_or_sparse
-    )
+    input_elements_per_cycle: dict[str, int] = field(default_factory=dict)
     output_elements_per_cycle: int | None = None
+    throttle: Throttle | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse rates of what is not a number format."""
+        check_formats(self, "formats")
+        check_formats(self, "input_elements_per_cycle", known=(*FORMATS, SPARSE))
 
     def peak_flop_per_s(self, passes: float, rows_per_pe: int) -> float:
         """Return the peak of one core's array when it takes a format so, FLOP/s."""
@@ -131,7 +142,7 @@ class TensorEngine:
         return FLOP_PER_MULTIPLY_ADD * multiply_adds * self.clock_hz
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OnChipMemory:
     """The state buffer: software-managed memory of `partitions` rows."""
 
@@ -140,7 +151,7 @@ class OnChipMemory:
     bandwidth_per_interface_bytes_per_s: BytesPerS | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accumulator:
     """PSUM: banks in which the tensor engine accumulates in fp32."""
 
@@ -149,12 +160,14 @@ class Accumulator:
     bank_per_partition_bytes: Bytes
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VectorEngine:
     """A lane-wise engine: `lanes` elements a cycle; `elements_per_cycle` in its fast modes.
 
     An instruction takes at least `minimum_cycles`, and `access_overhead_cycles` on each tensor. One
-    that reads two tensors takes `two_input_cycles_per_element`; without it the engine cannot.
+    that reads two tensors takes `two_input_cycles_per_element`; without it the engine cannot. A
+    reduction on the way takes `reduction_cycles` more, a mask by position `position_cycles` in all
+    besides its elements.
     """
 
     clock_hz: Hertz
@@ -162,19 +175,26 @@ class VectorEngine:
     minimum_cycles: int
     access_overhead_cycles: int
     two_input_cycles_per_element: float | None = None
-    elements_per_cycle: dict[str, int] = attrs.field(factory=dict, validator=keyed_by_format)
+    reduction_cycles: int = 0
+    position_cycles: int = 0
+    elements_per_cycle: dict[str, int] = field(default_factory=dict)
     headline_fp32_per_core_flop_per_s: FlopPerS | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse rates of what is not a number format."""
+        check_formats(self, "elements_per_cycle")
 
-@attrs.frozen(kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dma:
     """The DMA engines of one core.
 
     A transfer starts after `start_latency`; a descriptor (one row of a partition) costs
     `descriptor_overhead` and its bytes at `bandwidth_per_engine`; one that adds or transposes runs
-    at `reduce_rate` or `transpose_rate` of that. `largest_measured_per_core`: the most one core
-    was seen to move, so a bound must not lie below it. GpSimd cores with a DMA engine of their own
-    have `gpsimd_bandwidth_per_core_one_way`.
+    at `reduce_rate` or `transpose_rate` of that, at `transpose_rate_in_sbuf` within the state
+    buffer (kernels use none without it). `largest_measured_per_core`: the most one core was seen
+    to move, so a bound must not lie below it. GpSimd cores with a DMA engine of their own have
+    `gpsimd_bandwidth_per_core_one_way`.
     """
 
     engines_per_core: int
@@ -190,10 +210,11 @@ class Dma:
     collective_packet_bytes: Bytes | None = None
     reduce_rate: Ratio | None = None
     transpose_rate: Ratio | None = None
+    transpose_rate_in_sbuf: Ratio | None = None
     gpsimd_bandwidth_per_core_one_way_bytes_per_s: BytesPerS | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPort:
     """Engines of a core that cannot use one of its memories at the same time."""
 
@@ -201,11 +222,12 @@ class SharedPort:
     memory: Literal["sbuf", "psum"]
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NeuronCores:
     """The cores of a Trainium chip; `logical_sizes` are the legal LNC values.
 
-    `counter_clock`: the clock in whose cycles profiles of the vendor count.
+    `counter_clock`: the clock in whose cycles profiles of the vendor count. `program_start`: what a
+    program takes besides its instructions, which a kernel timed by itself is.
     """
 
     generation: str
@@ -222,6 +244,7 @@ class NeuronCores:
     dma: Dma
     shared_ports: tuple[SharedPort, ...] = ()
     counter_clock_hz: Hertz | None = None
+    program_start_s: Seconds | None = None
 
     @property
     def clock_hz(self) -> float:
@@ -248,6 +271,10 @@ class NeuronCores:
         """The software chooses how a product is cut up."""
         return True
 
+    def padded_depth(self, depth: FloatArray) -> FloatArray:
+        """The model of an array pads what it must itself."""
+        return depth
+
     def cores_per_rank(self, logical_size: int | None) -> int:
         """Return the cores of a logical core, which is one rank."""
         return logical_size or self.logical_default
@@ -263,7 +290,7 @@ class NeuronCores:
         return (*array, f"cores.tensor.formats.{number_format}", "cores.count")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTile:
     """An output tile a multiprocessor works on, with its rate relative to the best tile."""
 
@@ -272,7 +299,7 @@ class GpuTile:
     relative_rate: Ratio
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Multiprocessors:
     """The streaming multiprocessors of a GPU with their tensor cores."""
 
@@ -282,8 +309,12 @@ class Multiprocessors:
     cache_bandwidth_per_chip_bytes_per_s: BytesPerS
     launch_latency_s: Seconds
     contraction_step: int
-    rates_per_chip_flop_per_s: dict[str, FlopPerS] = attrs.field(validator=keyed_by_format)
+    rates_per_chip_flop_per_s: dict[str, FlopPerS]
     tiles: tuple[GpuTile, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse rates of what is not a number format."""
+        check_formats(self, "rates_per_chip_flop_per_s")
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -309,6 +340,11 @@ class Multiprocessors:
     def has_kernels(self) -> bool:
         """The library chooses how a product is cut up."""
         return False
+
+    def padded_depth(self, depth: FloatArray) -> FloatArray:
+        """The main loop of a kernel goes in steps."""
+        step = self.contraction_step
+        return -(-depth // step) * step
 
     def cores_per_rank(self, logical_size: int | None) -> int:
         """Return 1: a device is one rank."""

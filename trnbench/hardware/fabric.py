@@ -6,14 +6,15 @@ units of the level below it: chips for the inner ones, instances for the network
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
-import attrs
+from trnbench.catalog.quantity import BytesPerS, Ratio, Seconds
+from trnbench.records import dataclass
 
-from trnbench.catalog.quantity import BytesPerS, Seconds
 
-
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OnChip:
     """Cores of one chip exchanging data through its memory and DMA engines.
 
@@ -27,7 +28,7 @@ class OnChip:
     latency_per_hop_s: Seconds
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Torus:
     """Chips wired as a torus (a ring where `shape` has one axis), links both ways.
 
@@ -43,7 +44,7 @@ class Torus:
     bandwidth_per_link_one_way_bytes_per_s: BytesPerS
     latency_per_hop_s: Seconds
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a shape that does not fit the axes or the links."""
         if len(self.axes) != len(self.shape):
             raise ValueError(f"{len(self.axes)} axes but {len(self.shape)} lengths in `shape`")
@@ -54,7 +55,7 @@ class Torus:
             )
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
     """Chips joined by a switch; `reduces` when the switch can add (NVLink SHARP)."""
 
@@ -67,8 +68,12 @@ class Switch:
     reduces: bool = False
     reduces_from_chips: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a level of nothing."""
+        _refuse_none(self, "chips")
 
-@attrs.frozen(kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Direct:
     """Chips of the same position in paired groups, joined by direct links.
 
@@ -84,8 +89,12 @@ class Direct:
     bandwidth_per_link_one_way_bytes_per_s: BytesPerS
     latency_per_hop_s: Seconds
 
+    def __post_init__(self) -> None:
+        """Refuse a level of nothing."""
+        _refuse_none(self, "chips_per_group", "group_distance", "links_per_chip")
 
-@attrs.frozen(kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FullMesh:
     """Chips each wired to every other chip of the level, links both ways."""
 
@@ -96,21 +105,63 @@ class FullMesh:
     bandwidth_per_link_one_way_bytes_per_s: BytesPerS
     latency_per_hop_s: Seconds
 
+    def __post_init__(self) -> None:
+        """Refuse a level of nothing."""
+        _refuse_none(self, "chips")
 
-@attrs.frozen(kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Adapters between instances over a non-blocking core.
+    """Adapters between instances over leaf switches and a spine.
 
-    `step_latency`: one message from device memory to device memory.
+    `transport`: how adapters talk, by RDMA over InfiniBand or RoCE, or by EFA. `step_latency`: one
+    message from device memory to device memory, however many switches it passes.
+
+    `oversubscription`: what the adapters of an instance carry over what the spine carries for
+    them, one way: 2 is 2:1; 1, or none said, does not block. Without `rails` all that leaves an
+    instance crosses the spine. With them the network is rail-optimised: adapter i of every
+    instance is on leaf switch i, so only what goes to another adapter than i crosses it, each rail
+    by its own share; nothing is handed to a chip of the other rail first, as NCCL can do.
     """
 
     topology: ClassVar[str] = "network"
 
     name: str
+    transport: Literal["rdma", "efa"] = "rdma"
     adapters: int
     bandwidth_per_adapter_one_way_bytes_per_s: BytesPerS
     step_latency_s: Seconds
+    oversubscription: Ratio | None = None
+    rails: bool = False
     max_chips_per_cluster: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a spine that carries more than the adapters, and no adapters."""
+        ratio = self.oversubscription
+        if ratio is not None and ratio < 1:
+            raise ValueError(f"`oversubscription` must be at least 1 (1:1), not {ratio:g}")
+        if self.adapters < 1:
+            raise ValueError("`adapters` must be at least 1")
 
-Level = OnChip | Torus | Switch | Direct | FullMesh | Network
+
+def _refuse_none(level: object, *names: str) -> None:
+    for name in names:
+        if getattr(level, name) < 1:
+            raise ValueError(f"`{name}` must be at least 1")
+
+
+Level: TypeAlias = OnChip | Torus | Switch | Direct | FullMesh | Network
+
+L = TypeVar("L", bound=Level)
+
+
+def times(level: L, *, bandwidth: float = 1.0, latency: float = 1.0) -> L:
+    """Return the level with its bandwidth and its latency multiplied."""
+    factors = {"bandwidth": bandwidth, "step": latency, "latency": latency}
+    named = {
+        field.name: factors[field.name.partition("_")[0]]
+        for field in fields(type(level))
+        if field.name.partition("_")[0] in factors
+    }
+    changed: Callable[..., L] = replace  # whose stub wants one type for all names
+    return changed(level, **{name: getattr(level, name) * by for name, by in named.items()})

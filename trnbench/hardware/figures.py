@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import attrs
-
 from trnbench.catalog.provenance import Kind
 from trnbench.errors import unhandled
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.hardware.instance import Platform
+from trnbench.records import dataclass
 from trnbench.units import Dimension
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SheetFigure:
     """One figure of a platform; `kind` is the weakest evidence it rests on."""
 
@@ -136,7 +135,7 @@ def _host(platform: Platform) -> Iterator[SheetFigure]:
             )
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """One figure of several specs side by side; None where a spec does not have it."""
 

@@ -5,22 +5,25 @@ Its file names the chip; `Instance.chip` is the chip's name and `Platform` joins
 
 from __future__ import annotations
 
-from typing import Literal
-
-import attrs
+from dataclasses import field, replace
+from typing import ClassVar, Literal
 
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS
 from trnbench.hardware.chip import Chip
-from trnbench.hardware.compute_unit import keyed_by_format
-from trnbench.hardware.fabric import Level, Network
+from trnbench.hardware.compute_unit import check_formats
+from trnbench.hardware.fabric import Level, Network, OnChip, Switch
+from trnbench.records import dataclass
 
 PurchaseOption = Literal["on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote"]
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The machine around the chips, as its vendor sells it; per instance."""
+    """The machine around the chips, as its vendor sells it; per instance.
+
+    `link_per_chip_one_way_bytes_per_s`: between the host's memory and a chip, at its peak.
+    """
 
     vcpus: int | None = None
     memory_bytes: Bytes | None = None
@@ -29,9 +32,10 @@ class Host:
     local_drives: int | None = None
     block_storage_bandwidth_bytes_per_s: BytesPerS | None = None
     network_bandwidth_bytes_per_s: BytesPerS | None = None
+    link_per_chip_one_way_bytes_per_s: BytesPerS | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """What the vendor states for the whole instance; tests hold them against chips x chip."""
 
@@ -39,11 +43,15 @@ class Totals:
     memory_bandwidth_bytes_per_s: BytesPerS | None = None
     link_bandwidth_per_chip_both_ways_bytes_per_s: BytesPerS | None = None
     network_bandwidth_bytes_per_s: BytesPerS | None = None
-    dense_flop_per_s: dict[str, FlopPerS] = attrs.field(factory=dict, validator=keyed_by_format)
-    sparse_flop_per_s: dict[str, FlopPerS] = attrs.field(factory=dict, validator=keyed_by_format)
+    dense_flop_per_s: dict[str, FlopPerS] = field(default_factory=dict)
+    sparse_flop_per_s: dict[str, FlopPerS] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse peaks of what is not a number format."""
+        check_formats(self, "dense_flop_per_s", "sparse_flop_per_s")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LegalDegrees:
     """Degrees a platform's software accepts for one size of logical core.
 
@@ -58,35 +66,77 @@ class LegalDegrees:
     note: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StridedGroups:
+    """Groups of `ranks` ranks, `stride` apart, for one size of logical core."""
+
+    logical_size: int
+    ranks: int
+    stride: int
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """Which groups of ranks inside an instance its software can route.
+
+    `groups`: their chips are a block of the torus, that is one chip, two neighbours, a row, a
+    column or a rectangle; `also` are groups that are none, and are routed all the same.
+    """
+
+    groups: Literal["blocks"]
+    note: str | None = None
+    also: tuple[StridedGroups, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """A machine one can rent or own: `chips` chips in one scale-up domain with a host.
 
-    `published_as`: what measurements by others call it, where that is no name to type.
+    `published_as`: what measurements by others call it, where that is no name to type. `like`: the
+    instance from which it has what its own file does not say, but for the `own_keys`.
+    `domain_nodes`: how many of these instances one switch of `fabric` joins.
     """
+
+    section: ClassVar[str] = "instances"
+    own_keys: ClassVar[tuple[str, ...]] = (
+        *("name", "title", "aliases", "published_as", "purchase", "totals"),
+        "host.network_bandwidth",
+    )
 
     name: str
     title: str
     provider: str
     aliases: tuple[str, ...] = ()
     published_as: tuple[str, ...] = ()
+    like: str | None = None
     chip: str
     chips: int
     hosts: int = 1
+    domain_nodes: int = 1
     host_instance: str | None = None
     purchase: tuple[PurchaseOption, ...] = ()
     host: Host
     fabric: tuple[Level, ...]
-    totals: Totals = attrs.field(factory=Totals)
+    totals: Totals = field(default_factory=Totals)
     degrees: tuple[LegalDegrees, ...] = ()
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    routing: Routing | None = None
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse an instance without chips or with levels named twice."""
         if self.chips < 1:
             raise ValueError("`chips` must be at least 1")
+        inside = (level for level in self.fabric if not isinstance(level, Network))
+        if self.domain_nodes < 1 or (
+            self.domain_nodes > 1 and not all(isinstance(level, Switch) for level in inside)
+        ):
+            raise ValueError("`domain_nodes` is at least 1; only a switch joins more than 1")
+        joined = max((one.chips for one in self.fabric if isinstance(one, Switch)), default=0)
+        if joined > self.chips * self.domain_nodes:
+            raise ValueError(f"its fabric joins {joined} chips, not {self.chips}")
         names = [level.name for level in self.fabric]
         if len(set(names)) != len(names):
             raise ValueError("two levels of `fabric` have the same name")
@@ -96,13 +146,71 @@ class Instance:
         """The level that joins instances, where there is one."""
         return next((level for level in self.fabric if isinstance(level, Network)), None)
 
+    @property
+    def scale_up_kind(self) -> tuple[str, ...]:
+        """The topologies of the levels that join its chips, from the innermost outwards."""
+        outside = (OnChip.topology, Network.topology)
+        return tuple(one.topology for one in self.fabric if one.topology not in outside)
 
-@attrs.frozen(kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """An instance with its chip: what the engines run on."""
+    """An instance with its chip: what the engines run on.
+
+    `joined_nodes`: of how many instances its instance was made, by `joined`.
+    """
 
     instance: Instance
     chip: Chip
+    joined_nodes: int = 1
+
+    def domain_of(self, nodes: int) -> int:
+        """Return how many instances are looked at as one where a job has `nodes` of them.
+
+        All domains of a job have as many of its nodes. A job in one domain may use a part of what
+        is looked at; as many jobs of its size fill that.
+        """
+        most = self.instance.domain_nodes
+        if nodes <= most:
+            return most // nodes * nodes
+        return max(size for size in range(1, most + 1) if nodes % size == 0)
+
+    def joined(self, nodes: int) -> Platform:
+        """Return the platform whose instance is `nodes` of these instances in one domain."""
+        one = self.instance
+        if nodes == 1 and one.domain_nodes == 1:
+            return self
+
+        def times(value: float | None) -> float | None:
+            return None if value is None else nodes * value
+
+        host = replace(
+            one.host,
+            vcpus=one.host.vcpus and nodes * one.host.vcpus,
+            memory_bytes=times(one.host.memory_bytes),
+            network_bandwidth_bytes_per_s=times(one.host.network_bandwidth_bytes_per_s),
+        )
+        chips = nodes * one.chips
+
+        def of_all(level: Level) -> Level:
+            if isinstance(level, Network):
+                return replace(level, adapters=nodes * level.adapters)
+            # What lies idle behind the switch is not part of what is looked at.
+            return (
+                replace(level, chips=min(level.chips, chips))
+                if isinstance(level, Switch)
+                else level
+            )
+
+        joined = replace(
+            one,
+            chips=chips,
+            hosts=nodes * one.hosts,
+            host=host,
+            fabric=tuple(of_all(level) for level in one.fabric),
+            domain_nodes=1,
+        )
+        return replace(self, instance=joined, joined_nodes=nodes)
 
     @property
     def memory_bytes(self) -> float:
@@ -113,6 +221,10 @@ class Platform:
         """Return the degrees listed for a size of logical core, where any are listed."""
         size = self.chip.unit.cores_per_rank(logical_size)
         return next((d for d in self.instance.degrees if d.logical_size == size), None)
+
+    def ranks(self, logical_size: int | None = None) -> int:
+        """Return the ranks of the whole instance."""
+        return self.instance.chips * self.chip.ranks(logical_size)
 
     def memory_per_rank_bytes(self, logical_size: int | None = None) -> float:
         """Device memory of one rank: its chip's, divided by the ranks on it."""

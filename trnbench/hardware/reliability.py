@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import attrs
+from dataclasses import field
 
 from trnbench.catalog.document import load_once
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import BytesPerS, Ratio, Seconds
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.records import dataclass
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
     """Failures and recovery of training on `chips`, by name.
 
@@ -33,11 +34,11 @@ class Reliability:
     write_per_node_bytes_per_s: BytesPerS
     write_total_bytes_per_s: BytesPerS
     stalled_share: Ratio
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a node without chips and a share above one."""
         if self.node_chips < 1:
             raise ValueError("`node_chips` must be at least 1")

@@ -1,22 +1,27 @@
 """The graph of a cluster: every link of one instance, with its speed and latency, times the nodes.
 
 Links are directed. One instance's links are kept once; the link `local` of node `k` has the number
-`k * links_per_node + local`. Between instances stands a non-blocking core, so a message pays only
-the adapters at both ends. Owns which links exist and how fast they are; `fabric_routes` owns paths.
+`k * links_per_node + local`. Between instances stands a core. Where it does not block, a message
+pays only the adapters at both ends; where it is oversubscribed, also each end's share of the spine.
+Owns which links exist and how fast they are; `fabric_routes` owns paths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
-from trnbench.hardware.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
+from trnbench.hardware.fabric import Direct, FullMesh, Network, OnChip, Switch, Torus
 from trnbench.hardware.instance import Instance
+from trnbench.records import dataclass
+
+CORE, LEAF, RAIL = "core", "leaf", "rail"
+"""Ends of links beyond the adapters: the core, the switch that an instance's adapters share, and
+the switches of rails, which are numbered."""
 
 
 class LinkKind(IntEnum):
@@ -29,7 +34,7 @@ class LinkKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One directed link of an instance; ends are chips ("c5"), ranks ("r3"), switches or "core"."""
+    """One directed link of an instance; ends are chips ("c5"), ranks ("r3") or switches."""
 
     source: str
     target: str
@@ -77,7 +82,9 @@ class Fabric:
     """`nodes` instances of one type: their links, and which link is where.
 
     `bandwidth` and `latency` are per local link. `torus_link[level][chip, axis, 0|1]` is the link
-    to the next (0) or previous (1) chip on that axis; -1 where there is none.
+    to the next (0) or previous (1) chip on that axis; -1 where there is none. `to_spine` and
+    `from_spine` are the links of each chip's adapter beyond the leaf switch; -1 where they do not
+    block.
     """
 
     instance: Instance
@@ -92,6 +99,8 @@ class Fabric:
     rank_in: IntArray
     to_network: IntArray
     from_network: IntArray
+    to_spine: IntArray
+    from_spine: IntArray
     bandwidth: FloatArray
     latency: FloatArray
     kind: IntArray
@@ -143,14 +152,14 @@ class _Wiring:
         self.links: list[Link] = []
 
     def add(
-        self, source: str, target: str, kind: LinkKind, level: Level, speed: float, latency_s: float
+        self, source: str, target: str, kind: LinkKind, level: str, speed: float, latency_s: float
     ) -> int:
         self.links.append(
             Link(
                 source=source,
                 target=target,
                 kind=kind,
-                level=level.name,
+                level=level,
                 bandwidth_bytes_per_s=speed,
                 latency_s=latency_s,
             )
@@ -178,7 +187,7 @@ def build_fabric(
     if span not in (1, instance.chips):
         raise InputError(f"{instance.name}: its fabric joins {span} chips, not {instance.chips}")
     rank_out, rank_in = _wire_ranks(wiring, instance, ranks_per_chip)
-    out, back = _wire_network(wiring, instance)
+    out, back, to_spine, from_spine = _wire_network(wiring, instance)
     fabric = Fabric(
         instance=instance,
         nodes=nodes,
@@ -192,6 +201,8 @@ def build_fabric(
         rank_in=rank_in,
         to_network=out,
         from_network=back,
+        to_spine=to_spine,
+        from_spine=from_spine,
         bandwidth=np.array([link.bandwidth_bytes_per_s for link in wiring.links]),
         latency=np.array([link.latency_s for link in wiring.links]),
         kind=np.array([int(link.kind) for link in wiring.links], dtype=np.int64),
@@ -208,7 +219,8 @@ def _units(level: Torus | Switch | Direct | FullMesh, span: int, chips: int) -> 
         case Torus():
             return int(np.prod(level.shape))
         case Switch() | FullMesh():
-            return max(level.chips // span, 1)
+            # A switch may join more instances than this one.
+            return max(min(level.chips, chips) // span, 1)
         case Direct():
             # Group g meets group g + distance, so the level joins two halves of that many groups.
             return 2 if level.chips_per_group * level.group_distance * 2 <= chips else 1
@@ -240,7 +252,7 @@ def _wire(
                         unit_there = int(np.ravel_multi_index(tuple(there), level.shape))
                         other = chip + (unit_there - here) * span
                         table[chip, axis, way] = wiring.add(
-                            f"c{chip}", f"c{other}", kind, level, speed, latency
+                            f"c{chip}", f"c{other}", kind, level.name, speed, latency
                         )
                     if length == 2:
                         table[chip, axis, 1] = table[chip, axis, 0]
@@ -251,8 +263,8 @@ def _wire(
             for chip in range(chips):
                 switch = f"{level.name}{chip // (span * count)}"
                 # One hop leads through the switch: half its latency on the way in, half out.
-                up[chip] = wiring.add(f"c{chip}", switch, kind, level, speed, latency / 2)
-                down[chip] = wiring.add(switch, f"c{chip}", kind, level, speed, latency / 2)
+                up[chip] = wiring.add(f"c{chip}", switch, kind, level.name, speed, latency / 2)
+                down[chip] = wiring.add(switch, f"c{chip}", kind, level.name, speed, latency / 2)
             return np.empty((chips, 0, 2), dtype=np.int64), up, down
         case Direct():
             table = np.full((chips, 1, 2), -1, dtype=np.int64)
@@ -265,7 +277,7 @@ def _wire(
             for chip in range(chips if count == 2 else 0):
                 other = chip + distance if chip // span % 2 == 0 else chip - distance
                 table[chip, 0, :] = wiring.add(
-                    f"c{chip}", f"c{other}", kind, level, speed, level.latency_per_hop_s
+                    f"c{chip}", f"c{other}", kind, level.name, speed, level.latency_per_hop_s
                 )
             return table, none, none
         case FullMesh():
@@ -277,7 +289,7 @@ def _wire(
                     if unit_there != here:
                         other = chip + (unit_there - here) * span
                         table[chip, unit_there, :] = wiring.add(
-                            f"c{chip}", f"c{other}", kind, level, speed, latency
+                            f"c{chip}", f"c{other}", kind, level.name, speed, latency
                         )
             return table, none, none
         case _:
@@ -297,28 +309,42 @@ def _wire_ranks(
         for rank in range(ranks):
             chip = f"c{rank // ranks_per_chip}"
             kind = LinkKind.ON_CHIP
-            ports[0, rank] = wiring.add(f"r{rank}", chip, kind, level, speed, latency / 2)
-            ports[1, rank] = wiring.add(chip, f"r{rank}", kind, level, speed, latency / 2)
+            ports[0, rank] = wiring.add(f"r{rank}", chip, kind, level.name, speed, latency / 2)
+            ports[1, rank] = wiring.add(chip, f"r{rank}", kind, level.name, speed, latency / 2)
     return ports[0], ports[1]
 
 
-def _wire_network(wiring: _Wiring, instance: Instance) -> tuple[IntArray, IntArray]:
-    out = np.full(instance.chips, -1, dtype=np.int64)
-    back = out.copy()
+def _wire_network(
+    wiring: _Wiring, instance: Instance
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Add the adapters, and the shares of the spine that block; return each chip's four links."""
+    out, back, up, down = np.full((4, instance.chips), -1, dtype=np.int64)
     network = instance.network
     if network is None:
-        return out, back
+        return out, back, up, down
     # More adapters than chips: each chip has its own several. Fewer: neighbours share one.
     ports = min(network.adapters, instance.chips)
     speed = network.bandwidth_per_adapter_one_way_bytes_per_s * network.adapters / ports
     port_of = np.arange(instance.chips) * ports // instance.chips
+    ratio = network.oversubscription or 1.0
+    blocks = ratio > 1
     for port in range(ports):
         sharing = np.flatnonzero(port_of == port)
         end = "+".join(f"c{chip}" for chip in sharing)
+        leaf = CORE if not blocks else f"{RAIL}{port}" if network.rails else LEAF
         latency = network.step_latency_s / 2
-        out[sharing] = wiring.add(end, "core", LinkKind.NETWORK, network, speed, latency)
-        back[sharing] = wiring.add("core", end, LinkKind.NETWORK, network, speed, latency)
-    return out, back
+        out[sharing] = wiring.add(end, leaf, LinkKind.NETWORK, network.name, speed, latency)
+        back[sharing] = wiring.add(leaf, end, LinkKind.NETWORK, network.name, speed, latency)
+    if blocks:
+        leaves = [(LEAF, ports, np.arange(instance.chips))]
+        if network.rails:
+            leaves = [(f"{RAIL}{p}", 1, np.flatnonzero(port_of == p)) for p in range(ports)]
+        for leaf, below, chips in leaves:
+            share = below * speed / ratio
+            level = f"{network.name} spine"
+            up[chips] = wiring.add(leaf, CORE, LinkKind.NETWORK, level, share, 0.0)
+            down[chips] = wiring.add(CORE, leaf, LinkKind.NETWORK, level, share, 0.0)
+    return out, back, up, down
 
 
 def _faulty_links(fabric: Fabric, fault: LinkFault) -> list[int]:

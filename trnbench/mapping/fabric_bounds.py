@@ -9,16 +9,15 @@ all from m chips. Latency and software are left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.arrays import BoolArray, FloatArray, IntArray, distinct
 from trnbench.errors import unhandled
 from trnbench.hardware.fabric import Torus
-from trnbench.mapping.fabric import Fabric, LinkKind
+from trnbench.mapping.fabric import CORE, LEAF, RAIL, Fabric, LinkKind
 from trnbench.mapping.message_plan.pattern import Fan
 from trnbench.mapping.message_plan.placed import Placed
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 _NODES_LOOKED_AT = 8
@@ -36,7 +35,7 @@ def lower_bound(placed: Placed) -> Bound:
     """Return the injection or narrowest-cut bound of a placed collective, whichever is larger."""
     fabric = placed.placement.fabric
     names, masks = _cuts(fabric)
-    nodes = np.unique(placed.groups // fabric.ranks_per_node)
+    nodes = distinct(placed.groups // fabric.ranks_per_node)
     several = len(nodes) > 1
     best = Bound(s_per_byte=0.0, cut="none")
     for node in nodes[:_NODES_LOOKED_AT]:
@@ -64,7 +63,7 @@ def _cuts(fabric: Fabric) -> tuple[list[str], BoolArray]:
         for place in range(up.count):
             found[f"{up.level.name} place {place}"] = unit == place
         inside = chips // (up.span * up.count)
-        for place in np.unique(inside):
+        for place in distinct(inside):
             found[f"{up.level.name} unit {place}"] = inside == place
         if isinstance(up.level, Torus):
             places = np.array(np.unravel_index(unit, up.level.shape))
@@ -86,8 +85,9 @@ def _cut_speeds(
     """
     below: dict[str, set[int]] = {}
     for link in fabric.links:
-        if link.kind == LinkKind.SCALE_UP and not _is_chip(link.target):
-            below.setdefault(link.target, set()).add(int(link.source[1:]))
+        to_switch = link.kind == LinkKind.SCALE_UP and not _is_chip(link.target)
+        if to_switch or (link.target == LEAF and link.source != CORE):
+            below.setdefault(link.target, set()).update(_chips_at(link.source))
     out, back = np.zeros(len(masks)), np.zeros(len(masks))
     for number, link in enumerate(fabric.links):
         if link.kind == LinkKind.ON_CHIP or (link.kind == LinkKind.NETWORK and not network):
@@ -109,10 +109,15 @@ def _inside(masks: BoolArray, end: str, below: dict[str, set[int]]) -> BoolArray
         return masks[:, int(end[1:])]
     if end in below:
         return np.asarray(masks[:, sorted(below[end])].all(axis=1))
-    if end == "core":
+    if end == CORE or end.startswith(RAIL):
+        # Rails join nodes by themselves: their switches are outside, like the core.
         return np.zeros(len(masks), dtype=bool)
-    sharing = [int(chip[1:]) for chip in end.split("+")]
-    return np.asarray(masks[:, sharing].any(axis=1))
+    return np.asarray(masks[:, _chips_at(end)].any(axis=1))
+
+
+def _chips_at(end: str) -> list[int]:
+    """Return the chips at an end of a link, which may share an adapter."""
+    return [int(chip[1:]) for chip in end.split("+")]
 
 
 def _needs(placed: Placed, masks: BoolArray, node: int) -> tuple[FloatArray, FloatArray]:
@@ -169,8 +174,8 @@ def _all_sends(placed: Placed, masks: BoolArray, names: list[str], *, several: b
         return nothing
     fabric = placed.placement.fabric
     chips = placed.groups // fabric.ranks_per_chip
-    sent = sum(2.0 * (len(np.unique(group)) - 1) for group in chips)
-    used = np.unique(chips)
+    sent = sum(2.0 * (len(distinct(group)) - 1) for group in chips)
+    used = distinct(chips)
     singles = masks[[names.index(f"chip {chip}") for chip in range(fabric.chips)]]
     if not sent:
         return nothing

@@ -2,20 +2,21 @@
 
 Inside an instance a message goes level by level from the outermost to the innermost, along a torus
 axis by axis and the shorter way round (at half way, even places go up and odd ones down, so the
-load of an exchange spreads over both directions). Dead links are gone round on a shortest path.
+load of an exchange spreads over both directions). To another instance it goes by its adapters, and
+through the spine unless both are on one rail. Dead links are gone round on a shortest path.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.arrays import FloatArray, IntArray
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.errors import unhandled
 from trnbench.hardware.fabric import Direct, FullMesh, Switch, Torus
 from trnbench.mapping.fabric import Fabric
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -56,18 +57,31 @@ class Routes:
         links = self.between_chips(node_a, chip_a, chip_b)
         remote = node_a != node_b
         same_chip = ~remote & (chip_a == chip_b) & (source != target)
-        if links.shape[1] < 2 and (remote.any() or same_chip.any()):
-            links = _widened(links, 2, none)
+        blocks = bool((fabric.to_spine >= 0).any())
+        wide = 4 if blocks and remote.any() else 2
+        if links.shape[1] < wide and (remote.any() or same_chip.any()):
+            links = _widened(links, wide, none)
         base = node_a[:, None] * none
         numbers = np.where(links == none, fabric.nodes * none, links + base)
         if remote.any():
             numbers[remote] = fabric.nodes * none
             numbers[remote, 0] = (fabric.to_network[chip_a] + node_a * none)[remote]
-            numbers[remote, 1] = (fabric.from_network[chip_b] + node_b * none)[remote]
+            numbers[remote, wide - 1] = (fabric.from_network[chip_b] + node_b * none)[remote]
+        if remote.any() and blocks:
+            crosses = remote & self._leaves_its_leaf(chip_a, chip_b)
+            numbers[crosses, 1] = (fabric.to_spine[chip_a] + node_a * none)[crosses]
+            numbers[crosses, 2] = (fabric.from_spine[chip_b] + node_b * none)[crosses]
         if same_chip.any():
             numbers[same_chip, 0] = (fabric.rank_out[local_a] + node_a * none)[same_chip]
             numbers[same_chip, 1] = (fabric.rank_in[local_b] + node_b * none)[same_chip]
         return numbers, self.latency(numbers)
+
+    def _leaves_its_leaf(self, source: IntArray, target: IntArray) -> BoolArray:
+        """Return whether a message between chips of two nodes crosses the spine."""
+        network = self.fabric.instance.network
+        if network is None or not network.rails:
+            return np.ones(len(source), dtype=bool)
+        return np.asarray(self.fabric.to_network[source] != self.fabric.to_network[target])
 
     def latency(self, numbers: IntArray) -> FloatArray:
         """Return the summed latency of paths given by cluster-wide link numbers, in s."""

@@ -6,11 +6,9 @@ that is not there, groups of different length) is an error and stands in `messag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from trnbench.arrays import IntArray
+from trnbench.arrays import IntArray, distinct
 from trnbench.errors import unhandled
 from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.hardware.instance import LegalDegrees, Platform
@@ -19,6 +17,7 @@ from trnbench.mapping.message_plan.members import checked_groups
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.placement import Groups, Placement
 from trnbench.program.collective import Collective
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,7 @@ def _group_shape(placement: Placement, members: IntArray) -> PlacementVerdict:
     # An UltraServer is one instance of several hosts: its rules are those of the hosts.
     host, local = np.divmod(members, fabric.ranks_per_node // fabric.instance.hosts)
     if not (host == host[:, :1]).all():
-        hosts = len(np.unique(host[0]))
+        hosts = len(distinct(host[0]))
         cut = local.reshape(len(members), hosts, -1) if size % hosts == 0 else None
         if cut is not None and bool((cut == cut[:, :1]).all()):
             return PlacementVerdict()

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
-from trnbench.arrays import IntArray
+from trnbench.arrays import IntArray, distinct
 from trnbench.errors import InputError
 from trnbench.hardware.instance import Platform
 from trnbench.mapping.fabric import Fabric, LinkFault, build_fabric
 from trnbench.mapping.fabric_routes import Routes, build_routes
 from trnbench.memo import Memo
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -88,12 +89,17 @@ def place(
     logical_size: int | None = None,
     faults: Sequence[LinkFault] = (),
 ) -> Placement:
-    """Return `nodes` instances of a platform with their ranks and links."""
+    """Return `nodes` instances of a platform with their ranks and links.
+
+    Instances that a switch joins stand there as one for each of its domains.
+    """
     sizes = platform.chip.unit.logical_sizes
     if logical_size is not None and logical_size not in sizes:
-        legal = ", ".join(map(str, sizes)) or "none: a device is one rank"
-        raise InputError(f"{platform.chip.name} has no logical size {logical_size}; legal: {legal}")
+        known = ", ".join(map(str, sizes)) or "none: a device is one rank"
+        raise InputError(f"{platform.chip.name} has no logical size {logical_size}; known: {known}")
     ranks_per_chip = platform.chip.ranks(logical_size)
+    domain = min(platform.domain_of(nodes), nodes)
+    platform, nodes = platform.joined(domain), nodes // domain
     fabric = build_fabric(
         platform.instance, nodes=nodes, ranks_per_chip=ranks_per_chip, faults=faults
     )
@@ -105,7 +111,7 @@ def grid_of(placement: Placement, group: IntArray) -> RankGrid:
     fabric = placement.fabric
     group = np.sort(group)
     node, local = np.divmod(group, fabric.ranks_per_node)
-    nodes = np.unique(node)
+    nodes = distinct(node)
     per_node = len(group) // len(nodes)
     same = len(group) % len(nodes) == 0 and bool(
         (local.reshape(len(nodes), -1) == local[:per_node]).all()

@@ -6,23 +6,25 @@ a few numbers say where every one of them lies. Arrays span grids of layouts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
+from trnbench.calibration.training_stack import RankOrder
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.hardware.instance import LegalDegrees, Platform
 from trnbench.mapping.legality import cluster_verdict
 from trnbench.program.grid import TIED_COPIES, Grid
-from trnbench.program.legality import FEW, Reason, Scalars, divisors_near
+from trnbench.program.reasons import FEW, Reason, Scalars, divisors_near
 from trnbench.program.tensor import array
+from trnbench.records import dataclass
 
 GroupAxis = Literal["tp", "cp", "dp", "pp"]
 AXES: tuple[str, ...] = (
-    *("tp", "cp", "ep", "dp", "pp", "data", "expert_data", "kv_copies", "tied", "world"),
+    *("tp", "cp", "ep", "dp", "pp", "data", "expert_tp", "expert_data", "kv_copies", "tied"),
+    *("shard", "expert_shard", "copies", "world", "cp_inside", "cp_outside"),
 )
 
 
@@ -53,11 +55,45 @@ class AxisOrder:
             stride = array(stride * grid.ranks(inner))
         return stride
 
+    @property
+    def cuts_experts(self) -> bool:
+        """Whether experts can be cut over other ranks than the rest of their layer."""
+        return self.axes.index("cp") == self.axes.index("tp") + 1
+
+    def experts_apart(self, grid: Grid) -> FloatArray:
+        """Return the distance in ranks between neighbours along `ep`.
+
+        They stand side by side, but for the ranks that share an expert.
+        """
+        if grid.expert_tp is None:
+            return self.stride("cp", grid)
+        if not self.cuts_experts:
+            raise InputError(
+                f"{self.name}: experts are cut apart from tp only where context or data ranks "
+                "follow tensor ranks; leave --expert-tp out"
+            )
+        return array(self.stride("tp", grid) * grid.expert_ranks)
+
 
 MEGATRON = AxisOrder(name="megatron", axes=("tp", "cp", "dp", "pp"), kv_copies="adjacent")
 """Megatron-LM ("tp-cp-ep-dp-pp"), NeMo and, on Trn2, NxD (a mesh of PP x DP x CP x TP)."""
 NXD_TRN1 = AxisOrder(name="nxd-trn1", axes=("tp", "cp", "dp", "pp"), kv_copies="interleaved")
 """NxD on Trn1: the same mesh; copies of key-value heads go round the tensor ranks."""
+REPLICAS_INSIDE = AxisOrder(name="dp-tp-pp", axes=("cp", "dp", "tp", "pp"), kv_copies="adjacent")
+"""Processes counted round the nodes of a stage: replicas are neighbours, tensor ranks are not."""
+TENSOR_OUTSIDE = AxisOrder(name="dp-pp-tp", axes=("cp", "dp", "pp", "tp"), kv_copies="adjacent")
+"""Processes counted round all nodes: tensor ranks are as far apart as can be."""
+STAGES_INSIDE = AxisOrder(name="pp-tp-dp", axes=("pp", "tp", "cp", "dp"), kv_copies="adjacent")
+"""A pipeline inside a node: its stages are neighbours, tensor ranks as far apart as it is long."""
+
+ORDERS: Mapping[RankOrder, AxisOrder] = {
+    "megatron": MEGATRON,
+    "nxd-trn1": NXD_TRN1,
+    "dp-tp-pp": REPLICAS_INSIDE,
+    "dp-pp-tp": TENSOR_OUTSIDE,
+    "pp-tp-dp": STAGES_INSIDE,
+}
+"""The orders by the name that a training stack gives its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,10 +136,27 @@ def groups_along(
     match axis:
         case "tp" | "cp" | "dp" | "pp":
             return _groups(grid.ranks(axis), order.stride(axis, grid))
-        case "data" | "ep":
+        case "cp_inside":
             return _groups(grid.ranks(axis), order.stride("cp", grid))
+        case "cp_outside":
+            apart = array(order.stride("cp", grid) * grid.ranks("cp_inside"))
+            return _groups(grid.ranks(axis), apart)
+        case "data":
+            return _groups(grid.ranks(axis), order.stride("cp", grid))
+        case "expert_tp":
+            return _groups(grid.ranks(axis), order.stride("tp", grid))
+        case "ep":
+            return _groups(grid.ranks(axis), order.experts_apart(grid))
         case "expert_data":
-            return _groups(grid.ranks(axis), array(order.stride("cp", grid) * grid.ep))
+            return _groups(grid.ranks(axis), array(order.experts_apart(grid) * grid.ep))
+        case "shard":
+            return _groups(grid.ranks(axis), order.stride("cp", grid))
+        case "expert_shard":
+            return _groups(grid.ranks(axis), array(order.experts_apart(grid) * grid.ep))
+        case "copies":
+            # Copies lie outside the groups that share slices, of dense weights and of experts.
+            inner = array(order.stride("cp", grid) * grid.ranks("shard"))
+            return _groups(grid.ranks(axis), inner)
         case "world":
             return _groups(grid.ranks(axis), array(1))
         case "tied":

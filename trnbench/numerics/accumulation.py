@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.errors import InputError
 from trnbench.numerics.formats import NumberFormat, format_named
 from trnbench.numerics.rounding import RoundingRule, round_to
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.arrays import BoolArray, FloatArray, IntArray, distinct
 from trnbench.errors import InputError
 from trnbench.numerics.formats import FORMATS, NumberFormat
 from trnbench.numerics.product import (
@@ -20,6 +18,7 @@ from trnbench.numerics.product import (
 )
 from trnbench.numerics.rounding import Float32Array, RoundingRule
 from trnbench.numerics.sparsity import prune
+from trnbench.records import dataclass
 
 Float64Array = FloatArray
 
@@ -79,7 +78,7 @@ def error_against_float64(
         raise InputError(f"rows must be at least 1, found {rows}")
     left, right = np.asarray(a, dtype=np.float32), np.asarray(b, dtype=np.float32)
     m = left.shape[-2]
-    chosen = np.unique(np.linspace(0, m - 1, min(rows or m, m)).astype(np.int64))
+    chosen = distinct(np.linspace(0, m - 1, min(rows or m, m)).astype(np.int64))
     results_per_row = result.values.size // m
     n, k = right.shape[-1], left.shape[-1]
     block = max(1, CHECK_BLOCK_BYTES // check_row_bytes(k, n, batch=results_per_row // n))

@@ -7,10 +7,10 @@ The order of additions inside a K-tile is that of the BLAS; between tiles it is 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -34,6 +34,7 @@ from trnbench.numerics.sparsity import (
     pattern_problem,
     tile_products,
 )
+from trnbench.records import dataclass
 
 ACCUMULATE_FORMATS = ("fp32", "bf16")
 
@@ -42,39 +43,31 @@ ACCUMULATE_FORMATS = ("fp32", "bf16")
 BLOCK_BYTES = 64 << 20
 
 
-def _as_format(value: NumberFormat | str) -> NumberFormat:
-    return format_named(value) if isinstance(value, str) else value
-
-
-def _as_pattern(value: SparsityPattern | str | None) -> SparsityPattern | None:
-    return parse_pattern(value) if isinstance(value, str) else value
-
-
 def _require_known(what: str, name: str, known: tuple[str, ...]) -> None:
     if name not in known:
         raise UnknownNameError(what, name, known)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProductRecipe:
-    """How a product is computed; formats and the pattern may be given by name.
+    """How a product is computed.
 
     `a` is the stationary operand: `pattern` prunes it. `rounding` governs the output and, with
     bf16 accumulation (NeuronCore-v4), every write to PSUM; inputs are rounded to nearest even.
     """
 
-    format_in_a: NumberFormat = attrs.field(default=FORMATS["bf16"], converter=_as_format)
-    format_in_b: NumberFormat = attrs.field(default=FORMATS["bf16"], converter=_as_format)
-    format_out: NumberFormat = attrs.field(default=FORMATS["fp32"], converter=_as_format)
-    accumulate: NumberFormat = attrs.field(default=FORMATS["fp32"], converter=_as_format)
+    format_in_a: NumberFormat = FORMATS["bf16"]
+    format_in_b: NumberFormat = FORMATS["bf16"]
+    format_out: NumberFormat = FORMATS["fp32"]
+    accumulate: NumberFormat = FORMATS["fp32"]
     rounding: RoundingRule = "rne"
     overflow: Overflow = "native"
     scale_rule: ScaleRule | None = None
-    pattern: SparsityPattern | None = attrs.field(default=None, converter=_as_pattern)
+    pattern: SparsityPattern | None = None
     k_tile: int = 128
     seed: int = 0
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         _require_known("accumulation format", self.accumulate.name, ACCUMULATE_FORMATS)
         _require_known("rounding", self.rounding, ROUNDINGS)
         _require_known("overflow policy", self.overflow, OVERFLOWS)
@@ -85,8 +78,23 @@ class ProductRecipe:
         if self.seed < 0:
             raise InputError(f"seed must not be negative, found {self.seed}")
 
+    @classmethod
+    def named(cls, **given: Any) -> ProductRecipe:  # noqa: ANN401
+        """Return the recipe with these fields; formats and the pattern may be names."""
+        for key, read in _READ.items():
+            if isinstance(given.get(key), str):
+                given[key] = read(given[key])
+        return cls(**given)
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+
+_PLAIN = ProductRecipe()
+_READ: Mapping[str, Callable[[str], NumberFormat | SparsityPattern]] = {
+    **dict.fromkeys(("format_in_a", "format_in_b", "format_out", "accumulate"), format_named),
+    "pattern": parse_pattern,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProductResult:
     """The product (..., m, n) in float32, exactly as the output format holds it."""
 
@@ -127,7 +135,7 @@ def round_stationary(a: Float32Array, recipe: ProductRecipe) -> Float32Array | C
         return _round_operand(a, recipe.format_in_a, -1, recipe)
     kept = compress(a, recipe.pattern)
     values = _round_operand(kept.values, recipe.format_in_a, -1, recipe)
-    return dataclasses.replace(kept, values=values)
+    return replace(kept, values=values)
 
 
 def round_moving(b: Float32Array, recipe: ProductRecipe) -> Float32Array:
@@ -143,23 +151,45 @@ def matmul(a: ArrayLike, b: ArrayLike, recipe: ProductRecipe | None = None) -> P
     if problem:
         raise InputError(problem)
     stationary, moving = round_stationary(left, chosen), round_moving(right, chosen)
-    (m, k), n = left.shape[-2:], right.shape[-1]
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     rng = np.random.default_rng(chosen.seed) if chosen.rounding == "sr" else None
-    values = np.empty((*batch, m, n), dtype=np.float32)
-    small = values.nbytes <= BLOCK_BYTES and chosen.accumulate.name == "fp32"
     # Infinities are values like any other here: inf - inf is NaN, as it is on the engine.
     with np.errstate(over="ignore", invalid="ignore"):
-        if small and not isinstance(stationary, Compressed):
-            products = _dense_tile_products(stationary, moving, chosen.k_tile)
-            _accumulate(values, products, chosen, rng)
-        else:
-            moving = np.broadcast_to(moving, (*batch, k, n))
-            _by_member(values, stationary, moving, chosen, rng)
+        values = _summed(stationary, moving, left.shape, chosen, rng)
     out = round_to(
         values, chosen.format_out, rounding=chosen.rounding, rng=rng, overflow=chosen.overflow
     )
-    return ProductResult(values=out, recipe=chosen, k_tiles=contraction_tiles(chosen, k)[1])
+    tiles = contraction_tiles(chosen, left.shape[-1])[1]
+    return ProductResult(values=out, recipe=chosen, k_tiles=tiles)
+
+
+def summed_by_tile(stationary: Float32Array, moving: Float32Array) -> Float32Array:
+    """Return the FP32 sums of rounded operands, for those who multiply often: it looks at nothing.
+
+    `matmul` without a recipe of its own; infinities are values, and warnings are for who calls.
+    """
+    return _summed(stationary, moving, stationary.shape, _PLAIN, None)
+
+
+def _summed(
+    stationary: Float32Array | Compressed,
+    moving: Float32Array,
+    shape: tuple[int, ...],
+    recipe: ProductRecipe,
+    rng: np.random.Generator | None,
+) -> Float32Array:
+    """Return the sums of rounded operands; `shape` is that of the stationary one, not pruned."""
+    (*lead, m, k), n = shape, moving.shape[-1]
+    batch = tuple(lead)
+    if moving.shape[:-2] != batch:
+        batch = np.broadcast_shapes(batch, moving.shape[:-2])
+    values = np.empty((*batch, m, n), dtype=np.float32)
+    small = values.nbytes <= BLOCK_BYTES and recipe.accumulate.name == "fp32"
+    if small and not isinstance(stationary, Compressed):
+        _add_up(values, stationary, moving, recipe.k_tile)
+    else:
+        moving = np.broadcast_to(moving, (*batch, k, n))
+        _by_member(values, stationary, moving, recipe, rng)
+    return values
 
 
 def _by_member(
@@ -219,7 +249,7 @@ def _part(
         return np.asarray(dense[index][block], dtype=np.float32)
     values = np.broadcast_to(stationary.values, (*batch, *stationary.values.shape[-2:]))
     tags = np.broadcast_to(stationary.tags, (*batch, *stationary.tags.shape[-2:]))
-    return dataclasses.replace(stationary, values=values[index][block], tags=tags[index][block])
+    return replace(stationary, values=values[index][block], tags=tags[index][block])
 
 
 def _dense_tile_products(
@@ -231,6 +261,17 @@ def _dense_tile_products(
         tile = slice(start, start + k_tile)
         buffer = np.matmul(stationary[..., tile], moving[..., tile, :], out=buffer)
         yield buffer
+
+
+def _add_up(
+    bank: Float32Array, stationary: Float32Array, moving: Float32Array, k_tile: int
+) -> None:
+    """Sum the K-tiles into `bank` in order, in FP32: the first is written where it belongs."""
+    first = slice(0, k_tile)
+    np.matmul(stationary[..., first], moving[..., first, :], out=bank)
+    rest = slice(k_tile, None)
+    for product in _dense_tile_products(stationary[..., rest], moving[..., rest, :], k_tile):
+        bank += product
 
 
 def _accumulate(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul
 from trnbench.numerics.rounding import Float32Array
+from trnbench.records import dataclass
 
 SIZES = (64, 256, 64)
 SMALL = 2.0**-14
@@ -40,7 +39,7 @@ def product_demos(*, seed: int = 0) -> tuple[ProductDemo, ...]:
 
 
 def _demo(left: Float32Array, right: Float32Array, name: str, pattern: str | None) -> ProductDemo:
-    recipe = ProductRecipe(format_in_a=name, format_in_b=name, pattern=pattern)
+    recipe = ProductRecipe.named(format_in_a=name, format_in_b=name, pattern=pattern)
     return ProductDemo(
         format=name,
         pattern=pattern,

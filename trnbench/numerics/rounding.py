@@ -12,9 +12,9 @@ without infinity and NaN (int8, the elements of MXFP4) always clamp; NaN becomes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -37,10 +37,13 @@ _OVERFLOW_VALUE: Mapping[OverflowResult, float] = {"infinity": np.inf, "nan": np
 _CHUNK = 1 << 15
 
 
+@cache
 def numpy_dtype(format: NumberFormat) -> np.dtype[Any] | None:
     """Return the numpy or ml_dtypes type that stores the format, None where there is none."""
     if format.dtype_name is None:
         return None
+    import ml_dtypes  # late: most commands round nothing
+
     return np.dtype(getattr(ml_dtypes, format.dtype_name, format.dtype_name))
 
 
@@ -77,8 +80,7 @@ def round_elements(
 ) -> Float32Array:
     """Return `array` rounded to the elements of `format`, whose block scale is not considered."""
     _require_known(rounding, overflow)
-    with np.errstate(over="ignore"):
-        values = np.asarray(array, dtype=np.float32)
+    values = _as_float32(array)
     if overflow == "saturate":
         values = np.clip(values, np.float32(format.min_value), np.float32(format.max_value))
     if rounding == "rne":
@@ -92,6 +94,13 @@ def round_elements(
         return rng.integers(0, 1 << _NOISE_BITS, size=stop - start, dtype=np.uint32)
 
     return _by_chunk(values, format, drawn)
+
+
+def _as_float32(array: ArrayLike) -> Float32Array:
+    if isinstance(array, np.ndarray) and array.dtype == np.float32:
+        return array
+    with np.errstate(over="ignore"):
+        return np.asarray(array, dtype=np.float32)
 
 
 def round_with(
@@ -130,17 +139,28 @@ def _require_known(rounding: str, overflow: str) -> None:
 
 
 def _nearest(values: Float32Array, format: NumberFormat) -> Float32Array:
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return nearest_in(format)(values)
+
+
+@cache
+def nearest_in(format: NumberFormat) -> Callable[[Float32Array], Float32Array]:
+    """Return the function that rounds float32 numbers to nearest even, for those who do so often.
+
+    It looks at nothing, and who calls it ignores what overflows; else `round_to` is meant.
+    """
     dtype = numpy_dtype(format)
     if dtype is None:
-        return _nearest_by_bits(values, format.mantissa_bits)
-    if dtype == values.dtype:
-        return values
+        return partial(_nearest_by_bits, mantissa_bits=format.mantissa_bits)
+    if dtype == np.float32:
+        return lambda values: values
     if dtype.kind == "i":
-        whole = np.clip(np.rint(np.nan_to_num(values, nan=0.0)), format.min_value, format.max_value)
-        return whole.astype(dtype).astype(np.float32)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        narrow = values.astype(dtype)
-    return widen(narrow)
+        return lambda values: (
+            np.clip(np.rint(np.nan_to_num(values, nan=0.0)), format.min_value, format.max_value)
+            .astype(dtype)
+            .astype(np.float32)
+        )
+    return lambda values: widen(values.astype(dtype))
 
 
 def widen(narrow: NDArray[Any]) -> Float32Array:

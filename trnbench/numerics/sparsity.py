@@ -10,13 +10,13 @@ narrower than 16 is our reading.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.numerics.rounding import Float32Array
+from trnbench.records import dataclass
 
 _TAGS_PER_WORD = 4
 TAG_BITS = 4

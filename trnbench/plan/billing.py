@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -32,11 +31,17 @@ from trnbench.plan.capacity_blocks import (
 from trnbench.plan.failures import ranged
 from trnbench.plan.purchase import Offers, Origin, Tariff
 from trnbench.prices.purchase import BlockRules, PurchaseRules
+from trnbench.records import dataclass
 from trnbench.units import DAY_S, HOUR_S, Dimension, show, significant
 
 METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")
 LONGEST_S = 1000 * 365 * DAY_S
 """A run that takes longer counts as one that never ends."""
+_SHARED = (
+    *("usd_per_hour", "elapsed_s", "billed_hours", "usable_hours", "seam_hours"),
+    *("cost_usd", "upfront_usd", "committed_usd", "share_usd"),
+)
+"""Figures that a bill has as the charges have them."""
 RateEnd = Literal["used", "low", "high"]
 """The rate itself, or an end of its range."""
 
@@ -75,8 +80,9 @@ class Bill:
     """One run's bill, every term of it; money in USD, hours of each machine.
 
     `blocks_days` and `block_sizes` are what to buy: each of the lengths, one after the other, in
-    each of the sizes, side by side. `storage_usd`: the part of the cost that goes to checkpoints
-    kept; the rest is for machines. `price_to` is the last day the rate was read.
+    each of the sizes, side by side; `single_block_days` and `single_block_usd` are one block that
+    would hold the run, where it takes several. `storage_usd`: the part of the cost that goes to
+    checkpoints kept; the rest is for machines. `price_to` is the last day the rate was read.
     """
 
     instance: str
@@ -101,6 +107,8 @@ class Bill:
     storage_usd: float = 0.0
     blocks_days: tuple[int, ...] = ()
     block_sizes: tuple[int, ...] = ()
+    single_block_days: int | None = None
+    single_block_usd: float | None = None
     price_to: datetime.date | None = None
     source: Source | None = None
     notes: tuple[str, ...] = ()
@@ -271,8 +279,21 @@ def bill(
             option=tariff.option,
             reasons=_reasons(offers, tariff, wall_s=wall_s, nodes=nodes),
         )
-    days, sizes, notes = _in_words(offers, tariff, wall_s, nodes, charged)
-    warnings = _zone_warnings(sizes, nodes)
+    rules, one = offers.rules, None
+    days: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    if rules is None or tariff.option in METERED:
+        notes = _spot_notes(rules, tariff)
+    elif tariff.option == "capacity-block":
+        block = rules.block_of(offers.instance)
+        days = durations_of(block, round(float(charged.billed_hours) * HOUR_S / DAY_S))
+        sizes = sizes_of(block, nodes) or ()
+        one = _single_block(block, wall_s, charged) if len(days) > 1 else None
+        notes = _block_notes(block, days, one, nodes, charged)
+        if tariff.discount:
+            notes.append("whether the discount covers Capacity Blocks is for its contract to say")
+    else:
+        notes = [_commitment_words(rules, offers, tariff, charged)]
     return Bill(
         instance=tariff.instance,
         option=tariff.option,
@@ -282,23 +303,18 @@ def bill(
         machines=round(float(charged.machines)),
         list_usd_per_hour=tariff.list_usd_per_hour,
         discount=tariff.discount,
-        usd_per_hour=charged.usd_per_hour,
         wall_s=wall_s,
-        elapsed_s=float(charged.elapsed_s),
-        billed_hours=float(charged.billed_hours),
-        usable_hours=float(charged.usable_hours),
         restarts=round(float(charged.restarts)),
-        seam_hours=float(charged.seam_hours),
-        cost_usd=float(charged.cost_usd),
-        upfront_usd=float(charged.upfront_usd),
-        committed_usd=float(charged.committed_usd),
-        share_usd=float(charged.share_usd),
+        **{name: float(getattr(charged, name)) for name in _SHARED},
+        storage_usd=0.0,
         blocks_days=days,
         block_sizes=sizes,
+        single_block_days=one[0] if one else None,
+        single_block_usd=one[1] if one else None,
         price_to=tariff.price.date_to if tariff.price else None,
         source=tariff.source,
         notes=(*tariff.notes, *notes),
-        warnings=warnings,
+        warnings=(*tariff.warnings, *_zone_warnings(sizes, nodes)),
     )
 
 
@@ -317,21 +333,6 @@ def _reasons(offers: Offers, tariff: Tariff, *, wall_s: float, nodes: int) -> tu
         if sizes_of(rules, nodes) is None:
             reasons.append(f"{nodes} machines: Capacity Blocks hold {rules.most} on a day at most")
     return tuple(reasons or ["starting between two Capacity Blocks takes longer than a block"])
-
-
-def _in_words(
-    offers: Offers, tariff: Tariff, wall_s: float, nodes: int, charged: Charges
-) -> tuple[tuple[int, ...], tuple[int, ...], list[str]]:
-    """Return (lengths of blocks, their sizes, remarks)."""
-    rules = offers.rules
-    if rules is None or tariff.option in METERED:
-        return (), (), _spot_notes(rules, tariff)
-    if tariff.option == "capacity-block":
-        days, sizes, notes = _block_words(rules.block_of(offers.instance), wall_s, nodes, charged)
-        if tariff.discount:
-            notes.append("whether the discount covers Capacity Blocks is for its contract to say")
-        return days, sizes, notes
-    return (), (), [_commitment_words(rules, offers, tariff, charged)]
 
 
 def _commitment_words(
@@ -385,32 +386,40 @@ def _zone_warnings(sizes: Sequence[int], nodes: int) -> tuple[str, ...]:
     if len(sizes) < 2 or nodes < 2:
         return ()
     return (
-        f"{added(sizes)} machines are separate blocks that may lie in different zones, and the "
-        "network between the machines of a step does not cross zones: buy them in one",
+        f"{added(sizes)} machines in separate blocks may lie in different zones, which no network "
+        "of a step joins: buy them in one zone",
     )
 
 
-def _block_words(
-    rules: BlockRules, wall_s: float, nodes: int, charged: Charges
-) -> tuple[tuple[int, ...], tuple[int, ...], list[str]]:
-    lengths = durations_of(rules, round(float(charged.billed_hours) * HOUR_S / DAY_S))
-    sizes = sizes_of(rules, nodes) or ()
+def _single_block(rules: BlockRules, wall_s: float, charged: Charges) -> tuple[int, float] | None:
+    """Return (days, USD) of one block that holds a run; None where none does."""
+    days = single_block_days(rules, wall_s)
+    if days is None:
+        return None
+    return days, days * DAY_S / HOUR_S * float(charged.machines) * charged.usd_per_hour
+
+
+def _block_notes(
+    rules: BlockRules,
+    lengths: Sequence[int],
+    one: tuple[int, float] | None,
+    nodes: int,
+    charged: Charges,
+) -> list[str]:
     early = show(rules.ends_early_s, Dimension.SECONDS)
     notes = [f"paid whole and up front; each block is usable until {early} before its end"]
     if charged.machines > nodes:
         notes.append(f"{int(charged.machines)} machines are the fewest on sale for {nodes}")
     if len(lengths) > 1:
-        one = single_block_days(rules, wall_s)
         if one is not None:
-            usd = significant(one * DAY_S / HOUR_S * float(charged.machines) * charged.usd_per_hour)
             notes.append(
-                f"as one block: {one} days, {usd} USD, with no restart: the cost's upper end, as "
-                "blocks that follow each other in one zone are only assumed to be on sale"
+                f"bought as one {one[0]}-day block: {significant(one[1])} USD, no restart; the "
+                "cost's upper end, as blocks in a row in one zone are only assumed to be on sale"
             )
         else:
-            notes.append("blocks that follow each other in one zone are assumed to be on sale")
+            notes.append("blocks in a row in one zone are assumed to be on sale")
         notes.append("an extension of a running block, where there is one, saves the restart")
     if sum(lengths[:-1]) * DAY_S > rules.ahead_s:
         ahead = show(rules.ahead_s, Dimension.SECONDS)
         notes.append(f"blocks are sold at most {ahead} ahead: later ones at the rates of then")
-    return lengths, sizes, notes
+    return notes

@@ -8,7 +8,6 @@ number of days only the fewest blocks that add up to it matter, hence a table of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.prices.purchase import BlockRules
+from trnbench.records import dataclass
 from trnbench.units import DAY_S
 
 _LONGEST_IN_TABLE = 20

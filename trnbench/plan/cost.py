@@ -7,7 +7,7 @@ scaled: Capacity Blocks and terms cost in steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +29,7 @@ from trnbench.plan.failures import AS_KNOWN, Stated, operations_of
 from trnbench.plan.goodput import Goodput, goodput
 from trnbench.plan.purchase import Offers, Tariff
 from trnbench.prices.purchase import PurchaseRules
+from trnbench.records import dataclass
 from trnbench.units import DAY_S
 
 
@@ -163,11 +164,15 @@ class TrainingCost:
 
     def reasons(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Return the reasons that one run has no price; none if it has one."""
+        return () if self.bought(index) is not None else (*self.unsold(index), *self.offers.reasons)
+
+    def unsold(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
+        """Return why published rates cannot buy one run; nothing if one can."""
         if self.bought(index) is not None:
             return ()
         bills = [self.bill_under(priced, index) for priced in self.priced]
         refused = [reason for no in bills if isinstance(no, NoBill) for reason in no.reasons]
-        return (*dict.fromkeys(refused), *self.offers.reasons)
+        return tuple(dict.fromkeys(refused))
 
 
 def training_cost(
@@ -192,7 +197,13 @@ def training_cost(
     )
 
     def taken(seller: PurchaseRules | None) -> Goodput:
-        operations = operations_of(reliability, offers.instance, spot=seller, stated=stated)
+        operations = operations_of(
+            reliability,
+            offers.instance,
+            spot=seller,
+            stated=stated,
+            starts=len(job.phases),
+        )
         return goodput(
             operations,
             work_s=works[1],

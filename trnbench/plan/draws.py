@@ -8,19 +8,19 @@ failures happen to fall into a run is of each purchase alone. Each draw is bille
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.arrays import FloatArray, quantiles
 from trnbench.plan.billing import charges, ending
 from trnbench.plan.cost import storage_usd
-from trnbench.plan.failures import Estimate, Unsure, operations_of
+from trnbench.plan.failures import Estimate, Unsure
 from trnbench.plan.goodput import goodput
 from trnbench.plan.market import Market
 from trnbench.plan.purchase import Tariff
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import TAIL, Range
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
     """Return the seconds and USD of a purchase in each draw."""
     market, tariff = purchase.market, purchase.tariff
     spot = market.offers.rules if tariff is not None and tariff.option == "spot" else None
-    operations = operations_of(market.reliability, market.instance, spot=spot, stated=market.stated)
+    operations = market.operations(spot)
     drawn: dict[Unsure, FloatArray] = {
         name: draws.of(name, _range(estimate))
         for name, estimate in operations.estimates.items()
@@ -115,7 +115,7 @@ def ratio_ends(one: FloatArray, other: FloatArray) -> tuple[float, float]:
     known = ratios[np.isfinite(ratios)]
     if not len(known):
         return float("nan"), float("nan")
-    low, high = np.quantile(known, (TAIL, 1 - TAIL)).tolist()
+    low, high = quantiles(known, (TAIL, 1 - TAIL))
     return low, high
 
 

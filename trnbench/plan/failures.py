@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, get_args
 
 from trnbench.catalog.provenance import Kind, Provenance
+from trnbench.catalog.schema import keys_of
 from trnbench.errors import InputError
 from trnbench.hardware.instance import Instance
 from trnbench.hardware.reliability import Reliability
 from trnbench.prices.purchase import PurchaseRules
+from trnbench.records import dataclass
 from trnbench.units import DAY_S
 
 Unsure = Literal[
@@ -42,12 +44,8 @@ class Estimate:
 
     def capped(self, most: float) -> Estimate:
         """Return it with nothing above `most`."""
-        return replace(
-            self,
-            value=min(self.value, most),
-            low=min(self.low, most),
-            high=min(self.high, most),
-        )
+        value, low, high = (min(one, most) for one in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +54,8 @@ class Operations:
 
     `failures_per_node_day`: of machines. `interruptions_per_node_day`: of spot machines taken back.
     `recovery_s`: after a failure, and `reclaimed_recovery_s` after an interruption, both beside
-    reading the checkpoint. `start_s`: once, with the first compilation. `launch_s`: the part of a
-    recovery that a planned restart has too. `kind` is the weakest of all.
+    reading the checkpoint. `start_s`: of all parts of a run, each with its compilation.
+    `launch_s`: the part of a recovery that a planned restart has too. `kind` is the weakest of all.
     """
 
     failures_per_node_day: Estimate
@@ -73,15 +71,8 @@ class Operations:
     @property
     def estimates(self) -> Mapping[Unsure, Estimate]:
         """Everything that is not sure, by name."""
-        return {
-            "failures_per_node_day": self.failures_per_node_day,
-            "interruptions_per_node_day": self.interruptions_per_node_day,
-            "recovery_s": self.recovery_s,
-            "start_s": self.start_s,
-            "write_per_node_bytes_per_s": self.write_per_node_bytes_per_s,
-            "write_total_bytes_per_s": self.write_total_bytes_per_s,
-            "stalled_share": self.stalled_share,
-        }
+        names: tuple[Unsure, ...] = get_args(Unsure)
+        return {name: getattr(self, name) for name in names}
 
     @property
     def kind(self) -> Kind:
@@ -120,17 +111,20 @@ def operations_of(
     *,
     spot: PurchaseRules | None = None,
     stated: Stated = AS_KNOWN,
+    starts: int = 1,
 ) -> Operations:
     """Return the failure rates of runs on an instance; with `spot`, on this seller's spot machines.
 
-    Failures are in proportion to chips, the rate of writing to hosts.
+    Failures are in proportion to chips, the rate of writing to hosts. A run of parts `starts` as
+    often as it has parts: each has programs of its own to compile.
     """
-    detect, launch = (_known(reliability, key) for key in ("detect", "launch"))
-    compiled = _known(reliability, "compile")
+    detect, launch, compiled = (
+        _known(reliability, name) for name in ("detect_s", "launch_s", "compile_s")
+    )
     failures = _known(reliability, "failures_per_node_day").scaled(
         instance.chips / reliability.node_chips
     )
-    write = _known(reliability, "write_per_node")
+    write = _known(reliability, "write_per_node_bytes_per_s")
     if instance.host.network_bandwidth_bytes_per_s is not None:
         write = write.capped(instance.host.network_bandwidth_bytes_per_s)
     return Operations(
@@ -139,29 +133,18 @@ def operations_of(
         recovery_s=_or(stated.recovery_s, _sum(detect, launch)),
         reclaimed_recovery_s=(spot.spot.wait_s if spot else 0.0) + launch.value,
         launch_s=launch.value,
-        start_s=_or(stated.start_s, _sum(launch, compiled)),
+        start_s=_or(stated.start_s, _sum(launch, compiled)).scaled(starts),
         write_per_node_bytes_per_s=_or(
             stated.write_per_node_bytes_per_s, write.scaled(instance.hosts)
         ),
-        write_total_bytes_per_s=_known(reliability, "write_total"),
+        write_total_bytes_per_s=_known(reliability, "write_total_bytes_per_s"),
         stalled_share=_known(reliability, "stalled_share"),
     )
 
 
-_ATTRIBUTES = {
-    "failures_per_node_day": "failures_per_node_day",
-    "detect": "detect_s",
-    "launch": "launch_s",
-    "compile": "compile_s",
-    "write_per_node": "write_per_node_bytes_per_s",
-    "write_total": "write_total_bytes_per_s",
-    "stalled_share": "stalled_share",
-}
-"""Key in the file -> attribute of the record."""
-
-
-def _known(reliability: Reliability, key: str) -> Estimate:
-    return ranged(getattr(reliability, _ATTRIBUTES[key]), reliability.provenance, key)
+def _known(reliability: Reliability, name: str) -> Estimate:
+    key = keys_of(Reliability)[name]
+    return ranged(getattr(reliability, name), reliability.provenance, key)
 
 
 def ranged(value: float, provenance: Provenance, key: str) -> Estimate:

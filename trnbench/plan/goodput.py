@@ -7,7 +7,6 @@ rates and times (each moved to the ends of its range alone, the effects added as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -17,6 +16,7 @@ from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.plan.failures import Operations, Unsure
 from trnbench.plan.recovery import daly_interval_s, segment_variance_s2, until_done_s
+from trnbench.records import dataclass
 from trnbench.units import DAY_S
 
 LEVEL = 0.8
@@ -28,11 +28,11 @@ _DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
 class Goodput:
     """Wall time of runs by what it is spent on, seconds; arrays over the runs.
 
-    `start_s` once; `work_s` pure training; `checkpoint_s` standing still for the store; `lost_s`
-    work done again; `restart_s` recovering. `segments` of `interval_s` of work lie between
-    checkpoints; one stops training for `dump_s` and is written in `write_s`. `failures` are those
-    expected, `each_restart_s` what one costs beside lost work. `seam_s`: what a planned stop and
-    start costs. `low_wall_s` and `high_wall_s` bound the wall time.
+    `start_s` of all parts of a run; `work_s` pure training; `checkpoint_s` standing still for the
+    store; `lost_s` work done again; `restart_s` recovering. `segments` of `interval_s` of work
+    lie between checkpoints; one stops training for `dump_s` and is written in `write_s`.
+    `failures` are those expected, `each_restart_s` what one costs beside lost work. `seam_s`: what
+    a planned stop and start costs. `low_wall_s` and `high_wall_s` bound the wall time.
     """
 
     start_s: FloatArray
@@ -174,11 +174,6 @@ def _done(met: _Conditions, work: FloatArray, segments: FloatArray) -> FloatArra
     return segments * until_done_s(work / segments + met.dump_s, met.failures_per_s)
 
 
-def _wall(met: _Conditions, work: FloatArray, segments: FloatArray) -> FloatArray:
-    done = _done(met, work, segments)
-    return met.start_s + done + _restarts(met, done)
-
-
 def _restarts(met: _Conditions, done_s: FloatArray) -> FloatArray:
     """Return the time of all restarts, those broken off included."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -197,7 +192,8 @@ def _ends(
     def wall_with(name: Unsure, value: float) -> FloatArray:
         met = _conditions(operations, nodes, size, {name: value})
         # Whoever runs the job sees the rates and sets the interval by them.
-        return _wall(met, work, _segments(met, work, interval_s))
+        done = _done(met, work, _segments(met, work, interval_s))
+        return met.start_s + done + _restarts(met, done)
 
     below = above = (_DEVIATIONS * deviation) ** 2
     for name, estimate in operations.estimates.items():

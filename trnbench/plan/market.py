@@ -8,8 +8,7 @@ left to choose is the number of nodes and how to buy them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +17,11 @@ from trnbench.arrays import FloatArray
 from trnbench.hardware.instance import Instance
 from trnbench.hardware.reliability import Reliability
 from trnbench.plan.cost import RunPhase, TrainingCost, TrainingJob, training_cost
-from trnbench.plan.failures import AS_KNOWN, Stated
+from trnbench.plan.failures import AS_KNOWN, Operations, Stated, operations_of
 from trnbench.plan.objective import Candidate
 from trnbench.plan.purchase import Offers
+from trnbench.prices.purchase import PurchaseRules
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,6 +40,16 @@ class Market:
     reliability: Reliability
     stated: Stated = AS_KNOWN
     interval_s: float | None = None
+
+    def operations(self, spot: PurchaseRules | None = None) -> Operations:
+        """Return how the run fails and recovers; with `spot`, on this seller's spot machines."""
+        return operations_of(
+            self.reliability,
+            self.instance,
+            spot=spot,
+            stated=self.stated,
+            starts=len(self.speeds),
+        )
 
     def at(self, nodes: int, *, speed: ArrayLike = 1.0, part: int | None = None) -> Market:
         """Return one of the clusters, at multiples of its speed: one cluster for each.
@@ -98,17 +109,6 @@ def candidates(market: Market) -> list[Candidate]:
     cost = cost_of(market)
     found: list[Candidate] = []
     for place, nodes in enumerate(market.nodes.tolist()):
-        ways = [
-            Candidate(
-                instance=market.instance.name,
-                nodes=nodes,
-                option=priced.tariff.option,
-                elapsed_s=float(priced.charges.elapsed_s[place]),
-                cost_usd=float(priced.charges.cost_usd[place]),
-            )
-            for priced in cost.priced
-            if np.isfinite(priced.charges.cost_usd[place])
-        ]
         unsold = Candidate(
             instance=market.instance.name,
             nodes=nodes,
@@ -116,6 +116,16 @@ def candidates(market: Market) -> list[Candidate]:
             elapsed_s=float(cost.elapsed_s[place]),
             cost_usd=None,
         )
+        ways = [
+            replace(
+                unsold,
+                option=priced.tariff.option,
+                elapsed_s=float(priced.charges.elapsed_s[place]),
+                cost_usd=float(priced.charges.cost_usd[place]),
+            )
+            for priced in cost.priced
+            if np.isfinite(priced.charges.cost_usd[place])
+        ]
         found += ways or [unsold]
     return found
 
@@ -128,8 +138,3 @@ def cheapest(market: Market) -> list[Candidate]:
         if way.cost_usd is not None and way.cost_usd < (best.cost_usd or math.inf):
             found[way.nodes] = way
     return list(found.values())
-
-
-def every_candidate(markets: Sequence[Market]) -> list[Candidate]:
-    """Return every way to buy the run, market after market."""
-    return [candidate for market in markets for candidate in candidates(market)]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from trnbench.hardware.instance import PurchaseOption
+from trnbench.records import dataclass
 from trnbench.units import DAY_S
 
 Objective = Literal["cost", "time", "pareto"]

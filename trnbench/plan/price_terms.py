@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeVar, get_args
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, UnitError, UnknownNameError
 from trnbench.hardware.instance import PurchaseOption
 from trnbench.prices.price import ANY, load_prices
+from trnbench.records import dataclass
 from trnbench.units import Dimension, parse
 
 PURCHASE_OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)
@@ -54,7 +56,8 @@ class PriceTerms:
     published and assumed rates. `term_years` of reserved instances and savings plans, if only one
     length will do. `commitment`: whether a term that outlasts the run is charged
     "whole" or only by the run's "share" of it, the rest being of use to others. `kept`: the
-    checkpoints whose store is charged for; None: storage is not part of the bill.
+    checkpoints whose store is charged for; None: storage is not part of the bill. Rates read more
+    than `max_age_s` before the day are warned of.
     """
 
     on: datetime.date
@@ -66,6 +69,7 @@ class PriceTerms:
     term_years: int | None = None
     commitment: Commitment = "whole"
     kept: Kept | None = None
+    max_age_s: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a discount that is none."""
@@ -85,6 +89,7 @@ def load_price_terms(
     term_years: int | None = None,
     commitment: Commitment = "whole",
     kept: str | None = None,
+    max_age_s: float | None = None,
 ) -> PriceTerms:
     """Return a buyer's terms from texts ("NAME=USD", "NAME=4x OTHER", option names), checked."""
     own = _by_instance(catalog, map(parse_own_price, prices))
@@ -108,6 +113,7 @@ def load_price_terms(
         term_years=term_years,
         commitment=commitment,
         kept=None if kept is None else parse_kept(kept),
+        max_age_s=max_age_s,
     )
 
 
@@ -175,13 +181,17 @@ def parse_option(text: str) -> PurchaseOption:
 
 def check_region(catalog: Catalog, region: str) -> None:
     """Raise for a region in which no price list has a row."""
-    known = {
-        row.region
-        for entry in catalog.entries("prices")
-        for row in load_prices(catalog, entry.name).price
-    } - {ANY}
+    known = [name for name, _ in regions(catalog)]
     if region not in known:
         raise UnknownNameError("region", region, known)
+
+
+def regions(catalog: Catalog) -> list[tuple[str, int]]:
+    """Return the regions in which price lists have rows, and of how many instances, by name."""
+    found: Counter[str] = Counter()
+    for entry in catalog.entries("prices"):
+        found.update({row.region for row in load_prices(catalog, entry.name).price} - {ANY})
+    return sorted(found.items())
 
 
 def _instance_name(catalog: Catalog, name: str) -> str:

@@ -7,7 +7,6 @@ rate there is a reason and a way out, and a rate of the user's own is told from 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from trnbench.catalog.provenance import Source
@@ -15,12 +14,16 @@ from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.hardware.instance import Instance, PurchaseOption
 from trnbench.hardware.library import load_instance
-from trnbench.plan.price_terms import COMMITTED, FOR_A_TERM, Multiple, PriceTerms
+from trnbench.plan.price_terms import COMMITTED, FOR_A_TERM, PriceTerms
 from trnbench.prices.price import ANY, Price, PriceList, find_prices
 from trnbench.prices.purchase import PurchaseRules, Storage, load_purchase_rules
-from trnbench.units import significant
+from trnbench.records import dataclass
+from trnbench.units import DAY_S, significant
 
 Origin = Literal["published", "own", "assumed"]
+
+QUOTE: PurchaseOption = "quote"
+"""A price of the user's own, given with the question or in a file."""
 
 _SAME_PRICE = 1e-3
 """Sources round differently; prices closer than this are one price."""
@@ -32,7 +35,7 @@ class Tariff:
 
     `low_list_usd_per_hour` and `high_list_usd_per_hour` differ from the rate where the row gives a
     range: of zones for spot, of what a second-hand rate replaced. `price` and `source` are the row
-    and where it was read.
+    and where it was read; `warnings` say that this is too long ago.
     """
 
     instance: str
@@ -46,6 +49,7 @@ class Tariff:
     price: Price | None = None
     source: Source | None = None
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def usd_per_hour(self) -> float:
@@ -65,17 +69,11 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoTariff:
-    """An option without a price, what is `known` of it (may be nothing), and the way out."""
+    """An option without a price, and what is `known` of it (may be nothing)."""
 
     instance: str
     option: PurchaseOption
     known: str
-    way_out: str
-
-    @property
-    def reason(self) -> str:
-        """All of it in one line."""
-        return _sentence(self.instance, (self,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +122,12 @@ def offers_of(
 
     `like` is another instance only where a multiple of its price is assumed.
     """
-    sold_as = like or instance
-    own = terms.own.get(instance.name)
-    options = terms.options or (("quote",) if own is not None else COMMITTED)
-    found: list[Tariff | NoTariff] = [
-        _found(instance, sold_as, option, own, prices, rules, terms) for option in options
-    ]
+    buyer = _Buyer(
+        instance=instance, like=like or instance, prices=prices, rules=rules, terms=terms
+    )
+    quoted = instance.name in terms.own or any(row.option == QUOTE for row in buyer.rows)
+    options = terms.options or ((QUOTE,) if quoted else COMMITTED)
+    found = [buyer.tariff(option) for option in options]
     return Offers(
         instance=instance,
         rules=rules,
@@ -152,145 +150,172 @@ def _store(instance: Instance, rules: PurchaseRules | None, terms: PriceTerms) -
     raise UnknownNameError("store", terms.kept.store, [store.name for store in rules.storage])
 
 
-def _found(
-    instance: Instance,
-    like: Instance,
-    option: PurchaseOption,
-    own: float | None,
-    prices: PriceList | None,
-    rules: PurchaseRules | None,
-    terms: PriceTerms,
-) -> Tariff | NoTariff:
-    found = (
-        _listed(instance, like, option, prices, rules, terms)
-        if own is None
-        else _own_tariff(instance, option, own, terms)
-    )
-    if isinstance(found, NoTariff) or option not in FOR_A_TERM or terms.term_years is None:
-        return found
-    sold = rules.commitment.years if rules else ()
-    stated = found.price.term_years if found.price else None
-    if terms.term_years in sold and stated in (None, terms.term_years):
-        return found
-    years = (stated,) if terms.term_years in sold else sold
-    return NoTariff(
-        instance=instance.name,
-        option=option,
-        known=f"known for terms of {', '.join(map(str, years)) or 'no'} years, "
-        f"not {terms.term_years}",
-        way_out=_way_out(instance),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Buyer:
+    """Who asks what an instance costs, and on which terms; `prices` are of the instance `like`."""
 
+    instance: Instance
+    like: Instance
+    prices: PriceList | None
+    rules: PurchaseRules | None
+    terms: PriceTerms
 
-def _own_tariff(
-    instance: Instance, option: PurchaseOption, usd: float, terms: PriceTerms
-) -> Tariff:
-    notes = ["the user's own price"]
-    if terms.discount:
-        notes.append("taken as it is: the discount is off published prices only")
-    if option == "quote":
-        notes.append("paid by the second; name a purchase option to be billed by its rules")
-    elif option not in instance.purchase:
-        notes.append(f"{instance.name} is not known to be sold as {option}")
-    return Tariff(
-        instance=instance.name,
-        option=option,
-        region=terms.region,
-        origin="own",
-        list_usd_per_hour=usd,
-        low_list_usd_per_hour=usd,
-        high_list_usd_per_hour=usd,
-        discount=0.0,
-        notes=tuple(notes),
-    )
+    @property
+    def rows(self) -> tuple[Price, ...]:
+        """All published rows."""
+        return self.prices.price if self.prices else ()
 
+    def tariff(self, option: PurchaseOption) -> Tariff | NoTariff:
+        """Return the rate under an option, for the term that is asked for, or why there is none."""
+        usd, wanted = self.terms.own.get(self.instance.name), self.terms.term_years
+        found = self._listed(option) if usd is None else self._own(option, usd)
+        if isinstance(found, NoTariff) or option not in FOR_A_TERM or wanted is None:
+            return found
+        sold = self.rules.commitment.years if self.rules else ()
+        stated = found.price.term_years if found.price else None
+        if wanted in sold and stated in (None, wanted):
+            return found
+        years = ", ".join(map(str, (stated,) if wanted in sold else sold)) or "no"
+        known = f"known for terms of {years} years, not {wanted}"
+        return NoTariff(instance=self.instance.name, option=option, known=known)
 
-def _listed(
-    instance: Instance,
-    like: Instance,
-    option: PurchaseOption,
-    prices: PriceList | None,
-    rules: PurchaseRules | None,
-    terms: PriceTerms,
-) -> Tariff | NoTariff:
-    rows = [
-        row
-        for region in _regions(option, prices, rules, terms)
-        if prices is not None
-        and (row := prices.price_at(region=region, option=option, on=terms.on)) is not None
-        and row.usd_per_hour is not None
-    ]
-    if prices is None or not rows:
-        return NoTariff(
-            instance=instance.name,
+    def _own(self, option: PurchaseOption, usd: float) -> Tariff:
+        notes = ["own price"]
+        if self.terms.discount:
+            notes.append("no discount: that is off published prices only")
+        if option == QUOTE:
+            notes.append("paid by the second; name a purchase option to be billed by its rules")
+        elif option not in self.instance.purchase:
+            notes.append(f"{self.instance.name} is not known to be sold as {option}")
+        return Tariff(
+            instance=self.instance.name,
             option=option,
-            known=_known(like, option, prices, terms),
-            way_out=_way_out(instance),
+            region=self.terms.region,
+            origin="own",
+            list_usd_per_hour=usd,
+            low_list_usd_per_hour=usd,
+            high_list_usd_per_hour=usd,
+            discount=0.0,
+            notes=tuple(notes),
         )
-    least = min(row.usd_per_hour or 0.0 for row in rows)
-    row = next(row for row in rows if (row.usd_per_hour or 0.0) <= least * (1 + _SAME_PRICE))
-    assumed = terms.assumed.get(instance.name)
-    times = assumed.times if assumed else 1.0
-    rate = row.usd_per_hour or 0.0
-    return Tariff(
-        instance=instance.name,
-        option=option,
-        region=row.region,
-        origin="assumed" if assumed else "published",
-        list_usd_per_hour=times * rate,
-        low_list_usd_per_hour=times * (row.low_usd_per_hour or rate),
-        high_list_usd_per_hour=times * (row.high_usd_per_hour or rate),
-        discount=terms.discount,
-        price=row,
-        source=prices.source_of(row),
-        notes=(
-            *_row_notes(row, prices, terms, assumed),
-            *_changed_since(row, like, rules, terms),
-            *_cheaper(row, prices, rules, terms),
-        ),
-    )
 
+    def _listed(self, option: PurchaseOption) -> Tariff | NoTariff:
+        rows = [row for region in self._regions(option) if (row := self._row(region, option))]
+        if self.prices is None or not rows:
+            return NoTariff(instance=self.instance.name, option=option, known=self._known(option))
+        least = min(map(_rate, rows))
+        row = next(row for row in rows if _rate(row) <= least * (1 + _SAME_PRICE))
+        assumed = self.terms.assumed.get(self.instance.name)
+        times, rate = assumed.times if assumed else 1.0, _rate(row)
+        return Tariff(
+            instance=self.instance.name,
+            option=option,
+            region=row.region,
+            origin="assumed" if assumed else "own" if option == QUOTE else "published",
+            list_usd_per_hour=times * rate,
+            low_list_usd_per_hour=times * (row.low_usd_per_hour or rate),
+            high_list_usd_per_hour=times * (row.high_usd_per_hour or rate),
+            discount=0.0 if option == QUOTE else self.terms.discount,
+            price=row,
+            source=self.prices.source_of(row),
+            notes=(*self._notes(row), *self._changed_since(row), *self._cheaper(row)),
+            warnings=self._too_old(row),
+        )
 
-def _regions(
-    option: PurchaseOption, prices: PriceList | None, rules: PurchaseRules | None, terms: PriceTerms
-) -> tuple[str, ...]:
-    """Return the regions to look in: the one asked for, else the provider's, else any named."""
-    if terms.region is not None:
-        return (terms.region,)
-    if prices is None:
-        return ()
-    known = _priced_regions(option, prices, terms)
-    preferred = rules.regions if rules else ()
-    return tuple(region for region in preferred if region in known) or known
+    def _row(self, region: str, option: str) -> Price | None:
+        """Return the row that holds for a region and option on these terms, if it has a rate."""
+        if self.prices is None:
+            return None
+        on, years = self.terms.on, self.terms.term_years
+        row = self.prices.price_at(region=region, option=option, on=on, term_years=years)
+        return None if row is None or row.usd_per_hour is None else row
 
+    def _regions(self, option: PurchaseOption) -> tuple[str, ...]:
+        """Return the regions to look in: the one asked for, else the provider's, else any named."""
+        if self.terms.region is not None:
+            return (self.terms.region,)
+        known = self._priced_regions(option)
+        preferred = self.rules.regions if self.rules else ()
+        return tuple(region for region in preferred if region in known) or known or (ANY,)
 
-def _cheaper(
-    row: Price, prices: PriceList, rules: PurchaseRules | None, terms: PriceTerms
-) -> tuple[str, ...]:
-    """Return where it is cheaper than in the regions looked at, where nobody named one."""
-    if terms.region is not None or rules is None:
-        return ()
-    rates = {
-        other.usd_per_hour: region
-        for region in reversed(_priced_regions(row.option, prices, terms))
-        if (other := prices.price_at(region=region, option=row.option, on=terms.on)) is not None
-        and other.usd_per_hour is not None
-    }
-    least = min(rates)
-    if row.usd_per_hour is None or least >= row.usd_per_hour * (1 - _SAME_PRICE):
-        return ()
-    return (f"cheaper in {rates[least]}: {significant(least, 6)} USD/h",)
+    def _priced_regions(self, option: str) -> tuple[str, ...]:
+        """Return the regions with a rate for an option on the day, by name."""
+        named = {row.region for row in self.rows if row.option == option and _is_named(row)}
+        return tuple(region for region in sorted(named) if self._row(region, option))
 
+    def _cheaper(self, row: Price) -> tuple[str, ...]:
+        """Return where it is cheaper than in the regions looked at, where nobody named one."""
+        if self.terms.region is not None or self.rules is None:
+            return ()
+        rates = {
+            _rate(other): region
+            for region in reversed(self._priced_regions(row.option))
+            if (other := self._row(region, row.option))
+        }
+        least = min(rates)
+        if least >= _rate(row) * (1 - _SAME_PRICE):
+            return ()
+        return (f"cheaper in {rates[least]}: {significant(least, 6)} USD/h",)
 
-def _priced_regions(option: str, prices: PriceList, terms: PriceTerms) -> tuple[str, ...]:
-    """Return the regions with a rate for an option on the day, by name."""
-    named = {row.region for row in prices.price if row.option == option and _is_named(row)}
-    return tuple(
-        region
-        for region in sorted(named)
-        if (row := prices.price_at(region=region, option=option, on=terms.on)) is not None
-        and row.usd_per_hour is not None
-    )
+    def _notes(self, row: Price) -> tuple[str, ...]:
+        notes = []
+        if assumed := self.terms.assumed.get(self.instance.name):
+            notes.append(f"assumed: {assumed.times:g} x the price of {assumed.of}")
+        if row.note:
+            notes.append(row.note)
+        if row.option == "reserved" and row.term_years is None:
+            notes.append("the length of the term is not stated")
+        notes += [
+            f"a newer rate of {_usd(other)} USD/h is quoted on {other.date_to} for "
+            f"{other.region!r} ({other.note or 'no remark'})"
+            for other in self.rows
+            if other.option == row.option
+            and not _is_named(other)
+            and not _same(other.usd_per_hour, row.usd_per_hour)
+            and row.applies_from < other.applies_from <= self.terms.on
+        ]
+        return tuple(notes)
+
+    def _changed_since(self, row: Price) -> tuple[str, ...]:
+        """Return the announced changes of rates that the row was read before."""
+        return tuple(
+            f"read before the change of {change.on}: {change.words}"
+            for change in (self.rules.change if self.rules else ())
+            if row.date_to < change.on <= self.terms.on
+            and row.option in change.options
+            and self.like.name.startswith(change.families)
+        )
+
+    def _known(self, option: PurchaseOption) -> str:
+        """Return where or when there is a price, else why there is none."""
+        rows = [row for row in self.rows if row.option == option and row.usd_per_hour]
+        there = {row.region: _usd(row) for row in rows if row.applies_from <= self.terms.on}
+        if there:
+            listed = ", ".join(f"{region} ({usd} USD/h)" for region, usd in sorted(there.items()))
+            return f"{option} on {self.terms.on} is published in {listed}"
+        if rows:
+            return f"the earliest price as {option} is of {min(row.applies_from for row in rows)}"
+        if self.like.purchase and option not in self.like.purchase:
+            return f"{self.like.name} is sold as {', '.join(self.like.purchase)}"
+        silent = [
+            row.note or ""
+            for row in self.rows
+            if row.option in (option, ANY)
+            and row.usd_per_hour is None
+            and row.applies_from <= self.terms.on
+        ]
+        return silent[-1] if silent else ""
+
+    def _too_old(self, row: Price) -> tuple[str, ...]:
+        """Return a warning of a rate that was read too long before the price date."""
+        age, most_s = (self.terms.on - row.date_to).days, self.terms.max_age_s
+        if most_s is None or age * DAY_S <= most_s:
+            return ()
+        return (
+            f"the {row.option} rate of {self.like.name} was read on {row.date_to}, {age} days "
+            f"before the price date and more than {significant(most_s / DAY_S)}: `trnbench prices "
+            "refresh` reads it anew",
+        )
 
 
 def _is_named(row: Price) -> bool:
@@ -298,85 +323,11 @@ def _is_named(row: Price) -> bool:
     return " " not in row.region and row.region != ANY
 
 
-def _row_notes(
-    row: Price, prices: PriceList, terms: PriceTerms, assumed: Multiple | None
-) -> tuple[str, ...]:
-    notes = []
-    if assumed:
-        notes.append(f"assumed: {assumed.times:g} x the price of {assumed.of}")
-    if row.note:
-        notes.append(row.note)
-    if row.option == "reserved" and row.term_years is None:
-        notes.append("the length of the term is not stated")
-    unplaced = [
-        other
-        for other in prices.price
-        if other.option == row.option
-        and not _is_named(other)
-        and not _same(other.usd_per_hour, row.usd_per_hour)
-        and row.applies_from < other.applies_from <= terms.on
-    ]
-    notes += [
-        f"a newer rate of {_usd(other)} USD/h is quoted on {other.date_to} for "
-        f"{other.region!r} ({other.note or 'no remark'})"
-        for other in unplaced
-    ]
-    return tuple(notes)
-
-
-def _changed_since(
-    row: Price, instance: Instance, rules: PurchaseRules | None, terms: PriceTerms
-) -> tuple[str, ...]:
-    """Return the announced changes of rates that the row was read before."""
-    return tuple(
-        f"read before the change of {change.on}: {change.words}"
-        for change in (rules.change if rules else ())
-        if row.date_to < change.on <= terms.on and change.concerns(instance.name, row.option)
-    )
-
-
 def _sentence(instance: str, refused: Sequence[NoTariff]) -> str:
     options = ", ".join(none.option for none in refused)
     known = [*dict.fromkeys(none.known for none in refused if none.known)]
-    return "; ".join(
-        [f"no published price of {instance} as {options}", *known, f"give {refused[0].way_out}"]
-    )
-
-
-def _way_out(instance: Instance) -> str:
-    return f'--price {instance.name}=USD or --assume-price "{instance.name}=Nx OTHER"'
-
-
-def _known(
-    like: Instance, option: PurchaseOption, prices: PriceList | None, terms: PriceTerms
-) -> str:
-    """Return where or when there is a price, else why there is none."""
-    elsewhere = _elsewhere(option, prices, terms)
-    if elsewhere:
-        return elsewhere
-    if like.purchase and option not in like.purchase:
-        return f"{like.name} is sold as {', '.join(like.purchase)}"
-    return _why(option, prices, terms)
-
-
-def _elsewhere(option: PurchaseOption, prices: PriceList | None, terms: PriceTerms) -> str:
-    """Return where or when there is a price, if there is one."""
-    rows = [
-        row for row in (prices.price if prices else ()) if row.option == option and row.usd_per_hour
-    ]
-    there = {row.region: _usd(row) for row in rows if row.applies_from <= terms.on}
-    if there:
-        listed = [f"{region} ({usd} USD/h)" for region, usd in sorted(there.items())]
-        return f"{option} on {terms.on} is published in {', '.join(listed)}"
-    later = min((row.applies_from for row in rows), default=None)
-    return f"the earliest price as {option} is of {later}" if later else ""
-
-
-def _why(option: PurchaseOption, prices: PriceList | None, terms: PriceTerms) -> str:
-    """Return the note of the last price row without a rate."""
-    rows = [row for row in (prices.price if prices else ()) if row.option in (option, ANY)]
-    silent = [row for row in rows if row.usd_per_hour is None and row.applies_from <= terms.on]
-    return (silent[-1].note or "") if silent else ""
+    way_out = f'give --price {instance}=USD or --assume-price "{instance}=Nx OTHER"'
+    return "; ".join([f"no published price of {instance} as {options}", *known, way_out])
 
 
 def _same(one: float | None, other: float | None) -> bool:
@@ -384,5 +335,9 @@ def _same(one: float | None, other: float | None) -> bool:
     return one is None or other is None or abs(one - other) <= _SAME_PRICE * other
 
 
+def _rate(row: Price) -> float:
+    return row.usd_per_hour or 0.0
+
+
 def _usd(row: Price) -> str:
-    return significant(row.usd_per_hour or 0.0, 6)
+    return significant(_rate(row), 6)

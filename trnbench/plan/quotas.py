@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trnbench.hardware.instance import Instance, PurchaseOption
 from trnbench.prices.purchase import PurchaseRules
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

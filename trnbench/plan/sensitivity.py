@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from trnbench.plan.failures import operations_of
-from trnbench.plan.market import Market, every_candidate
+from trnbench.plan.market import Market, candidates
 from trnbench.plan.objective import Candidate, Limits, Order, ranked
+from trnbench.records import dataclass
 
 Moved = Literal["price", "speed", "failures"]
 PRICE_STEPS = (0.8, 1.25)
@@ -45,47 +44,29 @@ def sensitivity(
     `speeds` are multiples of the plan's speed: the ends of its interval.
     """
     own = next(market for market in markets if market.instance.name == plan.instance)
-    moves: list[tuple[Moved, float, Market]] = [
-        *(("price", factor, own.changed(price=factor)) for factor in PRICE_STEPS),
-        *(("speed", factor, own.changed(speed=factor)) for factor in speeds),
+
+    def instead(one: Market) -> list[Market]:
+        return [one if market is own else market for market in markets]
+
+    moves: list[tuple[Moved, float, list[Market]]] = [
+        *(("price", factor, instead(own.changed(price=factor))) for factor in PRICE_STEPS),
+        *(("speed", factor, instead(own.changed(speed=factor))) for factor in speeds),
     ]
-    found = []
-    for moved, factor, one in moves:
-        changed = [one if market is own else market for market in markets]
-        found.append(_change(moved, factor, changed, plan, limits, objective))
     for end in ENDS:
         if _rate(own, end) != _rate(own, "value"):
-            factor = _rate(own, end) / _rate(own, "value")
-            changed = [
-                market.changed(failures_per_node_day=_rate(market, end)) for market in markets
-            ]
-            found.append(_change("failures", factor, changed, plan, limits, objective))
+            failing = [one.changed(failures_per_node_day=_rate(one, end)) for one in markets]
+            moves.append(("failures", _rate(own, end) / _rate(own, "value"), failing))
+    found = []
+    for moved, factor, changed in moves:
+        every = [way for market in changed for way in candidates(market)]
+        what = (plan.instance, plan.nodes, plan.option)
+        same = next((one for one in every if (one.instance, one.nodes, one.option) == what), None)
+        kept = same is not None and limits.kept_by(same)
+        best = next(iter(ranked(every, limits, objective)), None)
+        found.append(Change(moved=moved, factor=factor, same=same, kept=kept, best=best))
     return tuple(found)
-
-
-def _change(
-    moved: Moved,
-    factor: float,
-    markets: Sequence[Market],
-    plan: Candidate,
-    limits: Limits,
-    objective: Order,
-) -> Change:
-    every = every_candidate(markets)
-    what = (plan.instance, plan.nodes, plan.option)
-    same = next((one for one in every if (one.instance, one.nodes, one.option) == what), None)
-    best = ranked(every, limits, objective)
-    return Change(
-        moved=moved,
-        factor=factor,
-        same=same,
-        kept=same is not None and limits.kept_by(same),
-        best=best[0] if best else None,
-    )
 
 
 def _rate(market: Market, end: Literal["low", "value", "high"]) -> float:
     """Return failures of a node in a day: at best, most likely, or at worst."""
-    stated = market.stated
-    rate = operations_of(market.reliability, market.instance, stated=stated).failures_per_node_day
-    return float(getattr(rate, end))
+    return float(getattr(market.operations().failures_per_node_day, end))

@@ -13,7 +13,6 @@ was never measured on is common to all that is predicted with it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
 from statistics import NormalDist
@@ -23,12 +22,13 @@ import numpy as np
 from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import Spread, TrainingEfficiency, TrainingStack
 from trnbench.predict.ranges import (
-    TIED,
     Range,
-    correlation_matrix,
+    correlated,
+    drawn_with,
     ranges_of,
     replaced,
 )
+from trnbench.records import dataclass
 
 COUNT = 2048
 SEED = 0
@@ -80,14 +80,12 @@ def _scrambled(key: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint6
 def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> TrainingEfficiency:
     """Return the efficiency with a row of common draws for every number that has a range."""
     ranges = ranges_of(efficiency)
-    free = [key for key in ranges if key not in TIED]
+    free = [key for key in ranges if drawn_with(key, ranges) == key]
     deviations = np.array([draws.deviations(number_name(key, ranges[key])) for key in free])
-    pairs = efficiency.stack.correlated
-    if pairs and free:
-        deviations = np.linalg.cholesky(correlation_matrix(free, pairs)) @ deviations
+    deviations = correlated(deviations, free, efficiency.stack.correlated)
     by_key = dict(zip(free, deviations, strict=True))
     return replaced(
-        efficiency, {key: one.at(by_key[TIED.get(key, key)]) for key, one in ranges.items()}
+        efficiency, {key: one.at(by_key[drawn_with(key, ranges)]) for key, one in ranges.items()}
     )
 
 

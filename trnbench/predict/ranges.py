@@ -11,25 +11,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import fields, replace
 from statistics import NormalDist
 from typing import TypeVar
 
-import attrs
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.calibration.chip_efficiency import (
     ChipEfficiency,
+    ExpertEfficiency,
     KernelEfficiency,
     Numbers,
     numbers_of,
 )
+from trnbench.calibration.host_launch import HostLaunch
 from trnbench.calibration.training_stack import Overlaps, TrainingEfficiency, TrainingStack
 from trnbench.catalog.provenance import Evidence, join
 from trnbench.catalog.schema import keys_of
+from trnbench.records import dataclass
 
-R = TypeVar("R", ChipEfficiency, KernelEfficiency, Overlaps, TrainingStack)
+R = TypeVar(
+    "R", ChipEfficiency, KernelEfficiency, Overlaps, HostLaunch, ExpertEfficiency, TrainingStack
+)
 
 INTERVAL = 0.80
 """The share of cases that an interval is meant to hold."""
@@ -44,11 +48,23 @@ CHIP = "chip"
 KERNELS = "kernels"
 OVERLAPS = "overlaps"
 RELEASES = "releases"
+HOST = "host"
+CHIP_RELEASES = "chip.releases"
+EXPERTS = "experts"
+OF_KERNELS = f"{CHIP}.attention_"
+"""So begin the keys of a chip's numbers that kernels timed by themselves depend on, and no step."""
 TIED: Mapping[str, str] = {
     "kernels.attention_backward_share": "kernels.attention_forward_share",
     "kernels.score_touches_backward": "kernels.score_touches_forward",
+    "chip.attention_backward_share": "chip.attention_forward_share",
 }
 """Numbers that one kernel sets -> the number with which they go up and down."""
+
+
+def drawn_with(key: str, ranges: Mapping[str, object]) -> str:
+    """Return the key whose deviations a number takes: its own, unless it is tied to one of them."""
+    leader = TIED.get(key, key)
+    return leader if leader in ranges else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +76,11 @@ class Range:
     high: float
     linear: bool = False
     most: float = math.inf
+
+    @property
+    def reach(self) -> float:
+        """Half of the interval's length, as a logarithm; of a number above 0."""
+        return math.log(self.high / self.low) / 2
 
     def at(self, deviations: FloatArray) -> FloatArray:
         """Return the number so many standard deviations from its median."""
@@ -73,11 +94,18 @@ class Range:
 
 
 def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
-    """Return the range of every number that has one, by key, in the order of the records."""
+    """Return the range of every number of a step that has one, by key, in order of the records."""
     chip, stack = efficiency.chip, efficiency.stack
     known = stack.provenance.evidence
     found = {
-        **_of_record(chip, chip.provenance.evidence, "", CHIP),
+        **{key: one for key, one in chip_ranges(chip).items() if not key.startswith(OF_KERNELS)},
+        **{
+            join(CHIP_RELEASES, name): _range(factor, chip.provenance.evidence.get(key))
+            for name, factor in chip.releases.items()
+            for key in [join(RELEASES, name)]
+            if name == stack.release
+            and not stack.releases  # answers and fits of a release depend on no other
+        },
         **_of_record(stack.kernels, known, KERNELS, KERNELS),
         **_of_record(stack.overlaps, known, OVERLAPS, OVERLAPS, linear=True),
         **{
@@ -85,8 +113,55 @@ def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
             for name, factor in stack.releases.items()
         },
         **{key: _range(getattr(stack, name), known.get(key)) for name, key in _own_keys().items()},
+        **(_of_record(stack.host, known, HOST, HOST) if stack.host else {}),
+        **(_of_record(stack.experts, known, EXPERTS, EXPERTS) if stack.experts else {}),
     }
     return {key: one for key, one in found.items() if one is not None}
+
+
+def chip_ranges(chip: ChipEfficiency) -> dict[str, Range]:
+    """Return the range of every number of a chip's own that has one, by key."""
+    found = _of_record(chip, chip.provenance.evidence, "", CHIP)
+    return {key: one for key, one in found.items() if one is not None}
+
+
+def chip_with(chip: ChipEfficiency, rows: Mapping[str, Numbers]) -> ChipEfficiency:
+    """Return a chip's efficiency with other numbers, or rows of samples, by key."""
+    return _with(chip, rows, CHIP)
+
+
+def numbers_by_key(efficiency: TrainingEfficiency) -> dict[str, Numbers]:
+    """Return the numbers of the chip's and the stack's files by key, but those of releases."""
+    stack = efficiency.stack
+    parts = (
+        *((CHIP, efficiency.chip), (KERNELS, stack.kernels), (OVERLAPS, stack.overlaps)),
+        *(((HOST, stack.host),) if stack.host else ()),
+        *(((EXPERTS, stack.experts),) if stack.experts else ()),
+    )
+    return {
+        **{
+            join(prefix, keys_of(type(record))[name]): value
+            for prefix, record in parts
+            for name, value in numbers_of(record).items()
+        },
+        **{key: getattr(stack, name) for name, key in _own_keys().items()},
+    }
+
+
+_COLUMNS = 128
+"""Draws of so many at a time: more, and BLAS lets threads wait for each other for longer than the
+product takes."""
+
+
+def correlated(
+    draws: FloatArray, keys: Sequence[str], pairs: Mapping[tuple[str, str], float]
+) -> FloatArray:
+    """Return independent deviations [key, draw] as ones that go together as the pairs say."""
+    if not pairs or not keys:
+        return draws
+    root = np.linalg.cholesky(correlation_matrix(keys, pairs))
+    starts = range(0, draws.shape[1], _COLUMNS)
+    return np.hstack([root @ draws[:, start : start + _COLUMNS] for start in starts])
 
 
 def correlation_matrix(keys: Sequence[str], pairs: Mapping[tuple[str, str], float]) -> FloatArray:
@@ -111,13 +186,20 @@ def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> Tra
         name: rows.get(join(RELEASES, name), factor) for name, factor in stack.releases.items()
     }
     own = {name: rows[key] for name, key in _own_keys().items() if key in rows}
-    parts = attrs.evolve(
+    parts = replace(
         stack,
         kernels=_with(stack.kernels, rows, KERNELS),
         overlaps=_with(stack.overlaps, rows, OVERLAPS),
+        host=_with(stack.host, rows, HOST) if stack.host else None,
+        experts=_with(stack.experts, rows, EXPERTS) if stack.experts else None,
         releases=releases,
     )
-    return TrainingEfficiency(chip=_with(chip, rows, CHIP), stack=_evolved(parts, own))
+    shared = {
+        name: rows.get(join(CHIP_RELEASES, name), factor) for name, factor in chip.releases.items()
+    }
+    return TrainingEfficiency(
+        chip=replace(_with(chip, rows, CHIP), releases=shared), stack=_evolved(parts, own)
+    )
 
 
 def _own_keys() -> dict[str, str]:
@@ -128,7 +210,7 @@ def _own_keys() -> dict[str, str]:
 
 
 def _of_record(
-    record: ChipEfficiency | KernelEfficiency | Overlaps,
+    record: ChipEfficiency | KernelEfficiency | Overlaps | HostLaunch | ExpertEfficiency,
     known: Mapping[str, Evidence],
     path: str,
     prefix: str,
@@ -136,13 +218,13 @@ def _of_record(
     linear: bool = False,
 ) -> dict[str, Range | None]:
     keys = keys_of(type(record))
-    shares = {field.name for field in attrs.fields(type(record)) if "most" in field.metadata}
+    known_of = {field.name: field.metadata for field in fields(type(record))}
     return {
         join(prefix, keys[name]): _range(
             value,
             known.get(join(path, keys[name])),
-            linear=linear,
-            most=1.0 if linear or name in shares else math.inf,
+            linear=linear or "linear" in known_of[name],
+            most=1.0 if linear or "most" in known_of[name] else math.inf,
         )
         for name, value in numbers_of(record).items()
     }
@@ -175,5 +257,5 @@ def _with(record: R, rows: Mapping[str, Numbers], prefix: str) -> R:
 
 
 def _evolved(record: R, rows: Mapping[str, Numbers]) -> R:
-    changed: Callable[..., R] = attrs.evolve  # whose stub wants one type for all names
+    changed: Callable[..., R] = replace  # whose stub wants one type for all names
     return changed(record, **rows)

@@ -7,14 +7,15 @@ whose deviations go together. Numbers that one kernel sets take them at once.
 from __future__ import annotations
 
 import math
+from functools import cache
 from random import Random  # whose import takes a tenth of the time of numpy.random's
 from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.arrays import FloatArray, quantiles
 from trnbench.calibration.training_stack import Spread, TrainingEfficiency
-from trnbench.predict.ranges import TAIL, TIED, correlation_matrix, ranges_of, replaced
+from trnbench.predict.ranges import TAIL, correlated, drawn_with, ranges_of, replaced
 
 SAMPLES = 200
 SEED = 0
@@ -28,19 +29,23 @@ def sampled(
     The row begins with the number itself; `count` samples of what it may be instead follow.
     """
     ranges = ranges_of(efficiency)
-    free = [key for key in ranges if key not in TIED]
-    quantile = NormalDist().inv_cdf
-    likely = [quantile((i + 0.5) / count) for i in range(count)]
-    random = Random(seed)
-    draws = np.array([random.sample(likely, count) for _ in free]).reshape(len(free), count)
-    pairs = efficiency.stack.correlated
-    if pairs:
-        draws = np.linalg.cholesky(correlation_matrix(free, pairs)) @ draws
+    free = [key for key in ranges if drawn_with(key, ranges) == key]
+    draws = np.array(_shuffled(len(free), count, seed)).reshape(len(free), count)
+    draws = correlated(draws, free, efficiency.stack.correlated)
     draws = np.column_stack([np.zeros(len(free)), draws])
     drawn = dict(zip(free, draws, strict=True))
     return replaced(
-        efficiency, {key: one.at(drawn[TIED.get(key, key)]) for key, one in ranges.items()}
+        efficiency, {key: one.at(drawn[drawn_with(key, ranges)]) for key, one in ranges.items()}
     )
+
+
+@cache
+def _shuffled(rows: int, count: int, seed: int) -> list[list[float]]:
+    """Return the equally likely values of a standard normal number, in a random order each row."""
+    quantile = NormalDist().inv_cdf
+    likely = [quantile((i + 0.5) / count) for i in range(count)]
+    random = Random(seed)
+    return [random.sample(likely, count) for _ in range(rows)]
 
 
 def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:
@@ -55,7 +60,7 @@ def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:
     """
     time_s, *_ = times_s.tolist()
     drawn_s = times_s[1:] if len(times_s) > 1 else times_s
-    low, median, high = np.quantile(drawn_s, (TAIL, 0.5, 1 - TAIL)).tolist()
+    low, median, high = quantiles(drawn_s, (TAIL, 0.5, 1 - TAIL))
     down = math.hypot(math.log(median / low), math.log(spread.low))
     up = math.hypot(math.log(high / median), math.log(spread.high))
     return min(median * math.exp(-down), time_s), max(median * math.exp(up), time_s)

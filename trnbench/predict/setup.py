@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
-from trnbench.analytic.step.collectives import Engines
+from trnbench.analytic.step.engines import Engines
 from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
+from trnbench.calibration.stack_names import serving_by_name
+from trnbench.calibration.stack_of import Stacks
+from trnbench.calibration.supports import Support
 from trnbench.calibration.training_stack import (
+    WITH_EXPERTS,
     Basis,
     Spread,
     TrainingEfficiency,
@@ -15,22 +21,37 @@ from trnbench.calibration.training_stack import (
     load_training_stack,
     training_stack_of,
 )
+from trnbench.calibration.transfer import taken_over
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_platform
 from trnbench.mapping.placement import place
 from trnbench.memo import Memo
 from trnbench.predict.sampling import SAMPLES, sampled
+from trnbench.predict.supported import beyond
+from trnbench.records import dataclass
+from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
+from trnbench.workload.partial_layout import PartialLayout
+
+if TYPE_CHECKING:
+    from trnbench.emulate.step.compute import RankUse
+    from trnbench.emulate.step.exchanges import PlayedSite
+    from trnbench.emulate.step.rank import Runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SetupMemo:
-    """What every prediction of a set-up needs and one of them made: placed groups, samples."""
+    """What every prediction of a set-up needs and one of them made: placed groups, samples, and
+    what was played of products and exchanges.
+    """
 
     engines: Engines = field(default_factory=dict)
+    runs: Runs = field(default_factory=Memo)
+    sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo)
     samples: Memo[int, TrainingEfficiency] = field(default_factory=Memo)
 
 
@@ -40,7 +61,9 @@ class TrainSetup:
 
     `own_stack`: whether the stack is that of the software in question, not one that stands in for
     it. `measured` is the stack from whose measured rows the stack's numbers were taken over, None
-    where they are its own. The memo holds for any model and number of nodes; whoever replaces more
+    where they are its own. `taken_over` says in words which stacks were not made for the platform.
+    `assume_supported`: what its software refuses is predicted as if it ran. The memo holds for any
+    model and number of nodes; whoever replaces more
     needs a new one.
     """
 
@@ -51,7 +74,9 @@ class TrainSetup:
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     own_stack: bool = True
+    assume_supported: bool = False
     measured: TrainingStack | None = None
+    taken_over: tuple[str, ...] = ()
     memo: SetupMemo = field(default_factory=SetupMemo, repr=False)
 
     @property
@@ -73,6 +98,20 @@ class TrainSetup:
             return self.stack.unseen
         return self.stack.spread_on(self.platform.instance.name, family_of(self.model))
 
+    def beyond(self, layout: PartialLayout) -> tuple[Support, ...]:
+        """Return what a layout asks of the stack that its software is not known to run.
+
+        Of software that another stack stands in for, nothing is known.
+        """
+        return beyond(self.stack, self.model, layout) if self.own_stack else ()
+
+    def spread_in(self, layout: Layout) -> Spread:
+        """Return the spread in a layout, wider where it asks for what was never seen to run."""
+        known, untested = self.spread, self.stack.untested
+        if untested is None or not self.beyond(PartialLayout.of(layout)):
+            return known
+        return Spread(low=min(known.low, untested.low), high=max(known.high, untested.high))
+
     @property
     def samples(self) -> TrainingEfficiency:
         """The efficiency, and samples of what it may be instead."""
@@ -87,6 +126,32 @@ class TrainSetup:
     def ranks(self) -> int:
         """Ranks of the cluster."""
         return self.chips * self.platform.chip.ranks(self.logical_size)
+
+    def training(self, layout: Layout | PartialLayout) -> TrainSetup:
+        """Return the set-up of the nodes that train: those that only write answers are others."""
+        known = layout if isinstance(layout, PartialLayout) else PartialLayout.of(layout)
+        apart = known.number("generation_nodes")
+        if apart is not None and apart >= self.nodes:
+            raise InputError(
+                f"--generation-nodes {apart} leaves no node of {self.nodes} to train",
+                hint="give fewer of them, or more nodes with --on",
+            )
+        return replace(self, nodes=self.nodes - apart) if apart else self
+
+    @property
+    def domain(self) -> Platform:
+        """The platform as exchanges see it: instances that one switch joins are one."""
+        return self.platform.joined(self.platform.domain_of(self.nodes))
+
+    def node_ranks(self, ranks: int) -> int | None:
+        """Return how many ranks of each node of the domain are in use, the first ones; None: all.
+
+        They are divided evenly among the nodes, unless they fill some of them or do not divide.
+        """
+        whole = self.platform.ranks(self.logical_size)
+        if ranks % whole == 0 or (self.nodes > 1 and ranks % self.nodes):
+            return None
+        return ranks // self.nodes * self.domain.joined_nodes
 
     @property
     def evidence(self) -> Kind:
@@ -103,6 +168,7 @@ def train_setup(
     *,
     stack: str | TrainingStack | None = None,
     logical_size: int | None = None,
+    assume_supported: bool = False,
 ) -> TrainSetup:
     """Return the set-up of a model on a platform; names stand for what the catalogue has.
 
@@ -112,15 +178,40 @@ def train_setup(
     if logical_size is not None:
         place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
     efficiency = training_efficiency(catalog, platform, stack)
+    collectives = collectives_of(catalog, platform, efficiency.stack)
     return TrainSetup(
         model=load_model(catalog, model) if isinstance(model, str) else model,
         platform=platform,
         nodes=nodes,
         logical_size=logical_size,
         efficiency=efficiency,
-        collectives=collectives_of(catalog, platform, efficiency.stack),
+        collectives=collectives,
+        assume_supported=assume_supported,
         measured=_measured(catalog, efficiency.stack),
+        taken_over=(
+            *strangers(catalog, platform, (efficiency.stack, collectives)),
+            *(_first_of_several(catalog, platform) if stack is None else ()),
+        ),
     )
+
+
+def _first_of_several(catalog: Catalog, platform: Platform) -> tuple[str, ...]:
+    """Return in words that several stacks of the user's serve a platform, where they do."""
+    own = serving_by_name(catalog, platform.instance.name)
+    if not own:
+        return ()
+    return (
+        f"{len(own)} of your own stacks serve {platform.instance.name}: {', '.join(own)}; "
+        f"{own[0]}, the first by name, is used: --stack names another",
+    )
+
+
+def strangers(
+    catalog: Catalog, platform: Platform, stacks: Iterable[TrainingStack | CollectiveStack]
+) -> tuple[str, ...]:
+    """Return in words which stacks were not made for a platform, and whose numbers it uses."""
+    made_for = {stack.name: stack.instances for stack in stacks}
+    return taken_over(catalog, platform.instance, made_for)
 
 
 def _measured(catalog: Catalog, stack: TrainingStack) -> TrainingStack | None:
@@ -139,7 +230,7 @@ def training_efficiency(
     if stack is None:
         stack = training_stack_of(catalog, platform.instance.name)
     elif isinstance(stack, str):
-        stack = load_training_stack(catalog, stack)
+        stack = Stacks(catalog).by_name(stack, platform).stack
     return TrainingEfficiency(chip=load_chip_efficiency(catalog, platform.chip.name), stack=stack)
 
 
@@ -156,4 +247,4 @@ def family_of(model: Model) -> str:
     That is its family, and whether it has experts.
     """
     experts = model.transformer is not None and model.transformer.moe is not None
-    return f"{model.family} with experts" if experts else model.family
+    return f"{model.family}{WITH_EXPERTS}" if experts else model.family

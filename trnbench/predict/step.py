@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnbench.analytic.step.compute import Products
+from trnbench.analytic.step.exchanges import Exchanges, exchanges_of
+from trnbench.analytic.step.job_time import JobPrices, job_prices
 from trnbench.analytic.step.memory import memory
 from trnbench.analytic.step.time import StepPrices, step_prices
-from trnbench.analytic.step.utilization import utilization
-from trnbench.arrays import FloatArray
+from trnbench.analytic.step.utilization import check_peak, utilization
+from trnbench.arrays import BoolArray, FloatArray, distinct
 from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.mapping.rank_groups import platform_answer
+from trnbench.mapping.routable_groups import OF_EXPERTS, OUTER, group_reasons
 from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
-from trnbench.predict.fit import fit_probability
-from trnbench.predict.prediction import Prediction, RankMemory, StepFigures
+from trnbench.predict.differences import Busy
+from trnbench.predict.fit import LayoutMemory
+from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates
+from trnbench.predict.prediction import (
+    PhaseFigures,
+    Prediction,
+    RankMemory,
+    StepFigures,
+    mean_memory,
+    mean_phases,
+    mean_step,
+)
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
-from trnbench.program.legality import Reason
+from trnbench.predict.supported import refusal, warning
+from trnbench.program.host_states import host_states_bytes
+from trnbench.program.job_passes import TRAIN
+from trnbench.program.job_phases import phases_of
+from trnbench.program.reasons import Reason, first_causes
+from trnbench.program.slots import STEP_CATEGORIES, StepCategory
 from trnbench.program.step import StepProgram, training_step
+from trnbench.records import dataclass
 from trnbench.workload.layout import Layout
+from trnbench.workload.model import Model
+from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
     from trnbench.emulate.schedule.disturbance import Straggler
@@ -37,6 +60,12 @@ class Playing:
     timeline: bool = False
 
 
+@lru_cache(maxsize=16)
+def _program(model: Model, layout: Layout) -> StepProgram:
+    """Return the program of a step, which draws and means of a prediction ask for again."""
+    return training_step(model, layout)
+
+
 def predict(
     setup: TrainSetup,
     layout: Layout,
@@ -44,57 +73,198 @@ def predict(
     playing: Playing | None = None,
 ) -> Prediction:
     """Return the time and memory of a step in a layout, or why it cannot run; played if asked."""
-    program = training_step(setup.model, layout)
+    setup = setup.training(layout)
+    program = _program(setup.model, layout)
     refused, warnings = _legality(setup, program)
     if refused:
         return Prediction(reasons=refused, warnings=warnings)
+    phases = phases_of(program)
+    warnings = (*warnings, *host_warnings(setup, phases))
+    held = [_held(setup, one.program) for one in phases]
+    on_host = host_states_bytes(program, setup.platform.ranks(setup.logical_size))
+    lacking = host_states_refusal(setup.platform.instance, float(on_host))
+    # Of equals the phase that trains: it is the last one but for a critic's.
+    peak = max(reversed(held), key=lambda one: one[0].total_bytes)[0]
+    prices = prices_of(setup, program, setup.samples)
+    found = Prediction(
+        memory=replace(peak, fit_probability=min(one.fit_probability for one, _ in held)),
+        reasons=(
+            *(
+                f"phase {phase.name}: {why}" if len(phases) > 1 else why
+                for phase, (_, why) in zip(phases, held, strict=True)
+                if why
+            ),
+            *((lacking,) if lacking else ()),
+            *unpriced(prices),
+        ),
+        warnings=warnings,
+        phases=tuple(
+            PhaseFigures(name=phase.name, step_time_s=None, memory=one)
+            for phase, (one, _) in zip(phases, held, strict=True)
+        )
+        if len(phases) > 1
+        else (),
+    )
+    if found.reasons:
+        return found
+    times = {name: float(seconds.flat[0]) for name, seconds in prices.phase_times_s().items()}
+    if not np.isfinite(sum(times.values())):
+        engine = f"an engine of tp={layout.tp} ranks does not fit on the nodes that write answers"
+        return replace(found, reasons=(engine,))
+    by_name = {one.name: one.memory for one in found.phases}
+    found = replace(
+        found,
+        step=_closed_form(setup, prices),
+        phases=tuple(
+            PhaseFigures(name=name, step_time_s=time_s, memory=by_name.get(name))
+            for name, time_s in times.items()
+            if found.phases
+        ),
+    )
+    return found if playing is None else _played(setup, prices_of(setup, program), found, playing)
+
+
+def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
+    """Return what a rank holds in a phase, and why that does not fit."""
     held = memory(
         program,
         setup.platform,
         fragmentation_ratio=setup.stack.fragmentation,
+        overheads=setup.stack.memory,
         logical_size=setup.logical_size,
     )
-    too_much = held.refusal()
-    prices = prices_of(setup, program, setup.samples)
-    found = Prediction(
-        memory=RankMemory.of(
-            held,
-            fit_probability(program, setup.platform, setup.stack, logical_size=setup.logical_size),
-        ),
-        reasons=(*((too_much,) if too_much else ()), *unpriced(prices)),
-        warnings=warnings,
+    known = LayoutMemory(
+        program=program,
+        platform=setup.platform,
+        stack=setup.stack,
+        logical_size=setup.logical_size,
     )
-    if found.reasons:
-        return found
-    found = replace(found, step=_closed_form(setup, prices))
-    return found if playing is None else _played(setup, program, found, playing)
+    ends = known.held()
+    return (
+        RankMemory.of(held, (ends.low_bytes, ends.high_bytes), known.fit_probability),
+        held.refusal(),
+    )
+
+
+def predict_between(
+    setup: TrainSetup, layouts: Sequence[Layout], *, playing: Playing | None = None
+) -> Prediction:
+    """Return the mean of predictions: a step that runs an equal share of its layers in each layout.
+
+    Ends of the interval are those of the mean of the samples, as of a measured row of that kind.
+    """
+    parts = [predict(setup, layout, playing=playing) for layout in layouts]
+    first = next((one for one in parts if one.reasons), parts[0])
+    if first.reasons or len(parts) == 1:
+        return first
+    steps = [one.step for one in parts if one.step is not None]
+    played = [one.played for one in parts if one.played is not None]
+    times_s = np.mean(
+        [
+            np.atleast_1d(
+                prices_of(setup.training(layout), _program(setup.model, layout), setup.samples)
+                .time()
+                .time_s
+            )
+            for layout in layouts
+        ],
+        axis=0,
+    )
+    ends = interval(times_s, setup.spread_in(layouts[0]))
+    closed = mean_step(steps, ends)
+    ratio = mean_step(played, ends).step_time_s / closed.step_time_s if played else 1.0
+    return replace(
+        first,
+        step=closed,
+        played=mean_step(played, (ratio * ends[0], ratio * ends[1])) if played else None,
+        memory=mean_memory([one.memory for one in parts if one.memory is not None]),
+        phases=mean_phases([one.phases for one in parts]),
+        warnings=tuple(dict.fromkeys(warning for one in parts for warning in one.warnings)),
+        timeline=None,
+        differences=(),
+    )
 
 
 def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row: str) -> FloatArray:
     """Return the step time in common draws, seconds; `row` names what is of this step alone."""
-    program = training_step(setup.model, layout)
+    setup = setup.training(layout)
+    program = _program(setup.model, layout)
     times_s = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
-    residual = residual_of(setup.stack, setup.measured or setup.stack, setup.spread)
+    spread = setup.spread_in(layout)
+    residual = residual_of(setup.stack, setup.measured or setup.stack, spread)
     return np.asarray(times_s * residual.factors(draws, row))
 
 
-def prices_of(
-    setup: TrainSetup, program: StepProgram, efficiency: TrainingEfficiency | None = None
-) -> StepPrices:
-    """Return the prices of a program's steps, by another efficiency than the set-up's if given."""
-    return step_prices(
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedPrices:
+    """What programs on one grid have in common, by one efficiency: exchanges and products."""
+
+    exchanges: Exchanges
+    products: Products = field(default_factory=Products)
+
+
+def shared_prices(
+    setup: TrainSetup,
+    program: StepProgram,
+    efficiency: TrainingEfficiency,
+    wanted: BoolArray | None = None,
+) -> SharedPrices:
+    """Return a program's exchanges and products, to be priced when asked for, where `wanted`.
+
+    Unasked for all layouts. These use as many ranks of each node.
+    """
+    worlds = program.grid.ranks("world")
+    if wanted is not None:
+        worlds = np.broadcast_to(worlds, program.shape)[wanted]
+    (node_ranks,) = {setup.node_ranks(int(ranks)) for ranks in distinct(worlds)}
+    exchanges = exchanges_of(
         program,
-        setup.platform,
-        efficiency or setup.efficiency,
+        setup.domain,
+        efficiency,
         setup.collectives,
         logical_size=setup.logical_size,
+        node_ranks=node_ranks,
+        wanted=None if wanted is None else program.legal & wanted,
         engines=setup.memo.engines,
+    )
+    return SharedPrices(exchanges=exchanges)
+
+
+def prices_of(
+    setup: TrainSetup,
+    program: StepProgram,
+    efficiency: TrainingEfficiency | None = None,
+    shared: SharedPrices | None = None,
+) -> JobPrices:
+    """Return the prices of a program's steps, by another efficiency than the set-up's if given.
+
+    `shared` are those of a program on the same grid, by the same efficiency.
+    """
+    taken = efficiency or setup.efficiency
+    known = shared or shared_prices(setup, program, taken)
+
+    def phase_prices(phase: StepProgram) -> StepPrices:
+        return step_prices(phase, setup.domain, known.exchanges, known.products)
+
+    return job_prices(
+        program,
+        phase_prices,
+        logical_size=setup.logical_size,
+        rates=job_rates(setup.platform.instance, taken.samples),
     )
 
 
-def unpriced(prices: StepPrices) -> tuple[str, ...]:
-    """Return in words what the chip cannot compute or the communication stack cannot serve."""
-    return (*prices.reasons, *_words(prices.refused, prices.program))
+def unpriced(prices: JobPrices, index: tuple[int, ...] = ()) -> tuple[str, ...]:
+    """Return in words what the chip cannot compute or the communication stack cannot serve.
+
+    Of the layout at an index of the program's grid.
+    """
+    shape = prices.program.shape
+    broken = [one for one in prices.refused if np.broadcast_to(one.broken, shape)[index]]
+    if not broken:
+        return prices.reasons
+    at = prices.program.grid.at(index)
+    return (*prices.reasons, *(reason.words(at) for reason in broken))
 
 
 def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -106,12 +276,33 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
         logical_size=setup.logical_size,
         whole_nodes=False,
     )
-    refused = (*program.refusals(), *_words(platform.refused, program))
-    warnings = [*_words(platform.warned, program), *_unsupported(setup, program.layout)]
+    groups = group_reasons(
+        setup.platform, program.grid, (*OUTER, *OF_EXPERTS), logical_size=setup.logical_size
+    )
+    broken = first_causes((*program.reasons, *platform.refused, *groups))
+    refused = [*_words(broken, program)]
+    warnings = [*_words(platform.warned, program)]
+    for one in setup.beyond(PartialLayout.of(program.layout)):
+        if one.status == "refused" and not setup.assume_supported:
+            refused.append(refusal(setup.stack, one))
+        else:
+            warnings.append(warning(setup.stack, one))
+    warnings += setup.taken_over
+    warnings += _uneven_chunks(setup, program.layout)
     ranks = int(program.grid.ranks("world"))
     if ranks < setup.ranks:
         warnings.append(f"{setup.ranks - ranks} of {setup.ranks} ranks stay idle")
-    return refused, tuple(warnings)
+    return tuple(refused), tuple(warnings)
+
+
+def _uneven_chunks(setup: TrainSetup, layout: Layout) -> list[str]:
+    transformer, chunks = setup.model.transformer, int(layout.pp * layout.vpp)
+    if transformer is None or layout.vpp == 1 or transformer.layers % chunks == 0:
+        return []
+    return [
+        f"{transformer.layers} layers in pp {layout.pp} x vpp {layout.vpp} make uneven chunks, "
+        "priced as even ones: Megatron takes them only with a layout of stages of one's own"
+    ]
 
 
 def _words(reasons: Iterable[Reason], program: StepProgram) -> tuple[str, ...]:
@@ -119,60 +310,94 @@ def _words(reasons: Iterable[Reason], program: StepProgram) -> tuple[str, ...]:
     return tuple(reason.words(at) for reason in reasons if reason.broken.any())
 
 
-def _unsupported(setup: TrainSetup, layout: Layout) -> list[str]:
-    """Return in words what is asked beyond what the stack's software does, and where."""
-    supports, instance = setup.stack.supports, setup.platform.instance.name
-    asked = {
-        f"schedule {layout.schedule}": layout.pp > 1 and layout.schedule not in supports.schedules,
-        f"recompute {layout.recompute}": layout.recompute not in supports.recompute,
-        f"ZeRO {layout.zero}": layout.zero not in supports.zero,
-        "sequence parallelism": layout.sequence_parallel and not supports.sequence_parallel,
-        "context parallelism": layout.cp > 1 and not supports.context_parallel,
-        "expert parallelism": layout.ep > 1 and not supports.expert_parallel,
-    }
-    found = [f"{setup.stack.name} does not do {what}" for what, beyond in asked.items() if beyond]
-    if instance not in setup.stack.instances:
-        found.append(f"{setup.stack.name} was not made for {instance}")
-    return found
-
-
-def _closed_form(setup: TrainSetup, prices: StepPrices) -> StepFigures:
+def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:
     """Return the step in closed form, from prices of the calibration and of samples behind it."""
     step = prices.time()
     times_s = np.atleast_1d(step.time_s)
-    return _figures(
+    found = _figures(
         setup,
         prices.program,
-        interval(times_s, setup.spread),
+        interval(times_s, setup.spread_in(prices.program.layout)),
         {name: float(seconds.flat[0]) for name, seconds in step.by_category.items()},
         time_s=float(times_s[0]),
         hidden_s={name: float(seconds.flat[0]) for name, seconds in step.hidden.items()},
     )
+    return replace(
+        found,
+        device_s_per_microbatch=float(step.device_s_per_microbatch.flat[0]),
+        optimizer_s=float(step.optimizer_s.flat[0]),
+    )
 
 
 def _played(
-    setup: TrainSetup, program: StepProgram, found: Prediction, playing: Playing
+    setup: TrainSetup, prices: JobPrices, found: Prediction, playing: Playing
 ) -> Prediction:
-    """Return the prediction with the played step, which is as unsure as the closed form."""
+    """Return the prediction with the played step, which is as unsure as the closed form.
+
+    A job's phases are played one after the other; how answers are written is not played.
+    """
+    from trnbench.analytic.step.busy import busy
+    from trnbench.emulate.step.play import Disturbance
+    from trnbench.predict.differences import differences
     from trnbench.predict.played import played_step
 
-    played = played_step(
-        prices_of(setup, program),
-        jitter_seed=playing.seed,
-        stragglers=playing.stragglers,
-        with_timeline=playing.timeline,
-    )
-    closed = found.step
+    parts = {
+        phase.name: played_step(
+            setup,
+            phase.program,
+            Disturbance(seed=playing.seed, stragglers=playing.stragglers),
+            with_timeline=playing.timeline and phase.name == TRAIN,
+        )
+        for phase, _ in prices.phases
+    }
+    closed, played = found.step, parts[TRAIN]
     assert closed is not None
-    ratio = played.time_s / closed.step_time_s
+    times = {phase.name: phase.times for phase, _ in prices.phases}
+    by_category: dict[StepCategory, float] = {
+        name: sum(times[p] * float(one.by_category.get(name, 0.0)) for p, one in parts.items())
+        for name in STEP_CATEGORIES
+    }
+    by_category["generation"] = closed.exposed_s.get("generation", 0.0)
+    fetched_s = sum(float(prices.fetched_s(phase)) for phase, _ in prices.phases)
+    by_category["host"] += fetched_s
+    time_s = sum(times[p] * one.time_s for p, one in parts.items()) + fetched_s
+    time_s += by_category["generation"]
+    ratio = time_s / closed.step_time_s
     step = _figures(
         setup,
-        program,
+        prices.program,
         (closed.low_step_time_s * ratio, closed.high_step_time_s * ratio),
-        {name: float(seconds) for name, seconds in played.by_category.items()},
-        time_s=played.time_s,
+        {str(name): seconds for name, seconds in by_category.items()},
+        time_s=time_s,
     )
-    return replace(found, played=step, timeline=played.timeline)
+    written: tuple[StepCategory, ...] = ("generation",) if prices.written else ()
+    return replace(
+        found,
+        played=step,
+        unplayed=(*played.unplayed, *written),
+        differences=differences(
+            {name: closed.exposed_s.get(name, 0.0) for name in STEP_CATEGORIES},
+            by_category,
+            _added([(phase.times, busy(one)) for phase, one in prices.phases]),
+            _added(
+                [
+                    (times[p], {name: run.busy for name, run in one.busy.items()})
+                    for p, one in parts.items()
+                ]
+            ),
+        ),
+        timeline=played.timeline,
+    )
+
+
+def _added(each: Sequence[tuple[int, Busy]]) -> Busy:
+    found: dict[StepCategory, dict[str, float]] = {}
+    for times, of_phase in each:
+        for category, parts in of_phase.items():
+            sums = found.setdefault(category, {})
+            for part, seconds in parts.items():
+                sums[part] = sums.get(part, 0.0) + times * seconds
+    return found
 
 
 def _figures(
@@ -186,6 +411,7 @@ def _figures(
 ) -> StepFigures:
     used = utilization(program, setup.platform, np.array(time_s), logical_size=setup.logical_size)
     headline = float(used.mfu_headline)
+    check_peak(float(used.mfu), setup.stack.provenance.path or setup.stack.name)
     return StepFigures(
         step_time_s=time_s,
         low_step_time_s=ends_s[0],

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Sequence
+from dataclasses import field, replace
+from pathlib import Path
 from typing import Literal
 
-import attrs
-
-from trnbench.catalog.document import load_named
+from trnbench.catalog.document import load_once
 from trnbench.catalog.provenance import Provenance, Source
 from trnbench.catalog.quantity import UsdPerHour
 from trnbench.catalog.search import Catalog
 from trnbench.errors import UnknownNameError
 from trnbench.hardware.instance import PurchaseOption
+from trnbench.records import dataclass
 
 ANY = "any"
+_ROW = re.compile(r"^price\[(\d+)\]")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """A published rate per instance-hour, or, without `usd_per_hour`, that none was found.
 
@@ -40,7 +43,7 @@ class Price:
     unchanged_since: datetime.date | None = None
     note: str | None = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse dates in the wrong order and a rate outside its own range."""
         if self.date_from > self.date_to:
             raise ValueError("`date_from` is after `date_to`")
@@ -62,37 +65,57 @@ class Price:
         stated = re.match(r"(\d+) years?\b", self.terms or "")
         return int(stated[1]) if stated else None
 
+    @property
+    def flexibility(self) -> tuple[int, bool, str]:
+        """The order of commitments known side by side: the shortest first, then nothing upfront."""
+        terms = self.terms or ""
+        return self.term_years or 0, "no upfront" not in terms.casefold(), terms
+
     def covers(self, region: str, option: str) -> bool:
         """Return whether the row speaks of this region and purchase option."""
         return self.region in (region, ANY) and self.option in (option, ANY)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceList:
-    """All published prices of one instance type, in the file's order."""
+    """All published prices of one instance type, in the file's order.
+
+    With `adds`, the rows join those of the file of the same name that this one hides.
+    """
 
     name: str
     title: str
     aliases: tuple[str, ...] = ()
+    adds: bool = False
     price: tuple[Price, ...]
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
     def rows(self, *, region: str, option: str) -> tuple[Price, ...]:
         """Return the rows of a region and purchase option, in the file's order."""
         return tuple(row for row in self.price if row.covers(region, option))
 
-    def price_at(self, *, region: str, option: str, on: datetime.date) -> Price | None:
+    def price_at(
+        self, *, region: str, option: str, on: datetime.date, term_years: int | None = None
+    ) -> Price | None:
         """Return the newest row that applies on that day, or None.
 
         Of rows with the same `date_to` the one with the later `date_from` is newer, then the one
-        further down in the file. A row without a rate counts: it may say that a rate has ended.
+        further down in the file. A row without a rate counts: it may say that a rate has ended. Of
+        commitments that say for how long, those of `term_years` are taken, if there are any, and of
+        several the least binding.
         """
-        applying = [
-            row for row in self.rows(region=region, option=option) if row.applies_from <= on
-        ]
-        return max(reversed(applying), key=lambda row: (row.date_to, row.date_from), default=None)
+        rows = self.rows(region=region, option=option)
+        applying = [row for row in rows if row.applies_from <= on]
+        newest = _newest(applying)
+        if newest is None or newest.term_years is None:
+            return newest
+        terms = dict.fromkeys(row.terms for row in applying)
+        each = [_newest([row for row in applying if row.terms == one]) for one in terms]
+        stated = [row for row in each if row is not None and row.term_years is not None]
+        wanted = [row for row in stated if row.term_years == term_years] or stated
+        return min(wanted, key=lambda row: row.flexibility)
 
     def source_of(self, row: Price) -> Source | None:
         """Return where the rate of one of this list's rows was read; None if it has no rate."""
@@ -100,9 +123,42 @@ class PriceList:
         return self.provenance.sources.get(evidence.source) if evidence else None
 
 
+def _newest(rows: Sequence[Price]) -> Price | None:
+    return max(reversed(rows), key=lambda row: (row.date_to, row.date_from), default=None)
+
+
 def load_prices(catalog: Catalog, name: str) -> PriceList:
-    """Return the published prices of an instance type by name or alias."""
-    return load_named(catalog, "prices", name, PriceList)
+    """Return the prices of an instance type by name or alias, those read since joined to them."""
+    entry = catalog.find("prices", name)
+    return _joined(catalog, (entry.path, *entry.hides))
+
+
+def _joined(catalog: Catalog, paths: Sequence[Path]) -> PriceList:
+    """Return the first of the files, with the rows of the next before its own where it adds."""
+    own = load_once(catalog, paths[0], PriceList)
+    if not own.adds or not paths[1:]:
+        return own
+    under = _joined(catalog, paths[1:])
+    first = len(under.price)
+    # Two files may mean different things by one id of a source.
+    ids = {one: f"{one} in {own.provenance.path}" for one in own.provenance.sources}
+    moved = {
+        _ROW.sub(lambda found: f"price[{first + int(found[1])}]", path): replace(
+            one, source=ids[one.source]
+        )
+        for path, one in own.provenance.evidence.items()
+    }
+    sources = {ids[one]: source for one, source in own.provenance.sources.items()}
+    return replace(
+        under,
+        aliases=tuple(dict.fromkeys((*under.aliases, *own.aliases))),
+        price=(*under.price, *own.price),
+        provenance=replace(
+            under.provenance,
+            sources={**under.provenance.sources, **sources},
+            evidence={**under.provenance.evidence, **moved},
+        ),
+    )
 
 
 def find_prices(catalog: Catalog, name: str) -> PriceList | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import field
 from typing import Annotated
-
-import attrs
 
 from trnbench.catalog.document import load_named
 from trnbench.catalog.provenance import Provenance
@@ -13,25 +12,26 @@ from trnbench.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.catalog.search import Catalog
 from trnbench.errors import UnknownNameError
 from trnbench.hardware.instance import Instance, PurchaseOption
+from trnbench.records import dataclass
 from trnbench.units import Dimension
 
 Usd = Annotated[float, Dimension.USD]
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeteredRules:
     """What is charged by use: started units of `step`, at least `minimum`."""
 
     step_s: Seconds
     minimum_s: Seconds
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a step of nothing."""
         if self.step_s <= 0:
             raise ValueError("`step` must be above 0")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentRules:
     """Reserved instances and savings plans: paid for a term whether used or not.
 
@@ -41,13 +41,13 @@ class CommitmentRules:
     years: tuple[int, ...]
     year_s: Seconds
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse to sell nothing."""
         if not self.years or min(self.years) < 1 or self.year_s <= 0:
             raise ValueError("expected terms of at least a year, and a `year` above 0")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockRules:
     """Capacity Blocks: a number of machines for a number of days, paid whole.
 
@@ -64,7 +64,7 @@ class BlockRules:
     ends_early_s: Seconds
     ahead_s: Seconds
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse rules under which nothing can be bought."""
         if not 1 <= self.single_days_to <= self.longest_days or self.step_days < 1:
             raise ValueError("expected 1 <= `single_days_to` <= `longest_days`, `step_days` >= 1")
@@ -81,25 +81,29 @@ class BlockRules:
         return (*single, *range(first, self.longest_days + 1, self.step_days))
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpotRules:
     """Spare machines: how often they are taken back, and how long until there are others.
 
-    `reclaimed_per_month`: the chance that one machine is taken back within a `month`.
+    `reclaimed_per_month`: the chance that one machine is taken back within a `month`, and
+    `zone_share` the part of these in which its whole zone is. `wait` passes until there is another
+    machine, `zone_wait` until there is a zone again; the same where it is not said.
     """
 
     reclaimed_per_month: Ratio
     month_s: Seconds
     notice_s: Seconds
     wait_s: Seconds
+    zone_share: Ratio = 0.0
+    zone_wait_s: Seconds | None = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse machines that are certain to be taken back."""
         if self.reclaimed_per_month >= 1:
             raise ValueError("`reclaimed_per_month` must be below 1")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """A limit on virtual processors per region that has to be raised before the purchase.
 
@@ -112,7 +116,7 @@ class Quota:
     families: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceChange:
     """Rates that change on a day, as announced: options and families as in a quota."""
 
@@ -121,12 +125,8 @@ class PriceChange:
     families: tuple[str, ...]
     words: str
 
-    def concerns(self, instance: str, option: str) -> bool:
-        """Return whether rates of this instance type bought so are among them."""
-        return option in self.options and instance.startswith(self.families)
 
-
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """A store for checkpoints: `price` of `size` kept for a `period`."""
 
@@ -136,7 +136,7 @@ class Storage:
     period_s: Seconds
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PurchaseRules:
     """The rules of one provider.
 
@@ -155,8 +155,8 @@ class PurchaseRules:
     quota: tuple[Quota, ...] = ()
     change: tuple[PriceChange, ...] = ()
     storage: tuple[Storage, ...] = ()
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
     def block_of(self, instance: Instance) -> BlockRules:

@@ -9,52 +9,69 @@ from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
 from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Dim, Tensor, array
+from trnbench.workload.context_exchange import neighbours_of
 from trnbench.workload.model import Attention as Settings
 from trnbench.workload.model import Latent, Transformer
 
 CORE_MATRICES = "bsnd,btnd->bnst", "bnst,btnd->bsnd"
 
 
-def attention(b: BlockBuilder, transformer: Transformer, stream: Tensor) -> Tensor:
-    """Return attention's output projection, summed over nothing yet; `stream` is normalised."""
-    settings = transformer.attention
+def attention(
+    b: BlockBuilder, transformer: Transformer, stream: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return attention's output projection, summed over nothing yet, and what joins it then.
+
+    `stream` is normalised.
+    """
+    settings = _of(transformer)
+    gate: tuple[Tensor, ...] = ()
     if settings.latent is None:
-        query, key, value = _heads(b, transformer, stream)
+        query, key, value, *gate = _heads(b, transformer, stream)  # type: ignore[assignment]
     else:
         query, key, value = _latent_heads(b, transformer, settings.latent, stream)
     context = _core(b, settings, query, key, value)
+    if gate:
+        reads = (*gate, context)
+        context = b.elementwise("sigmoid_gate", reads, "context.gated", context.dims)
     batch, tokens = context.dims[:2]
     dims = (batch, tokens, _hidden(b.grid, transformer))
     output = ("attention.out", "attention.output", "bsnd,ndh->bsh", dims)
-    return b.linear(context, [output], biased=False)[0]
+    (out,) = b.linear(context, [output], summed_here=False)
+    return out, (*b.optional("attention.output.bias"), *b.adapter(context, output))
+
+
+def _of(transformer: Transformer) -> Settings:
+    assert transformer.attention is not None
+    return transformer.attention
 
 
 def _hidden(grid: Grid, transformer: Transformer) -> Dim:
     return grid.dim("hidden", transformer.hidden)
 
 
-def _heads(
-    b: BlockBuilder, transformer: Transformer, stream: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Project every token to queries, keys and values, and turn them to their position."""
-    settings, grid = transformer.attention, b.grid
+def _heads(b: BlockBuilder, transformer: Transformer, stream: Tensor) -> tuple[Tensor, ...]:
+    """Project every token to queries, keys and values, and turn them to their position.
+
+    Behind these, what gates the output, where there is that.
+    """
+    settings, grid = _of(transformer), b.grid
     tokens = b.gather_tokens(b.operand(stream))
     lead = tokens.dims[:2]
     size = grid.dim("head_size", settings.head_size)
     query_dims = (*lead, grid.dim("head", settings.heads, "tp"), size)
     shared_dims = (*lead, grid.dim("kv_head", settings.kv_heads, "tp"), size)
     letters = "bsh,hnd->bsnd"
-    query, key, value = b.linear(
-        tokens,
-        [
-            ("query", "attention.query", letters, query_dims),
-            ("key", "attention.key", letters, shared_dims),
-            ("value", "attention.value", letters, shared_dims),
-        ],
-    )
+    outputs = [
+        ("query", "attention.query", letters, query_dims),
+        ("key", "attention.key", letters, shared_dims),
+        ("value", "attention.value", letters, shared_dims),
+    ]
+    if settings.output_gate:
+        outputs.append(("gate", "attention.gate", letters, query_dims))
+    query, key, value, *gate = b.linear(tokens, outputs)
     if settings.query_key_norm:
-        query = b.norm(query, "attention.query_norm")
-        key = b.norm(key, "attention.key_norm")
+        query = _normed(b, settings, query, "attention.query_norm")
+        key = _normed(b, settings, key, "attention.key_norm")
     if transformer.position.encoding == "rotary":
         turned = (
             b.tensor("query.turned", query.dims, (query,)),
@@ -62,14 +79,27 @@ def _heads(
         )
         b.passes("rotary", (query, key), turned)
         query, key = turned
-    return query, key, value
+    return query, key, value, *gate
+
+
+def _normed(b: BlockBuilder, settings: Settings, tensor: Tensor, name: str) -> Tensor:
+    """Normalise each head, or all heads at once: then ranks add up squares of their own."""
+    if settings.query_key_norm_over == "head":
+        return b.norm(tensor, name)
+    statistics = b.grid.recipe.statistics
+    lead = tensor.dims[:2]
+    squares = b.elementwise("squares", (tensor,), f"{name}.squares", lead, number_format=statistics)
+    if "tp" in squares.partial:
+        squares = b.exchange("all-reduce", "tp", squares, lead)
+    reads = (tensor, b.weights[name], squares)
+    return b.elementwise("norm_by", reads, f"{name}.out", tensor.dims)
 
 
 def _latent_heads(
     b: BlockBuilder, transformer: Transformer, latent: Latent, stream: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Project to latents, give those (they are small) to every rank, and project to heads."""
-    settings, grid = transformer.attention, b.grid
+    settings, grid = _of(transformer), b.grid
     lead = stream.dims[:2]
     heads = grid.dim("head", settings.heads, "tp")
     whole_size = settings.head_size + latent.rope_head_size
@@ -94,6 +124,7 @@ def _latent_heads(
     else:
         source = b.gather_tokens(b.operand(stream))
         output = ("query", "attention.query", "bsh,hnd->bsnd", query_dims)
+    b.module = "up-projection"
     query = b.linear(source, [output])[0]
     plain = (*lead, heads, grid.dim("head_size", settings.head_size))
     value_dims = (*lead, heads, grid.dim("value_head_size", latent.value_head_size))
@@ -109,6 +140,7 @@ def _latent_heads(
         key = b.norm(key, "attention.key_norm")
     query = b.elementwise("rotary", (query,), "query.turned", query_dims)
     key = b.elementwise("join_rotated", (key, key_rope), "key.turned", query_dims)
+    b.module = None
     return query, key, value
 
 
@@ -118,17 +150,24 @@ def attended_pairs(settings: Settings, sequence: FloatArray) -> FloatArray:
     Ranks of a ring are taken to share them evenly: each has an early and a late part.
     """
     if not settings.causal:
-        return array(sequence**2)
-    window = np.minimum(sequence, settings.window or np.inf)
+        # A window is as wide to both sides; at the ends a part of it is not there.
+        side = np.minimum(np.floor((settings.window or np.inf) / 2), sequence)
+        return array(np.minimum(sequence * (2 * side + 1) - side * (side + 1), sequence**2))
+    window = np.minimum(sequence, settings.window or settings.chunk or np.inf)
+    if settings.chunk is not None:
+        pieces, rest = np.divmod(sequence, window)
+        return array((pieces * window**2 + rest**2) / 2)
     return array(window * sequence - window**2 / 2)
 
 
 def _core(b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Attend; with context parallelism, pieces go round a ring or heads change places."""
-    if b.grid.context_parallel == "all-to-all":
-        query, key, value = (_swap_in(b, tensor) for tensor in (query, key, value))
-        return _swap_out(b, _attend(b, settings, query, key, value))
-    return _attend(b, settings, query, key, value)
+    """Attend; with context parallelism, pieces go round a ring or heads change places, or both."""
+    if b.grid.context_parallel == "ring":
+        return _attend(b, settings, query, key, value)
+    whole = b.grid.context_parallel == "all-to-all"
+    axes = ("cp", ()) if whole else ("cp_inside", ("cp_outside",))
+    query, key, value = (_swap_in(b, tensor, *axes) for tensor in (query, key, value))
+    return _swap_out(b, _attend(b, settings, query, key, value), axes[0])
 
 
 def _attend(
@@ -139,28 +178,29 @@ def _attend(
     return _fused(b, settings, query, key, value)
 
 
-def _swap_in(b: BlockBuilder, tensor: Tensor) -> Tensor:
-    """Give a rank all tokens of some of its heads."""
+def _swap_in(b: BlockBuilder, tensor: Tensor, axis: str, outside: tuple[str, ...]) -> Tensor:
+    """Give a rank some of its heads, with all tokens that ranks along an axis hold together."""
     batch, _, heads, size = tensor.dims
-    cut = b.grid.dim(heads.name, heads.whole, "tp", "cp")
-    return b.exchange("all-to-all", "cp", tensor, (batch, b.grid.tokens(), cut, size))
+    cut = b.grid.dim(heads.name, heads.whole, "tp", axis)
+    return b.exchange("all-to-all", axis, tensor, (batch, b.grid.tokens(*outside), cut, size))
 
 
-def _swap_out(b: BlockBuilder, tensor: Tensor) -> Tensor:
+def _swap_out(b: BlockBuilder, tensor: Tensor, axis: str) -> Tensor:
     batch, _, heads, size = tensor.dims
     cut = b.grid.dim(heads.name, heads.whole, "tp")
-    return b.exchange("all-to-all", "cp", tensor, (batch, b.grid.tokens("cp"), cut, size))
+    return b.exchange("all-to-all", axis, tensor, (batch, b.grid.tokens("cp"), cut, size))
 
 
 def _fused(
     b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
     batch, tokens, heads, _ = query.dims
-    if b.grid.context_parallel == "ring":
-        keys = b.grid.dim("key", b.grid.sequence)
-        key = b.ring(key, (batch, keys, *key.dims[2:]))
-        value = b.ring(value, (batch, keys, *value.dims[2:]))
-    reads = (query, key, value)
+    if b.grid.context_parallel != "all-to-all":
+        reach, axis = _reach(b, settings), "cp"
+        if neighbours_of(b.grid.context_parallel) is not None:
+            axis = "cp_outside"
+        key, value = (b.ring(one, "key", axis, reach) for one in (key, value))
+    reads = (query, key, value, *b.optional("attention.sinks"))
     out = b.tensor("context", (batch, tokens, heads, value.dims[3]), reads)
     sums = b.tensor(
         "log_sums",
@@ -179,11 +219,20 @@ def _fused(
             pairs=array(pairs * tokens.size / tokens.whole),
             whole_pairs=pairs,
             causal=settings.causal,
-            window=settings.window,
+            window=settings.window or settings.chunk,
             format=b.grid.recipe.other,
         )
     )
     return out
+
+
+def _reach(b: BlockBuilder, settings: Settings) -> FloatArray | None:
+    """Return how many tokens of others a rank's queries see, where a window bounds that.
+
+    A rank has an early and a late part of the sequence, and a window in front of each.
+    """
+    bound = settings.window or settings.chunk
+    return None if bound is None else array(2 * (bound - 1))
 
 
 def _naive(
@@ -198,7 +247,8 @@ def _naive(
     b.region = "core"
     raw = b.multiply("scores", query, key, score_letters, scores, useful=useful)
     masked = b.elementwise("scale_mask", (raw,), "scores.masked", scores)
-    weights = b.elementwise("softmax", (masked,), "probabilities", scores)
+    given = (masked, *b.optional("attention.sinks"))
+    weights = b.elementwise("softmax", given, "probabilities", scores)
     if settings.dropout:
         weights = b.dropout(weights)
     dims = (batch, tokens, heads, value.dims[3])

@@ -9,7 +9,6 @@ sum of parts until the step's end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import GapError, unhandled
@@ -23,9 +22,11 @@ from trnbench.program.ops import (
     MatMul,
     Operation,
     Phase,
+    ScanOp,
     Term,
 )
 from trnbench.program.tensor import ONE, Tensor, array, partial_after
+from trnbench.records import dataclass, replace
 from trnbench.workload.operation import Op
 
 
@@ -40,6 +41,9 @@ class Backward:
     given: tuple[Tensor, ...]
     weights: Mapping[str, Tensor]
     inputs: Mapping[str, Tensor]
+
+
+NO_BACKWARD = Backward(ops=(), given=(), weights={}, inputs={})
 
 
 def derive(
@@ -73,9 +77,20 @@ class _Deriver:
         self.ops: list[Operation] = []
         self.weights: dict[str, Tensor] = {}
         self._parts: dict[Tensor, list[Tensor]] = {}
+        self._idle: set[Tensor] = set()
+        self._packed: dict[Tensor, Tensor] = {}
+        for op in forward:
+            if isinstance(op, Elementwise) and op.function == "unpack":
+                self._packed[op.writes[0]] = op.reads[0]
+            if not any(map(self.wanted, op.reads)):
+                self._idle.update(op.writes)
         self._of_products = {out for op in forward if isinstance(op, MatMul) for out in op.writes}
 
     # Gradients
+
+    def wanted(self, tensor: Tensor) -> bool:
+        """Return whether a gradient is to flow into a tensor: something behind it is trained."""
+        return tensor.differentiable and tensor not in self._idle
 
     def gradient(self, tensor: Tensor, reads: tuple[Tensor, ...]) -> Tensor:
         """Return a new gradient of a tensor, computed from `reads`."""
@@ -99,8 +114,8 @@ class _Deriver:
     def give(self, tensor: Tensor, gradient: Tensor) -> None:
         """Note a part of a tensor's gradient."""
         if tensor.role == "weight":
-            assert tensor.name not in self.weights, f"a block reads {tensor.name} twice"
-            self.weights[tensor.name] = gradient
+            known = self.weights.setdefault(tensor.name, gradient)
+            assert known is gradient, f"{tensor.name} has two gradients"
         else:
             self._parts.setdefault(tensor, []).append(gradient)
 
@@ -148,11 +163,15 @@ class _Deriver:
 
     def reverse(self, op: Operation) -> None:
         """Emit the backward operations of one forward operation."""
+        if op.writes and not any(map(self.wanted, op.writes)):
+            return
         match op:
             case MatMul():
                 self._reverse_product(op)
             case AttentionOp():
                 self._reverse_attention(op)
+            case ScanOp():
+                self._reverse_scan(op)
             case Elementwise():
                 self._reverse_pass(op)
             case Gather():
@@ -172,7 +191,7 @@ class _Deriver:
             terms = [(term, self._quantised(gradient)) for term, gradient in terms]
         self._to_left(op, terms)
         self._to_right(op, terms)
-        for bias in op.bias:
+        for bias in filter(self.wanted, op.bias):
             of = next(grad for term, grad in terms if bias.name == f"{term.right.name}.bias")
             out = self.gradient(bias, (of,))
             self._pass("sum_rows", (of,), (out,), "B_weight")
@@ -180,25 +199,43 @@ class _Deriver:
 
     def _to_left(self, op: MatMul, terms: Sequence[tuple[Term, Tensor]]) -> None:
         left = op.terms[0].left
-        if not left.differentiable:
+        if not self.wanted(left):
             return
-        reads = tuple(read for term, gradient in terms for read in (gradient, term.right))
+        rights = [self._unpacked_again(term.right) for term, _ in terms]
+        reads = tuple(
+            read
+            for (_, gradient), right in zip(terms, rights, strict=True)
+            for read in (gradient, right)
+        )
         out = self.gradient(left, reads)
         products = tuple(
-            Term(left=gradient, right=term.right, out=out, letters=f"{o},{r}->{x}")
-            for term, gradient in terms
+            Term(left=gradient, right=right, out=out, letters=f"{o},{r}->{x}")
+            for (term, gradient), right in zip(terms, rights, strict=True)
             for x, r, o in (term.operands,)
         )
         self._product(op, products, "B_input")
         self.give(left, out)
 
+    def _unpacked_again(self, right: Tensor) -> Tensor:
+        """Return a right operand; a packed weight is unpacked for each pass that reads it."""
+        if right not in self._packed:
+            return right
+        out = replace(right)
+        self._pass("unpack", (self._packed[right],), (out,), "B_input")
+        return out
+
     def _to_right(self, op: MatMul, terms: Sequence[tuple[Term, Tensor]]) -> None:
         products = []
         for term, gradient in terms:
-            if not term.right.differentiable:
+            if not self.wanted(term.right):
                 continue
             x, r, o = term.operands
             out = self.gradient(term.right, (term.left, gradient))
+            known = self.weights.get(term.right.name)
+            if known is not None and term.right.role == "weight":
+                # What reads a weight once more adds into the same gradient.
+                assert known.partial == out.partial, term.right.name
+                out = known
             products.append(Term(left=term.left, right=gradient, out=out, letters=f"{x},{o}->{r}"))
             self.give(term.right, out)
         if products:
@@ -220,9 +257,22 @@ class _Deriver:
         if gradient is None:
             return
         reads = (*op.reads, *op.writes, gradient)
+        assert all(map(self.wanted, op.reads)), op.name
         outs = tuple(self.gradient(tensor, reads) for tensor in op.reads)
         self.ops.append(replace(op, name=f"d.{op.name}", phase="B_input", reads=reads, writes=outs))
         for tensor, out in zip(op.reads, outs, strict=True):
+            self.give(tensor, out)
+
+    def _reverse_scan(self, op: ScanOp) -> None:
+        """Emit both parts of a scan backward at once; the states come from their own part again."""
+        gradient = self.summed(op.writes[0])
+        if gradient is None or op.part == "states":
+            return
+        reads = (*op.reads, *op.writes, gradient)
+        into = op.reads[:-1]
+        outs = tuple(self.gradient(tensor, reads) for tensor in into)
+        self.ops.append(replace(op, name=f"d.{op.name}", phase="B_input", reads=reads, writes=outs))
+        for tensor, out in zip(into, outs, strict=True):
             self.give(tensor, out)
 
     def _reverse_pass(self, op: Elementwise) -> None:
@@ -236,7 +286,10 @@ class _Deriver:
         )
         if not gradients:
             return
-        into = [tensor for tensor in op.reads if tensor.differentiable]
+        into = [tensor for tensor in op.reads if self.wanted(tensor)]
+        if op.function == "own_tokens":
+            self._gather_tokens(op, gradients[0])
+            return
         if rule.passes:
             for tensor in into:
                 if tensor.role == "activation":
@@ -263,6 +316,8 @@ class _Deriver:
 
     def _reverse_gather(self, op: Gather) -> None:
         source, index = op.reads
+        if not self.wanted(source):
+            return
         for gradient in self._by_partial(op.writes[0]):
             out = self.gradient(source, (gradient, index))
             phase: Phase = "B_weight" if source.role == "weight" else "B_input"
@@ -282,7 +337,7 @@ class _Deriver:
         match op.op:
             case "all-reduce":
                 gradient = self.summed(op.write)
-                if gradient is not None and op.read.differentiable:
+                if gradient is not None and self.wanted(op.read):
                     self.give(op.read, gradient)
             case "reduce-scatter":
                 gradient = self.summed(op.write)
@@ -306,6 +361,27 @@ class _Deriver:
             self._back(op, "permute", gradient)
         else:
             self._back(op, "reduce-scatter", gradient)
+
+    def _gather_tokens(self, op: Elementwise, gradient: Tensor) -> None:
+        """Gather the gradient of tokens that each rank took for its own of what all held alike."""
+        if "tp" not in gradient.axes:
+            self.give(op.reads[0], gradient)
+            return
+        out = replace(self.gradient(op.reads[0], ()), partial=gradient.partial)
+        ranks = self.grid.ranks("tp")
+        self.ops.append(
+            CollectiveOp(
+                name=out.name,
+                op="all-gather",
+                axis="tp",
+                phase="B_input",
+                read=gradient,
+                write=out,
+                ranks=ranks,
+                count=array(ranks > 1),
+            )
+        )
+        self.give(op.reads[0], out)
 
     def _back(self, op: CollectiveOp, kind: Op, gradient: Tensor) -> None:
         settles = kind in ("reduce-scatter", "permute")

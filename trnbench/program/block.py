@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
-from trnbench.program.backward import Backward, derive
+from trnbench.program.backward import NO_BACKWARD, Backward, derive
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
-from trnbench.program.keeping import KeptTensors, keep, passing_bytes
+from trnbench.program.keeping import NOTHING_KEPT, KeptTensors, keep, passing_bytes
 from trnbench.program.ops import (
     AttentionOp,
     CollectiveOp,
@@ -22,15 +22,20 @@ from trnbench.program.ops import (
     MatMul,
     Operation,
     Phase,
+    ScanOp,
 )
 from trnbench.program.optimizer import Bucket, buckets, state_bytes, synchronise
 from trnbench.program.parameters import Parameter
-from trnbench.program.tensor import Tensor, array, total_bytes
-from trnbench.workload.layout import Recompute
+from trnbench.program.tensor import Tensor, array, element_bytes, total_bytes
+from trnbench.program.vocabulary import LOGITS_DIM
+from trnbench.records import dataclass
 
 ResidentCategory = Literal[
-    "weights", "gradients", "optimizer", "activations", "communication", "scratch"
+    "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"
 ]
+Copies = Literal["gradient_copies", "gathered", "logits"]
+"""What only software holds that is wasteful with it: a second set of gradients, in the weights'
+format; tensors gathered from other ranks and kept; a further fp32 copy of the logits."""
 Lifetime = Literal["step", "until_backward", "until_weight", "backward_to_weight", "slot"]
 """How long a resident stays: the whole step; from a micro-batch's forward pass until its input or
 weight gradients are there; between those two; while one slot runs."""
@@ -54,7 +59,7 @@ class Passes:
 
     forward: tuple[Operation, ...]
     backward: Backward
-    recompute: Recompute
+    recompute: str
     passing: FloatArray
     tied: str | None
 
@@ -65,7 +70,7 @@ class Block:
 
     `entering` and `leaving` are the tensors it takes from the block before and hands on;
     `entering_gradients`, by the name of what they are of, it hands back. `passes` is what the block
-    was made from.
+    was made from. `copies` are what some software holds beside the residents, once each.
     """
 
     kind: str
@@ -78,6 +83,7 @@ class Block:
     kept: KeptTensors
     buckets: tuple[Bucket, ...]
     residents: tuple[Resident, ...]
+    copies: Mapping[Copies, Resident]
     passes: Passes
 
     def phase(self, *phases: Phase) -> tuple[Operation, ...]:
@@ -102,12 +108,12 @@ class Block:
         return array(sum((op.flop * op.count for op in computing), start=0.0))
 
     @property
-    def computing(self) -> tuple[MatMul | AttentionOp, ...]:
+    def computing(self) -> tuple[MatMul | AttentionOp | ScanOp, ...]:
         """Its operations on a tensor unit: those whose FLOP count."""
-        found: list[MatMul | AttentionOp] = []
+        found: list[MatMul | AttentionOp | ScanOp] = []
         for op in self.ops:
             match op:
-                case MatMul() | AttentionOp():
+                case MatMul() | AttentionOp() | ScanOp():
                     found.append(op)
                 case Elementwise() | Gather() | CollectiveOp():
                     pass
@@ -126,15 +132,22 @@ def lower(
     members: Mapping[str, Parameter],
     emit: Emit,
     *,
-    recompute: Recompute = "none",
+    recompute: str = "none",
     tied: str | None = None,
 ) -> Block:
-    """Return a block: its forward pass as emitted, everything else derived from that."""
+    """Return a block: its forward pass as emitted, everything else derived from that.
+
+    One of a model beside the trained one has no backward pass, and keeps nothing for it.
+    """
     builder = BlockBuilder(grid, {name: member.weight for name, member in members.items()})
     entering, leaving = emit(builder)
+    members = {**members, **builder.adapters}
     forward = tuple(builder.ops)
-    backward = derive(grid, forward, outputs=leaving, inputs=entering)
-    kept = keep(forward, backward.ops, recompute)
+    if grid.beside:
+        backward, kept = NO_BACKWARD, NOTHING_KEPT
+    else:
+        backward = derive(grid, forward, outputs=leaving, inputs=entering)
+        kept = keep(forward, backward.ops, recompute)
     passes = Passes(
         forward=forward,
         backward=backward,
@@ -145,7 +158,7 @@ def lower(
     return _block(grid, kind, members, entering, leaving, passes, kept)
 
 
-def varied(grid: Grid, block: Block, *, recompute: Recompute | None = None) -> Block:
+def varied(grid: Grid, block: Block, *, recompute: str | None = None) -> Block:
     """Return a block in another ZeRO stage, that of `grid`, with the same degrees.
 
     And in another recompute mode, if one is given.
@@ -166,7 +179,12 @@ def _passing(
     return array(
         np.maximum(
             passing_bytes(forward, lasting=lasting, entering=entering),
-            passing_bytes(kept.ops, lasting=lasting, entering=backward.given),
+            passing_bytes(
+                kept.ops,
+                lasting=lasting,
+                entering=backward.given,
+                leaving=backward.inputs.values(),
+            ),
         )
     )
 
@@ -195,7 +213,8 @@ def _block(
         ops=(
             *(op for op in exchanges if op.phase == "F"),
             *forward,
-            *(op for op in exchanges if op.phase == "B_input"),
+            # A block through which nothing flows back does not gather its weights for that.
+            *(op for op in exchanges if op.phase == "B_input" and kept.ops),
             *kept.ops,
             *(op for op in exchanges if op.phase in ("B_weight", "optimizer")),
         ),
@@ -207,6 +226,7 @@ def _block(
         kept=kept,
         buckets=of_block,
         residents=_residents(grid, members, of_block, kept, passes.passing),
+        copies=_copies(grid, of_block, kept, forward),
         passes=passes,
     )
 
@@ -231,13 +251,14 @@ def _residents(
     passing: FloatArray,
 ) -> tuple[Resident, ...]:
     states = [state_bytes(grid, bucket) for bucket in of_block]
-    fixed = (m.weight.bytes * m.held for m in members.values() if not m.trained)
+    fixed = (m.weight.bytes * m.held for m in members.values() if m.use == "fixed")
 
     for_weights = set(kept.for_weights)
     until_backward = tuple(tensor for tensor in kept.tensors if tensor not in for_weights)
     weights = sum((of.weights for of in states), start=0.0)
     gradients = sum((of.gradients for of in states), start=0.0)
-    optimizer = sum((of.optimizer for of in states), start=0.0)
+    away = grid.optimizer_offload == "host"
+    optimizer = 0.0 if away else sum((of.optimizer for of in states), start=0.0)
     gathered = sum((of.gathered for of in states), start=0.0)
     return (
         Resident(category="weights", bytes=array(sum(fixed, start=weights)), lifetime="step"),
@@ -255,3 +276,30 @@ def _residents(
         Resident(category="communication", bytes=array(gathered), lifetime="slot"),
         Resident(category="scratch", bytes=passing, lifetime="slot"),
     )
+
+
+def _copies(
+    grid: Grid, of_block: Sequence[Bucket], kept: KeptTensors, forward: Sequence[Operation]
+) -> Mapping[Copies, Resident]:
+    recipe = grid.recipe
+    smaller = element_bytes(recipe.weights) / element_bytes(recipe.gradients)
+    gradients = sum((state_bytes(grid, bucket).gradients for bucket in of_block), start=0.0)
+    fetched = ((op.write.held_bytes - op.read.held_bytes) * (op.count > 0) for op in kept.fetched)
+    logits = (
+        tensor.elements * element_bytes(recipe.statistics)
+        for op in forward
+        if isinstance(op, MatMul)
+        for tensor in op.writes
+        if tensor.dims[-1].name == LOGITS_DIM
+    )
+    return {
+        "gradient_copies": Resident(
+            category="gradients", bytes=array(gradients * smaller), lifetime="step"
+        ),
+        "gathered": Resident(
+            category="activations", bytes=array(sum(fetched, start=0.0)), lifetime="until_weight"
+        ),
+        "logits": Resident(
+            category="scratch", bytes=array(sum(logits, start=0.0)), lifetime="slot"
+        ),
+    }

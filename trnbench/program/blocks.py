@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import get_args
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,9 +11,27 @@ from trnbench.arrays import FloatArray
 from trnbench.errors import GapError
 from trnbench.program.block import Block, Emit, lower, varied
 from trnbench.program.builder import BlockBuilder
+from trnbench.program.depth import depth
 from trnbench.program.grid import Grid
-from trnbench.program.image import classified_loss, conditioning, denoised_loss, patch, pooled_token
-from trnbench.program.layer import FeedForward, flow_into, layer
+from trnbench.program.image import (
+    attended_pool,
+    classified_loss,
+    conditioning,
+    denoised_loss,
+    patch,
+    pooled_token,
+)
+from trnbench.program.job_passes import (
+    VALUE,
+    evaluated,
+    grid_of_pass,
+    job_loss,
+    of_sequences,
+    passes_beside,
+    value_loss,
+    without_weights,
+)
+from trnbench.program.layer import FeedForward, flow_into, layer, streams_into
 from trnbench.program.parameters import parameters
 from trnbench.program.recommender import (
     bottom,
@@ -23,13 +41,18 @@ from trnbench.program.recommender import (
     pooled_into,
     tables,
 )
-from trnbench.program.stages import Layers
+from trnbench.program.stages import AGAIN, Layers
 from trnbench.program.tensor import Tensor, array
+from trnbench.program.tower import LAYER, TOWER, tower_blocks, tower_grid
 from trnbench.program.vocabulary import TOKEN_TABLE, embedding, token_loss
-from trnbench.workload.model import Model, Recommender, Transformer
-from trnbench.workload.weights import Weight, weights
+from trnbench.workload.model import Model, Transformer
+from trnbench.workload.recommender import Recommender
+from trnbench.workload.recompute import of_layers, repeated_layers
+from trnbench.workload.weights import DEPTH, Weight, depth_blocks, has_final_norm, weights
 
-_FEEDS: Mapping[str, FeedForward] = {feed: feed for feed in get_args(FeedForward)}
+FINAL_NORM = ("norm.final", "norm.final.bias")
+EXCHANGED = "_exchanged"
+"""Behind the name of a kind of layer whose experts are spread over ranks."""
 
 
 def layers_of(model: Model, grid: Grid) -> Layers:
@@ -47,12 +70,68 @@ def layers_of(model: Model, grid: Grid) -> Layers:
     inputs: tuple[str, ...] = ("embedding",) if model.image is None else ("patch",)
     if model.diffusion is not None:
         inputs += ("conditioning",)
-    kinds: Mapping[str, FloatArray] = {"dense": array(1)}
-    if transformer.moe is not None:
-        shares = {"moe": array(grid.ep == 1), "moe_exchanged": array(grid.ep > 1)}
-        kinds = {kind: share for kind, share in shares.items() if np.any(share)}
-    dense = 0 if transformer.moe is None else transformer.dense_layers
-    return Layers(count=transformer.layers, dense=dense, kinds=kinds, first=inputs, last=("head",))
+    dense = transformer.leading_dense
+    order = transformer.order[dense:]
+    kinds: dict[str, FloatArray] = {}
+    for kind in dict.fromkeys(order):
+        kinds |= _where_experts_lie(transformer, grid, kind, order.count(kind) / len(order))
+    tower = model.tower
+    if tower is not None:
+        inputs = (*TOWER, *inputs)
+    return Layers(
+        repeats={} if tower is None else {LAYER: tower.transformer.layers},
+        beside=tuple(one.prefix for one in passes_beside(model, grid)),
+        count=transformer.layers,
+        dense=dense,
+        kinds=kinds,
+        first=inputs,
+        last=("head",),
+        depths=_depths(model, grid),
+        last_layers=_last_layers(model, transformer) if grid.stage_split == "work" else 0.0,
+        again=repeated_layers(grid.recompute) or 0,
+    )
+
+
+def _where_experts_lie(
+    transformer: Transformer, grid: Grid, kind: str, share: float, name: str = ""
+) -> Mapping[str, FloatArray]:
+    """Return the blocks that layers of a kind are: another where experts are spread over ranks."""
+    name = name or kind
+    shares = {name: array(share)}
+    if transformer.layer_kinds[kind].feed_forward == "moe":
+        here = (grid.ep == 1) & (grid.expert_ranks == grid.tp)
+        shares = {name: array(share * here), name + EXCHANGED: array(share * ~here)}
+    return {name: share for name, share in shares.items() if np.any(share)}
+
+
+def _depths(model: Model, grid: Grid) -> Mapping[str, FloatArray]:
+    """Return the blocks that predict further tokens."""
+    found: dict[str, FloatArray] = {}
+    for name in depth_blocks(model):
+        assert model.transformer is not None
+        last = model.transformer.order[-1]
+        found |= _where_experts_lie(model.transformer, grid, last, 1.0, name)
+    return found
+
+
+def _last_layers(model: Model, transformer: Transformer) -> float:
+    """Return how many layers are as much work as what follows, by multiply-adds with weights."""
+    listed = weights(model)
+    head = _head_weights(listed, tied=bool(model.vocabulary and model.vocabulary.tied))
+    experts = transformer.moe
+    visited = 1.0 if experts is None else experts.top_k / experts.experts
+
+    def work(blocks: Iterable[str]) -> float:
+        return sum(
+            weight.total * (visited if any(name == "expert" for name, _ in weight.dims) else 1.0)
+            for block in blocks
+            for weight in _of_block(listed, block)
+            if len(weight.dims) > 1
+        )
+
+    matrices = sum(weight.elements for weight in head if len(weight.dims) > 1)
+    behind = matrices * (1 + model.mtp_depths) + work(depth_blocks(model))
+    return behind * transformer.layers / work(transformer.layer_kinds)
 
 
 def lower_blocks(
@@ -60,13 +139,36 @@ def lower_blocks(
 ) -> Mapping[str, Block]:
     """Return every kind of block that the layers name, by kind.
 
-    `like` are those of the same grid in another ZeRO stage or recompute mode.
+    `like` are those of the same grid in another ZeRO stage or recompute mode. Those of models
+    beside the trained one come first, as their passes do.
     """
-    if like is not None:
-        mode = grid.recompute
-        repeated = {*layers.kinds, "dense"}
+    own = of_sequences(grid)
+    known = {} if like is None else dict(like)
+    blocks: dict[str, Block] = {}
+    for one in passes_beside(model, grid):
+        name = one.prefix
+        there = {k.removeprefix(name): known.pop(k) for k in [*known] if k.startswith(name)}
+        passed = model if one.trained else evaluated(model)
+        found = _of_model(passed, grid_of_pass(own, one), layers, there)
+        if one.weights_of is not None:
+            found = {kind: without_weights(block) for kind, block in found.items()}
+        blocks |= {f"{name}{k}": replace(block, kind=f"{name}{k}") for k, block in found.items()}
+    return {**blocks, **_of_model(model, own, layers, known)}
+
+
+def _of_model(
+    model: Model, grid: Grid, layers: Layers, like: Mapping[str, Block]
+) -> Mapping[str, Block]:
+    """Return the blocks of one model of a job, made from those `like` them if there are any."""
+    mode = of_layers(grid.recompute)
+    if like:
+        repeated = {*layers.kinds, *layers.depths, "dense", LAYER}
         return {
-            kind: varied(grid, block, recompute=mode if kind in repeated else None)
+            kind: varied(
+                tower_grid(model.tower, grid) if model.tower and kind in TOWER else grid,
+                block,
+                recompute=mode if kind in repeated and not grid.beside else None,
+            )
             for kind, block in like.items()
         }
     listed = weights(model)
@@ -74,9 +176,16 @@ def lower_blocks(
         return dict(_recommender(model.recommender, grid, listed))
     assert model.transformer is not None
     blocks = dict(_ends(model, model.transformer, grid, listed))
+    if model.tower is not None:
+        blocks |= dict(tower_blocks(model.tower, grid, listed))
+    blocks |= {kind: _depth(model, model.transformer, grid, listed, kind) for kind in layers.depths}
     kinds = dict.fromkeys((*(("dense",) if layers.dense else ()), *layers.kinds))
     for kind in kinds:
-        blocks[kind] = _layer(model, model.transformer, grid, listed, kind)
+        block = _layer(model, model.transformer, grid, listed, kind)
+        blocks[kind] = block
+        if layers.again:
+            again = block if grid.beside else varied(grid, block, recompute="full")
+            blocks[kind + AGAIN] = replace(again, kind=kind + AGAIN)
     return blocks
 
 
@@ -87,22 +196,56 @@ def _of_block(listed: tuple[Weight, ...], block: str) -> list[Weight]:
 def _layer(
     model: Model, transformer: Transformer, grid: Grid, listed: tuple[Weight, ...], kind: str
 ) -> Block:
-    if kind not in _FEEDS:
+    name = kind.removesuffix(EXCHANGED)
+    if name not in transformer.layer_kinds:
         raise GapError(kind, "layer to emit")
-    feed = _FEEDS[kind]
+    own = transformer.of_kind(name)
+    feed = _feed(own, kind)
 
     def emit(b: BlockBuilder) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        flow = flow_into(b, transformer, conditioned=model.diffusion is not None)
-        result = layer(b, transformer, flow, feed)
+        flow = flow_into(b, own, conditioned=model.diffusion is not None)
+        result = layer(b, own, flow, feed)
         # The condition passes by: its gradient is the sum of what the layers give.
         return flow.tensors, (result.stream,)
 
     members = parameters(
         grid,
-        _of_block(listed, "dense" if feed == "dense" else "moe"),
+        _of_block(listed, name),
         spread=feed == "moe_exchanged",
     )
-    return lower(grid, kind, members, emit, recompute=grid.recompute)
+    return lower(grid, kind, members, emit, recompute=of_layers(grid.recompute))
+
+
+def _feed(layer: Transformer, kind: str) -> FeedForward:
+    if layer.moe is None:
+        return "dense"
+    return "moe_exchanged" if kind.endswith(EXCHANGED) else "moe"
+
+
+def _depth(
+    model: Model, transformer: Transformer, grid: Grid, listed: tuple[Weight, ...], kind: str
+) -> Block:
+    """Return the block of a depth; the first has the token table, where another stage has it too.
+
+    And it norms what the last layer hands on, in place of the head.
+    """
+    name = kind.removesuffix(EXCHANGED)
+    number = int(name.removeprefix(DEPTH))
+    own = transformer.of_kind(transformer.order[-1])
+    feed = _feed(own, kind)
+    of_depth = [*_of_block(listed, name), *(w for w in listed if w.name == TOKEN_TABLE)]
+    if number == 1:
+        of_depth += [weight for weight in _of_block(listed, "head") if weight.name in FINAL_NORM]
+    held = array(grid.pp > 1) if number == 1 else np.zeros(())
+    members = parameters(grid, of_depth, spread=feed == "moe_exchanged", held={TOKEN_TABLE: held})
+    return lower(
+        grid,
+        kind,
+        members,
+        lambda b: depth(b, own, number, feed),
+        recompute=of_layers(grid.recompute),
+        tied=TOKEN_TABLE,
+    )
 
 
 def _ends(
@@ -112,7 +255,8 @@ def _ends(
         members = parameters(grid, _of_block(listed, kind))
         return kind, lower(grid, kind, members, emit, tied=tied)
 
-    tied = TOKEN_TABLE if model.vocabulary and model.vocabulary.tied else None
+    shared = model.vocabulary is not None and model.vocabulary.tied and not grid.valued
+    tied = TOKEN_TABLE if shared or model.mtp_depths else None
     image, diffusion = model.image, model.diffusion
     if model.vocabulary is not None:
         yield block("embedding", lambda b: ((), (embedding(b, transformer),)))
@@ -120,9 +264,15 @@ def _ends(
         yield block("patch", lambda b: ((), (patch(b, transformer, image),)))
     if diffusion is not None:
         yield block("conditioning", lambda b: ((), (conditioning(b, transformer, diffusion),)))
-    members = parameters(
-        grid, _head_weights(listed, tied=tied is not None), held={TOKEN_TABLE: array(grid.pp > 1)}
-    )
+    of_head = _head_weights(listed, tied=shared)
+    if model.mtp_depths:
+        of_head = [one for one in of_head if one.name not in FINAL_NORM]
+    if grid.valued:
+        value = Weight(name=VALUE, dims=(("hidden", transformer.hidden), ("value", 1)))
+        of_head = [*(one for one in of_head if not one.name.startswith("head")), value]
+    # The first depth has the table of its stage.
+    held = np.zeros(()) if model.mtp_depths else array(grid.pp > 1)
+    members = parameters(grid, of_head, held={TOKEN_TABLE: held})
     yield ("head", lower(grid, "head", members, lambda b: _head(b, model, transformer), tied=tied))
 
 
@@ -134,21 +284,32 @@ def _head_weights(listed: tuple[Weight, ...], *, tied: bool) -> list[Weight]:
 def _head(
     b: BlockBuilder, model: Model, transformer: Transformer
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Emit what follows the last layer: one loss, or that of tokens and of the pooled token."""
+    """Emit what follows the last layer: one loss, or that of tokens and of the pooled token.
+
+    With depths one of each, of streams that these have normed.
+    """
+    if model.mtp_depths and model.vocabulary is not None:
+        streams = streams_into(b, transformer, 1 + model.mtp_depths)
+        of_depths = enumerate(streams)
+        return streams, tuple(token_loss(b, model.vocabulary, s, depth=i) for i, s in of_depths)
     flow = flow_into(b, transformer, conditioned=model.diffusion is not None)
     if model.diffusion is not None and model.image is not None and flow.condition is not None:
         loss = denoised_loss(
             b, transformer, model.image, model.diffusion, flow.stream, flow.condition
         )
         return flow.tensors, (loss,)
-    before = transformer.norm_placement == "pre"
-    stream = b.norm(flow.stream, "norm.final") if before else flow.stream
+    stream = b.norm(flow.stream, "norm.final") if has_final_norm(transformer) else flow.stream
     losses = []
+    if b.grid.valued:
+        return flow.tensors, (value_loss(b, stream),)
     if model.vocabulary is not None:
-        losses.append(token_loss(b, model.vocabulary, stream))
-    if model.head.pooler or model.head.classes is not None:
+        losses.append(job_loss(b, token_loss(b, model.vocabulary, stream)))
+    if model.head.attention_pool:
+        losses.append(attended_pool(b, transformer, stream))
+    elif model.head.pooler or model.head.classes is not None:
         losses.append(_pooled(b, model, transformer, stream))
-    return flow.tensors, tuple(losses)
+    # An encoder that nothing follows hands on its tokens.
+    return flow.tensors, tuple(losses) or (stream,)
 
 
 def _pooled(b: BlockBuilder, model: Model, transformer: Transformer, stream: Tensor) -> Tensor:

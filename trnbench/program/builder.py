@@ -8,24 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.program.adapters import A, B, has_adapter, is_packed
 from trnbench.program.grid import Grid
-from trnbench.program.ops import CollectiveOp, Elementwise, Gather, MatMul, Operation, Region, Term
+from trnbench.program.ops import (
+    CollectiveOp,
+    Elementwise,
+    Gather,
+    MatMul,
+    Operation,
+    Region,
+    Term,
+    operand_letters,
+)
+from trnbench.program.parameters import Parameter, adapter_parameter
 from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Tensor, TensorRole, array, partial_after
 from trnbench.workload.operation import Op
+from trnbench.workload.recompute import Module
+
+LinearOutput: TypeAlias = tuple[str, str, str, Sequence[Dim]]
+"""What a linear layer writes: its name, the weight, the letters of the product, dimensions."""
 
 
 class BlockBuilder:
-    """The operations of one block, in order; `weights` are the tensors it may read by name."""
+    """The operations of one block, in order; `weights` are the tensors it may read by name.
+
+    `adapters` are the weights of adapters beside them, as far as they are in use.
+    """
 
     def __init__(self, grid: Grid, weights: Mapping[str, Tensor]) -> None:
         self.grid = grid
         self.weights = weights
+        self.adapters: dict[str, Parameter] = {}
         self.ops: list[Operation] = []
         self.region: Region = ""
+        self.module: Module | None = None
 
     # Tensors
 
@@ -60,24 +81,75 @@ class BlockBuilder:
     def linear(
         self,
         left: Tensor,
-        outputs: Sequence[tuple[str, str, str, Sequence[Dim]]],
+        outputs: Sequence[LinearOutput],
         *,
-        biased: bool = True,
+        summed_here: bool = True,
     ) -> tuple[Tensor, ...]:
-        """Multiply with weights; an output is (name, weight, letters, dimensions).
+        """Multiply with weights.
 
-        A bias of the weight is added here; not to sums that other ranks hold parts of.
+        A bias of the weight, and what an adapter beside it makes, are added here; not to sums that
+        other ranks hold parts of.
         """
         recipe = self.grid.recipe
         left = self.operand(left)
         terms = tuple(
-            self._term(name, left, self.weights[weight], letters, dims)
+            self._term(name, left, self._unpacked(weight), letters, dims)
             for name, weight, letters, dims in outputs
         )
         names = [f"{weight}.bias" for _, weight, _, _ in outputs]
-        bias = self.optional(*names) if biased else ()
+        bias = self.optional(*names) if summed_here else ()
         self._matmul(terms, recipe.linear, bias=bias)
-        return tuple(term.out for term in terms)
+        if not summed_here:
+            return tuple(term.out for term in terms)
+        return tuple(
+            self._adapted(left, term.out, output)
+            for term, output in zip(terms, outputs, strict=True)
+        )
+
+    def _unpacked(self, name: str) -> Tensor:
+        """Return a weight as products read it: one that is kept packed is unpacked for each use."""
+        weight = self.weights[name]
+        if not is_packed(self.grid, weight):
+            return weight
+        return self.elementwise(
+            "unpack",
+            (weight,),
+            name,
+            weight.dims,
+            number_format=self.grid.recipe.linear,
+            role="constant",
+        )
+
+    def _adapted(self, left: Tensor, out: Tensor, output: LinearOutput) -> Tensor:
+        name, _, _, dims = output
+        found = self.adapter(left, output)
+        return self.elementwise("add", (out, *found), f"{name}.adapted", dims) if found else out
+
+    def adapter(self, left: Tensor, output: LinearOutput) -> tuple[Tensor, ...]:
+        """Return what an adapter adds to a linear layer's output, summed; nothing without one."""
+        name, weight, letters, _ = output
+        if not has_adapter(self.grid, weight):
+            return ()
+        ins, right, out = operand_letters(letters)
+        inner = [(x, dim) for x, dim in zip(right, self.weights[weight].dims, strict=True)]
+        taken = [(x, dim) for x, dim in inner if x not in out]
+        given = [(x, dim) for x, dim in inner if x in out]
+        rank = self.grid.dim("adapter_rank", self.grid.adapter_rank or 0)
+        kept = [(x, dim) for x, dim in zip(ins, left.dims, strict=True) if x in out]
+        a = self._adapter_weight(weight + A, [*(dim for _, dim in taken), rank])
+        b = self._adapter_weight(weight + B, [rank, *(dim for _, dim in given)])
+        lead = "".join(x for x, _ in kept)
+        first = f"{ins},{''.join(x for x, _ in taken)}z->{lead}z"
+        low = self.multiply(f"{name}.low", left, a, first, (*(dim for _, dim in kept), rank))
+        low = self.settle(low)
+        of_low = zip(lead, low.dims, strict=False)
+        dims = {**dict(of_low), **dict(given)}
+        second = f"{lead}z,z{''.join(x for x, _ in given)}->{out}"
+        return (self.multiply(f"{name}.raised", low, b, second, [dims[x] for x in out]),)
+
+    def _adapter_weight(self, name: str, dims: Sequence[Dim]) -> Tensor:
+        self.adapters[name] = adapter_parameter(self.grid, name, dims)
+        return self.adapters[name].weight
 
     def operand(self, tensor: Tensor) -> Tensor:
         """Store a tensor as linear layers read it; once, however many do."""
@@ -137,6 +209,7 @@ class BlockBuilder:
                 format=number_format,
                 useful=useful,
                 region=self.region,
+                module=self.module,
             )
         )
 
@@ -178,6 +251,7 @@ class BlockBuilder:
                 view=view,
                 count=when,
                 region=self.region,
+                module=self.module,
             )
         )
 
@@ -261,23 +335,37 @@ class BlockBuilder:
         )
         return out
 
-    def ring(self, tensor: Tensor, dims: Sequence[Dim]) -> Tensor:
-        """Let the pieces of a tensor go round the ranks of a sequence."""
-        ranks = self.grid.cp
+    def ring(self, tensor: Tensor, name: str, axis: str, reach: FloatArray | None = None) -> Tensor:
+        """Let the pieces of a tensor go round the ranks of a sequence, along its tokens.
+
+        With `reach` only so many tokens of others are needed, those next to a rank's own.
+        """
+        ranks = self.grid.ranks(axis)
         if not np.any(ranks > 1):
             return tensor
-        out = replace(tensor, name=f"{tensor.name}.ring", dims=tuple(dims), pieces=ranks)
+        batch, tokens, *rest = tensor.dims
+        others = tokens.whole - tokens.size
+        needed = others if reach is None else np.minimum(others, reach)
+        hops = array(np.ceil(needed / tokens.size))
+        keys = Dim(name=name, size=array(tokens.size + needed), whole=tokens.whole)
+        out = replace(
+            tensor,
+            name=f"{tensor.name}.ring",
+            dims=(batch, keys, *rest),
+            pieces=array(hops + 1),
+        )
         self.ops.append(
             CollectiveOp(
                 name=out.name,
                 op="permute",
-                axis="cp",
+                axis=axis,
                 phase="F",
                 read=tensor,
                 write=out,
                 ranks=ranks,
-                count=array(ranks - 1),
+                count=hops,
                 ring="gather",
+                part=array(needed / np.maximum(hops * tokens.size, 1)),
                 region=self.region,
             )
         )
@@ -296,6 +384,13 @@ class BlockBuilder:
             return tensor
         batch, _, *rest = tensor.dims
         return self.exchange("all-gather", "tp", tensor, (batch, self.grid.tokens("cp"), *rest))
+
+    def own_tokens(self, tensor: Tensor) -> Tensor:
+        """Keep of what tensor-parallel ranks gathered alike the tokens of the stream."""
+        if not self.grid.used("tp"):
+            return tensor
+        dims = (*self.stream(), *tensor.dims[2:])
+        return self.elementwise("own_tokens", (tensor,), f"{tensor.name}.own", dims, view=True)
 
     def settle(self, tensor: Tensor) -> Tensor:
         """Sum what tensor-parallel ranks hold parts of, and return to the stream."""

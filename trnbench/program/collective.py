@@ -8,9 +8,9 @@ sends in all (its own part included) for all-to-all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from trnbench.errors import InputError, UnknownNameError, unhandled
+from trnbench.records import dataclass
 from trnbench.workload.operation import OPS, Op
 
 _SHORT: Mapping[str, Op] = {

@@ -8,7 +8,8 @@ constant           no gradient flows back
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,21 +30,35 @@ _PASSES = Derivative(passes=True)
 
 DERIVATIVES: Mapping[str, Derivative] = {
     "add": _PASSES,
+    "add_once": _PASSES,
     "cast": _PASSES,
     "rotary": _LINEAR,
     "join_rotated": _LINEAR,
     "join_token": _LINEAR,
     "join": _LINEAR,
+    "merge": _LINEAR,
     "repeat_heads": _LINEAR,
     "scale_mask": _LINEAR,
     "first_token": _LINEAR,
     "mean_token": _LINEAR,
+    "squares": _OF_INPUT,
+    "norm_by": Derivative(inputs=(0, 1, 2)),
     "softmax": _OF_OUTPUT,
     "tanh": _OF_OUTPUT,
     "relu": _OF_OUTPUT,
+    "relu2": _OF_INPUT,
+    "pool": Derivative(inputs=(0, 1, 2, 3, 4)),
     "gelu": _OF_INPUT,
     "silu": _OF_INPUT,
     "relu_gate": _OF_INPUTS,
+    "sigmoid_gate": _OF_INPUTS,
+    "convolve": Derivative(inputs=(0, 1, 2)),
+    "scan_rates": Derivative(inputs=(0, 1, 2)),
+    "delta_rates": Derivative(inputs=(0, 1, 2, 3)),
+    "skip": Derivative(inputs=(1, 2)),
+    "gated_norm": Derivative(inputs=(0, 1, 2)),
+    "norm_gate": Derivative(inputs=(0, 1, 2)),
+    "weighed": Derivative(inputs=(0, 1, 2)),
     "gelu_gate": _OF_INPUTS,
     "silu_gate": _OF_INPUTS,
     "dropout": Derivative(outputs=(1,)),
@@ -54,8 +69,13 @@ DERIVATIVES: Mapping[str, Derivative] = {
     "combine": Derivative(inputs=(0, 1, 2)),
     "cross": _OF_INPUTS,
     "row_max": Derivative(constant=True),
+    "unpack": Derivative(constant=True),
+    "own_tokens": _LINEAR,
     "exponential_sums": Derivative(inputs=(0, 1, 2)),
     "cross_entropy": _OF_INPUT,
+    "sequence_sum": _LINEAR,
+    "preference_loss": _OF_INPUTS,
+    "policy_loss": Derivative(inputs=(0, 1, 2)),
     "class_entropy": _OF_INPUTS,
     "binary_entropy": _OF_INPUTS,
     "squared_error": _OF_INPUTS,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import INDEX, Dim, Tensor
+from trnbench.records import dataclass
 from trnbench.workload.model import Mlp, Moe
 
 
-def mlp(b: BlockBuilder, settings: Mlp, tokens: Tensor) -> Tensor:
-    """Return the down projection of a dense MLP, summed over nothing yet."""
-    return feed_forward(b, "mlp", settings, tokens, lead="", row="bs", inner=tokens.dims[:2])
+def mlp(b: BlockBuilder, settings: Mlp, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return a dense MLP's down projection, summed over nothing yet, and what joins it then."""
+    out, joining = _feed_forward(
+        b, "mlp", settings, tokens, lead="", row="bs", inner=tokens.dims[:2]
+    )
+    return out, (*b.optional("mlp.down.bias"), *joining)
 
 
-def feed_forward(
+def _feed_forward(
     b: BlockBuilder,
     name: str,
     settings: Mlp,
@@ -25,13 +27,17 @@ def feed_forward(
     lead: str,
     row: str,
     inner: tuple[Dim, ...],
-) -> Tensor:
+    cut: str = "tp",
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return the down projection of an MLP whose weights have the dimensions `lead` in front.
 
-    `row` are the letters of a token, `inner` the dimensions before the inner width.
+    And what its adapter adds.
+
+    `row` are the letters of a token, `inner` the dimensions before the inner width, which ranks
+    along `cut` share.
     """
     grid = b.grid
-    ffn = grid.dim("ffn", settings.hidden, "tp")
+    ffn = grid.dim("ffn", settings.hidden, cut)
     hidden = tokens.dims[-1]
     wide = "".join(dict.fromkeys(row + lead))
     up = f"{row}h,{lead}hf->{wide}f"
@@ -39,10 +45,17 @@ def feed_forward(
     outputs = [(f"{name}.{part}.out", f"{name}.{part}", up, (*inner, ffn)) for part in names]
     inputs = b.linear(tokens, outputs)
     function = f"{settings.activation}_gate" if settings.gated else settings.activation
+    b.module = "activations"
     active = b.elementwise(function, inputs, f"{name}.active", (*inner, ffn))
+    b.module = None
     down = f"{wide}f,{lead}fh->{row}h"
     output = (f"{name}.down.out", f"{name}.down", down, (*tokens.dims[:-1], hidden))
-    return b.linear(active, [output], biased=False)[0]
+    out = b.linear(active, [output], summed_here=False)[0]
+    biases = b.optional(f"{name}.down.bias") if lead else ()
+    if biases:
+        # Each expert adds its own to what all ranks of the sum will have made together.
+        out = b.elementwise("add_once", (out, *biases), f"{name}.down.biased", out.dims)
+    return out, b.adapter(active, output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,31 +69,51 @@ class _Routing:
 def moe_local(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     """Return a mixture whose ranks hold a slice of every expert: tokens stay where they are."""
     routing = _route(b, moe, stream)
+    narrow = _narrowed(b, moe, stream)
     gathered = _Routing(
         probabilities=b.gather_tokens(routing.probabilities), choice=b.gather_tokens(routing.choice)
     )
     tokens = b.gather_tokens(b.operand(stream))
-    slots = _dispatch(b, moe, tokens, gathered.choice)
-    done = _experts(b, moe, slots)
-    mixed = _combine(b, done, gathered, tokens)
+    sent = tokens if moe.latent is None else b.gather_tokens(b.operand(narrow))
+    slots = _dispatch(b, moe, sent, gathered.choice)
+    done = _experts(b, moe, slots, "tp")
+    mixed = _combine(b, done, gathered, sent)
     shared = _shared(b, moe, tokens)
-    if shared is not None:
-        mixed = b.elementwise("add", (mixed, shared), "mixture", mixed.dims)
-    return b.settle(mixed)
+    if moe.latent is not None:
+        mixed = _widened(b, b.settle(mixed), stream)
+        return mixed if shared is None else _mixture(b, mixed, b.settle(shared))
+    return b.settle(mixed if shared is None else _mixture(b, mixed, shared))
+
+
+def _mixture(b: BlockBuilder, mixed: Tensor, shared: Tensor) -> Tensor:
+    return b.elementwise("add", (mixed, shared), "mixture", mixed.dims)
+
+
+def _narrowed(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
+    """Return tokens as wide as experts take them."""
+    if moe.latent is None:
+        return stream
+    dims = (*stream.dims[:2], b.grid.dim("latent", moe.latent))
+    return b.linear(stream, [("latent.out", "latent.down", "bsh,hl->bsl", dims)])[0]
+
+
+def _widened(b: BlockBuilder, mixed: Tensor, stream: Tensor) -> Tensor:
+    return b.linear(mixed, [("latent.wide", "latent.up", "bsl,lh->bsh", stream.dims)])[0]
 
 
 def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     """Return a mixture whose experts are spread over ranks: tokens travel to them and back.
 
-    With sequence parallelism each tensor-parallel rank sends its own tokens only, and the experts'
-    ranks share what they receive.
+    With sequence parallelism each tensor-parallel rank sends its own tokens only, and the ranks
+    that share an expert share what they receive.
     """
     grid = b.grid
     routing = _route(b, moe, stream)
-    slots = _dispatch(b, moe, stream, routing.choice)
+    narrow = _narrowed(b, moe, stream)
+    slots = _dispatch(b, moe, narrow, routing.choice)
     sent = slots.dims
     experts = grid.dim("expert", moe.experts, "ep")
-    cut = ("tp",) if grid.sequence_parallel else ()
+    cut = (grid.expert_cut,) if grid.sequence_parallel else ()
     slot = sent[1]
     received = Dim(
         name="slot", size=slot.size * grid.ep, whole=slot.whole, axes=grid.used("expert_data", *cut)
@@ -89,20 +122,20 @@ def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     if cut:
         full = Dim(
             name="slot",
-            size=received.size * grid.tp,
+            size=received.size * grid.expert_ranks,
             whole=slot.whole,
             axes=grid.used("expert_data"),
         )
-        arrived = b.exchange("all-gather", "tp", arrived, (experts, full, sent[2]))
-    done = _experts(b, moe, arrived)
+        arrived = b.exchange("all-gather", *cut, arrived, (experts, full, sent[2]))
+    done = _experts(b, moe, arrived, grid.expert_cut)
     if cut:
-        done = b.exchange("reduce-scatter", "tp", done, (experts, received, sent[2]))
+        done = b.exchange("reduce-scatter", *cut, done, (experts, received, sent[2]))
     returned = b.exchange("all-to-all", "ep", done, sent, copies=moe.top_k)
-    mixed = b.settle(_combine(b, returned, routing, stream))
+    mixed = b.settle(_combine(b, returned, routing, narrow))
+    if moe.latent is not None:
+        mixed = _widened(b, mixed, stream)
     shared = _shared(b, moe, b.gather_tokens(b.operand(stream))) if moe.shared_experts else None
-    if shared is None:
-        return mixed
-    return b.elementwise("add", (mixed, b.settle(shared)), "mixture", mixed.dims)
+    return mixed if shared is None else _mixture(b, mixed, b.settle(shared))
 
 
 def _route(b: BlockBuilder, moe: Moe, stream: Tensor) -> _Routing:
@@ -117,6 +150,10 @@ def _route(b: BlockBuilder, moe: Moe, stream: Tensor) -> _Routing:
         (batch, tokens, experts),
         number_format=statistics,
     )
+    bias = b.optional("router.bias")
+    if bias:
+        reads = (logits, *bias)
+        logits = b.elementwise("add", reads, "router.biased", logits.dims, number_format=statistics)
     dims = (batch, tokens, b.grid.dim("choice", moe.top_k))
     probabilities = b.tensor("router.probabilities", dims, (logits,), number_format=statistics)
     choice = b.tensor("router.choice", dims, (logits,), number_format=INDEX, role="constant")
@@ -137,21 +174,38 @@ def _dispatch(b: BlockBuilder, moe: Moe, tokens: Tensor, choice: Tensor) -> Tens
         axes=(*batch.axes, *position.axes),
     )
     experts = b.grid.dim("expert", moe.experts)
-    return b.gather("dispatch", tokens, choice, "slots", (experts, slot, hidden))
+    b.region = "experts"
+    slots = b.gather("dispatch", tokens, choice, "slots", (experts, slot, hidden))
+    b.region = ""
+    return slots
 
 
-def _experts(b: BlockBuilder, moe: Moe, slots: Tensor) -> Tensor:
-    return feed_forward(b, "experts", moe.expert, slots, lead="e", row="es", inner=slots.dims[:2])
+def _experts(b: BlockBuilder, moe: Moe, slots: Tensor, cut: str) -> Tensor:
+    b.region = "experts"
+    done, _ = _feed_forward(
+        b, "experts", moe.expert, slots, lead="e", row="es", inner=slots.dims[:2], cut=cut
+    )
+    b.region = ""
+    return done
 
 
 def _shared(b: BlockBuilder, moe: Moe, tokens: Tensor) -> Tensor | None:
     if not moe.shared_experts:
         return None
     inner = (*tokens.dims[:2], b.grid.dim("shared_expert", moe.shared_experts))
-    return feed_forward(b, "shared_experts", moe.expert, tokens, lead="e", row="bs", inner=inner)
+    done, _ = _feed_forward(
+        b, "shared_experts", moe.shared, tokens, lead="e", row="bs", inner=inner
+    )
+    if not moe.shared_gate:
+        return done
+    reads = (done, tokens, b.weights["shared_gate"])
+    return b.elementwise("weighed", reads, "shared_experts.weighed", done.dims)
 
 
 def _combine(b: BlockBuilder, done: Tensor, routing: _Routing, tokens: Tensor) -> Tensor:
     """Add up the experts' answers to each token, by the router's weights."""
     reads = (done, routing.probabilities, routing.choice)
-    return b.elementwise("combine", reads, "experts.mixed", tokens.dims)
+    b.region = "experts"
+    mixed = b.elementwise("combine", reads, "experts.mixed", tokens.dims)
+    b.region = ""
+    return mixed

@@ -5,7 +5,7 @@ The lowering reads a knob as the attribute of `Grid` that bears its name, and no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import prod
 
 import numpy as np
@@ -13,24 +13,38 @@ import numpy as np
 from trnbench.arrays import FloatArray
 from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.tensor import ONE, Dim, array
+from trnbench.records import dataclass
+from trnbench.workload.context_exchange import neighbours_of
+from trnbench.workload.jobs import Job
 from trnbench.workload.layout import (
     DEGREES,
     KNOBS,
+    AdapterTargets,
     AttentionKernel,
-    ContextParallel,
+    FrozenFormat,
+    IdleModels,
     Layout,
-    Recompute,
+    OptimizerOffload,
+    Reference,
+    Reward,
     Schedule,
+    StageSplit,
     ZeroStage,
 )
 
+SHARDED = {"shard": "data", "expert_shard": "expert_data"}
+"""The ranks that share slices, of those which hold the same: all, or a group of them."""
 TIED_COPIES = 2
 """The first and the last stage hold the vocabulary that they share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grid:
-    """A layout, or an open grid of them: degrees as arrays, modes, and the precision's recipe."""
+    """A layout, or an open grid of them: degrees as arrays, modes, and the precision's recipe.
+
+    `beside`: it is that of a model beside the trained one, which is only passed forward;
+    `valued`: of one that gives each token a value in place of words.
+    """
 
     layout: Layout
     tp: FloatArray
@@ -38,23 +52,50 @@ class Grid:
     dp: FloatArray
     cp: FloatArray
     ep: FloatArray
+    expert_tp: int | None
     vpp: FloatArray
     micro_batch: FloatArray
     global_batch: FloatArray
     sequence: FloatArray
     zero: ZeroStage
+    shard: int | None
+    optimizer_offload: OptimizerOffload
     sequence_parallel: bool
-    recompute: Recompute
+    recompute: str
     schedule: Schedule
     attention: AttentionKernel
-    context_parallel: ContextParallel
+    context_parallel: str
+    stage_split: StageSplit
+    pipeline_layout: str | None
+    mtp_depths: int | None
     capacity_factor: float | None
     precision: PrecisionRecipe
+    job: Job
+    adapter_rank: int | None
+    adapter_on: AdapterTargets | None
+    frozen_format: FrozenFormat
+    samples_per_prompt: int | None
+    response: int | None
+    reward: Reward | None
+    reference: Reference | None
+    idle_models: IdleModels
+    update_epochs: int | None
+    mini_batches: int | None
+    generation_batch: int | None
+    generation_nodes: int | None
+    generation_tokens_per_s: float | None
+    beside: bool = False
+    valued: bool = False
 
     @property
     def recipe(self) -> PrecisionRecipe:
         """The number formats in use."""
         return self.precision
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the weights of the model itself are not trained."""
+        return self.beside or self.adapter_rank is not None
 
     @property
     def arrays(self) -> dict[str, FloatArray]:
@@ -72,9 +113,36 @@ class Grid:
         return np.ceil(self.global_batch / (self.dp * self.micro_batch))
 
     @property
+    def updated(self) -> Grid:
+        """The same with the samples that one update of the weights is made of."""
+        parts = self.mini_batches or 1
+        return self if parts == 1 else replace(self, global_batch=array(self.global_batch / parts))
+
+    @property
+    def updates(self) -> int:
+        """How often a step changes the weights."""
+        return (self.update_epochs or 1) * (self.mini_batches or 1)
+
+    @property
     def ranks_per_stage(self) -> FloatArray:
         """Ranks that hold one pipeline stage."""
         return array(self.tp * self.cp * self.dp)
+
+    def shard_axis(self, replicas: str) -> str:
+        """Return the axis whose ranks share the slices of what ranks along `replicas` hold."""
+        if self.shard is None:
+            return replicas
+        return next(axis for axis, of in SHARDED.items() if of == replicas)
+
+    @property
+    def expert_ranks(self) -> FloatArray:
+        """Ranks of each expert's tensor-parallel group."""
+        return self.tp if self.expert_tp is None else array(self.expert_tp)
+
+    @property
+    def expert_cut(self) -> str:
+        """The axis along which experts that are spread over ranks are cut."""
+        return "tp" if self.expert_tp is None else "expert_tp"
 
     def at(self, index: tuple[int, ...]) -> dict[str, int]:
         """Return degrees and batch sizes of the layout at an index, by name."""
@@ -93,9 +161,21 @@ class Grid:
             case "data":
                 return array(self.cp * self.dp)
             case "expert_data":
-                return array(self.cp * self.dp / self.ep)
+                return array(self.ranks_per_stage / (self.expert_ranks * self.ep))
+            case "expert_tp":
+                return self.expert_ranks
+            case "shard" | "expert_shard":
+                whole = self.ranks(SHARDED[axis])
+                return whole if self.shard is None else array(whole / self.ranks("copies"))
+            case "copies":
+                return array(1 if self.shard is None else self.cp * self.dp / self.shard)
             case "tied":
                 return array(TIED_COPIES)
+            case "cp_inside":
+                inside = neighbours_of(self.context_parallel) or 1
+                return array(np.where(self.cp > 1, inside, 1))
+            case "cp_outside":
+                return array(self.cp / self.ranks("cp_inside"))
             case "world":
                 return array(self.ranks_per_stage * self.pp)
             case _:
@@ -110,7 +190,7 @@ class Grid:
 
     def used(self, *axes: str) -> tuple[str, ...]:
         """Return those of the axes along which some layout has more than one rank."""
-        return tuple(axis for axis in axes if np.any(self.ranks(axis) > 1))
+        return tuple(axis for axis in axes if (self.ranks(axis) > 1).any())
 
     def batch(self) -> Dim:
         """Return the samples of a micro-batch."""

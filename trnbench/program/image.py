@@ -25,6 +25,8 @@ def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:
     positions = b.optional("patch.position")
     if positions:
         stream = b.elementwise("add", (stream, *positions), "placed", dims)
+    if transformer.norm_input:
+        stream = b.norm(stream, "norm.embedding")
     return b.dropout(stream) if transformer.dropout else stream
 
 
@@ -90,6 +92,35 @@ def classified_loss(b: BlockBuilder, classes: int, pooled: Tensor) -> Tensor:
     return b.elementwise(
         "class_entropy", (logits, labels), "loss", (batch,), number_format=statistics
     )
+
+
+def attended_pool(b: BlockBuilder, transformer: Transformer, stream: Tensor) -> Tensor:
+    """Return one vector a sample: what a learned query reads from all tokens, and an MLP's answer.
+
+    The query is one token, so its projection and its scores are passes over the keys.
+    """
+    assert transformer.mlp is not None
+    batch, tokens, hidden = stream.dims
+    wide = (batch, tokens, b.grid.dim("pooled", transformer.hidden))
+    one = (batch, wide[2])
+    outputs = [(f"pool.{name}", f"pool.{name}", "bsh,hp->bsp", wide) for name in ("key", "value")]
+    key, value = b.linear(stream, outputs)
+    query = b.optional("pool.probe", "pool.query", "pool.query.bias")
+    read = b.elementwise("pool", (key, value, *query), "pool.read", one)
+    for axis in sorted(read.partial):
+        read = b.exchange("all-reduce", axis, read, read.dims)
+    thin = (batch, hidden)
+    (out,) = b.linear(read, [("pool.out", "pool.output", "bp,ph->bh", thin)])
+    normed = b.norm(out, "norm.pool")
+    inner = (batch, b.grid.dim("ffn", transformer.mlp.hidden, "tp"))
+    (up,) = b.linear(normed, [("pool.up", "pool.mlp.up", "bh,hf->bf", inner)])
+    active = b.elementwise(transformer.mlp.activation, (up,), "pool.active", inner)
+    output = ("pool.down", "pool.mlp.down", "bf,fh->bh", thin)
+    (down,) = b.linear(active, [output], summed_here=False)
+    if "tp" in down.partial:
+        down = b.exchange("all-reduce", "tp", down, thin)
+    reads = (out, down, *b.optional("pool.mlp.down.bias"))
+    return b.elementwise("add", reads, "pooled", thin)
 
 
 def pooled_token(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 from trnbench.errors import unhandled
@@ -10,7 +10,9 @@ from trnbench.program.attention import attention
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.feed_forward import mlp, moe_exchanged, moe_local
 from trnbench.program.image import modulation
+from trnbench.program.scan import scanned
 from trnbench.program.tensor import Dim, Tensor
+from trnbench.records import dataclass
 from trnbench.workload.model import Transformer
 from trnbench.workload.weights import LAYER_MODULATIONS
 
@@ -39,6 +41,12 @@ def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -
     return LayerFlow(stream=stream, condition=b.tensor("condition", condition_dims(b, transformer)))
 
 
+def streams_into(b: BlockBuilder, transformer: Transformer, count: int) -> tuple[Tensor, ...]:
+    """Return the stream a block receives, and those of the depths before it."""
+    (stream,) = flow_into(b, transformer, conditioned=False).tensors
+    return (stream, *(replace(stream, name=f"stream.{i}") for i in range(1, count)))
+
+
 def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]:
     """Return the dimensions of the condition of a denoiser's layers."""
     return (b.grid.batch(), b.grid.dim("condition", transformer.hidden))
@@ -54,8 +62,12 @@ def layer(
     if transformer.residual == "parallel":
         stream = _parallel(b, transformer, flow.stream, kind)
     else:
-        stream = _part(b, transformer, flow.stream, "attention", kind, modulators)
-        stream = _part(b, transformer, stream, "mlp", kind, modulators)
+        stream = flow.stream
+        (parts,) = transformer.layer_kinds.values()
+        if parts.mixer != "none":
+            stream = _part(b, transformer, stream, "attention", kind, modulators)
+        if parts.feed_forward != "none":
+            stream = _part(b, transformer, stream, "mlp", kind, modulators)
     return LayerFlow(stream=stream, condition=flow.condition)
 
 
@@ -69,18 +81,28 @@ def _part(
 ) -> Tensor:
     """Emit attention or feed-forward with its norm and residual."""
     norm = f"norm.{part}"
-    before = transformer.norm_placement == "pre"
+    placed = transformer.norm_placement
+    before = placed in ("pre", "both") and (norm in b.weights or transformer.norm == "plain")
+    b.module = "norms"
     given = b.norm(stream, norm) if before else stream
     if modulators is not None:
         given = b.elementwise("modulate", (given, modulators), f"{part}.modulated", given.dims)
-    out, bias = _inner(b, transformer, given, part, kind)
-    branches, name = (b.settle(out), *bias), f"{part}.residual"
+    b.module = None
+    out, joining = _inner(b, transformer, given, part, kind)
+    branches, name = (b.settle(out), *joining), f"{part}.residual"
+    if placed in ("branch", "both"):
+        whole = (
+            branches[0]
+            if not joining
+            else b.elementwise("add", branches, f"{part}.whole", stream.dims)
+        )
+        branches = (b.norm(whole, norm if placed == "branch" else f"{norm}.out"),)
     if modulators is None:
         result = _residual(b, transformer, stream, branches, name)
     else:
-        gated = (stream, branches[0], modulators, *bias)
+        gated = (stream, branches[0], modulators, *joining)
         result = b.elementwise("gate_add", gated, name, stream.dims)
-    return result if before else b.norm(result, norm)
+    return b.norm(result, norm) if placed == "post" else result
 
 
 def _inner(
@@ -90,14 +112,15 @@ def _inner(
     part: Literal["attention", "mlp"],
     kind: FeedForward,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return the part's output, and the bias that joins it once it is summed."""
+    """Return the part's output, and what joins it once it is summed: bias, adapter."""
     if part == "attention":
-        return attention(b, transformer, given), b.optional("attention.output.bias")
+        mixed = scanned if transformer.scan is not None else attention
+        return mixed(b, transformer, given)
     match kind:
         case "dense":
             assert transformer.mlp is not None
             whole = b.gather_tokens(b.operand(given))
-            return mlp(b, transformer.mlp, whole), b.optional("mlp.down.bias")
+            return mlp(b, transformer.mlp, whole)
         case "moe":
             assert transformer.moe is not None
             return moe_local(b, transformer.moe, given), ()
@@ -126,14 +149,16 @@ def _parallel(
     b: BlockBuilder, transformer: Transformer, stream: Tensor, kind: FeedForward
 ) -> Tensor:
     """Emit attention and MLP side by side; what tensor-parallel ranks hold is summed once."""
-    parts = [
-        _inner(b, transformer, b.norm(stream, "norm.attention"), "attention", kind),
-        _inner(b, transformer, b.norm(stream, "norm.mlp"), "mlp", kind),
-    ]
-    bias = tuple(tensor for _, biases in parts for tensor in biases)
+    parts = []
+    for part in ("attention", "mlp"):
+        b.module = "norms"
+        given = b.norm(stream, f"norm.{part}")
+        b.module = None
+        parts.append(_inner(b, transformer, given, part, kind))
+    joining = tuple(tensor for _, of_part in parts for tensor in of_part)
     if kind != "dense":
         branches = tuple(b.settle(out) for out, _ in parts)
     else:
         joined = tuple(out for out, _ in parts)
         branches = (b.settle(b.elementwise("add", joined, "parts", joined[0].dims)),)
-    return _residual(b, transformer, stream, (*branches, *bias), "residual")
+    return _residual(b, transformer, stream, (*branches, *joining), "residual")

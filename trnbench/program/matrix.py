@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import TAG_BITS, parse_pattern
+from trnbench.records import dataclass
 from trnbench.units import BITS_PER_BYTE, FLOP_PER_MULTIPLY_ADD
 
 MIN_RESULT_BITS = 16
@@ -123,7 +124,12 @@ def _whole(name: str, value: ArrayLike) -> FloatArray:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} of a matrix product: expected whole numbers") from error
-    if not bool(np.all((array >= 1) & (array == np.floor(array)) & np.isfinite(array))):
+    if array.size == 1:
+        size = array.item()
+        whole = 1 <= size < math.inf and size.is_integer()
+    else:
+        whole = bool(np.all((array >= 1) & (array == np.floor(array)) & np.isfinite(array)))
+    if not whole:
         raise InputError(f"{name} of a matrix product: expected whole numbers of at least 1")
     return array
 

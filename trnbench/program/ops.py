@@ -7,22 +7,34 @@ what it would write is what it reads). Phases: F, B_input and B_weight run once 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.numerics.formats import format_named
 from trnbench.program.collective import Collective
 from trnbench.program.matrix import MatrixProduct, matrix_product
-from trnbench.program.tensor import ONE, Tensor, array, element_bytes, one, total_bytes
+from trnbench.program.tensor import ONE, Dim, Tensor, array, element_bytes, one, total_bytes
+from trnbench.records import dataclass
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 from trnbench.workload.operation import Op
+from trnbench.workload.recompute import Module
 
 Phase = Literal["F", "recompute", "B_input", "B_weight", "optimizer"]
-Region = Literal["", "core"]
-"""`core`: the part of attention whose tensors grow with the square of the sequence."""
+Region = Literal["", "core", "experts", "states"]
+"""`core`: the part of attention whose tensors grow with the square of the sequence; `experts`: what
+is done to tokens sorted by expert, their sorting and the adding up of answers included; `states`:
+of a scan, what no kernel keeps for its backward pass."""
+
+
+def operand_letters(letters: str) -> tuple[str, str, str]:
+    """Return the letters of left, right and out of "left,right->out"."""
+    left, _, rest = letters.partition(",")
+    right, _, out = rest.partition("->")
+    return left, right, out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,9 +49,7 @@ class Term:
     @property
     def operands(self) -> tuple[str, str, str]:
         """The letters of left, right and out."""
-        left, _, rest = self.letters.partition(",")
-        right, _, out = rest.partition("->")
-        return left, right, out
+        return operand_letters(self.letters)
 
     def sizes(self) -> dict[str, FloatArray]:
         """Return the size of each letter's dimension on one rank."""
@@ -59,7 +69,7 @@ class MatMul:
     """Products that run as one: they share the left operand, or they add up into one result.
 
     Operands are taken in `format`. `useful` is the share of the operations that the model needs
-    (of a causal score, half).
+    (of a causal score, half). `module`: the one whose output recompute may drop.
     """
 
     name: str
@@ -70,6 +80,7 @@ class MatMul:
     useful: FloatArray = field(default_factory=one)
     count: FloatArray = field(default_factory=one)
     region: Region = ""
+    module: Module | None = None
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
@@ -99,14 +110,16 @@ class MatMul:
             joined = "k" if len(self.writes) == 1 else "n"
             others = (self._extent(term, joined) for term in self.terms[1:])
             extent[joined] = sum(others, start=extent[joined])
-        return matrix_product(
-            extent["m"],
-            extent["k"],
-            extent["n"],
-            batch=extent["batch"],
-            format_a=self.format,
-            format_b=self.format,
-            format_out=first.out.format,
+        # (Sizes of a program are whole: `matrix_product` would look at every one.)
+        taken = format_named(self.format).name
+        return MatrixProduct(
+            **{role: array(size) for role, size in extent.items()},
+            format_a=taken,
+            format_b=taken,
+            format_out=format_named(first.out.format).name,
+            transpose_a=False,
+            transpose_b=False,
+            pattern=None,
         )
 
     @staticmethod
@@ -200,8 +213,110 @@ class AttentionOp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScanOp:
+    """A scan in chunks: the `states` before each, or the `output` of every token from its own.
+
+    `states` reads value, key, steps and decays; `output` the query before and the states behind
+    these, and its backward pass what it writes too, for the gradients of all but the states.
+    `sizes` are those of a head's value and of its state's other side; `tokens` are the batch and
+    the chunks.
+    """
+
+    name: str
+    phase: Phase
+    part: Literal["states", "output"]
+    form: Literal["mamba-2", "gated-delta"]
+    chunk: int
+    reads: tuple[Tensor, ...]
+    writes: tuple[Tensor, ...]
+    sizes: tuple[FloatArray, FloatArray]
+    heads: Dim
+    key_heads: Dim
+    tokens: tuple[Dim, Dim]
+    format: str
+    count: FloatArray = field(default_factory=one)
+    region: Region = ""
+
+    @property
+    def backward(self) -> bool:
+        """Whether this is the backward kernel."""
+        return self.phase in ("B_input", "B_weight")
+
+    def _products(self) -> tuple[tuple[bool, str, str, str], ...]:
+        """Return (whether heads share it, rows, depth, columns) of the products of a chunk.
+
+        Sizes: q tokens of a chunk, p numbers of a head's value, s of its state's other side.
+        """
+        found: list[tuple[bool, str, str, str]] = []
+        delta = self.form == "gated-delta"
+        if self.part == "states" or self.backward:
+            found += [(False, "p", "q", "s")]
+            if delta:
+                # Keys with keys; what the inverse makes of keys and of values; keys with states.
+                found += [(False, *x) for x in ("qsq", "qqs", "qqp", "qsp")]
+        if self.part == "output":
+            found += [(not delta, "q", "s", "q"), (False, "q", "q", "p"), (False, "q", "s", "p")]
+        return tuple(found)
+
+    def _flop(self, heads: Dim, keys: Dim, whole: bool) -> FloatArray:
+        """Return operations over a rank, or those needed over all ranks, FLOP.
+
+        Backward twice as many. A token sees none behind it, so that half of a square is needed.
+        """
+        q = float(self.chunk)
+        sizes = {"q": array(q), "p": self.sizes[0], "s": self.sizes[1]}
+        counts = {
+            shared: dim.whole if whole else dim.size
+            for shared, dim in ((True, keys), (False, heads))
+        }
+        total = np.zeros(())
+        for shared, *letters in self._products():
+            seen = (q + 1) / (2 * q) if whole and letters.count("q") == 2 else 1.0
+            total = total + counts[shared] * prod((sizes[x] for x in letters), start=ONE) * seen
+        if self.form == "gated-delta" and (self.part == "states" or self.backward):
+            # The inverse of a triangle takes a third of a cube.
+            total = total + counts[False] * q**3 / 3
+        batch, chunks = (dim.whole if whole else dim.size for dim in self.tokens)
+        return array(FLOP_PER_MULTIPLY_ADD * (1 + self.backward) * batch * chunks * total)
+
+    @property
+    def flop(self) -> FloatArray:
+        """Operations of one run on one rank, FLOP: whole squares of chunks."""
+        return self._flop(self.heads, self.key_heads, False)
+
+    @property
+    def model_flop(self) -> FloatArray:
+        """Operations the model needs over all ranks, FLOP."""
+        return self._flop(self.heads, self.key_heads, True)
+
+    @property
+    def products(self) -> tuple[MatrixProduct, ...]:
+        """The matrix products a rank carries out, for engines that play them one by one."""
+        sizes = {"q": array(self.chunk), "p": self.sizes[0], "s": self.sizes[1]}
+        batch = self.tokens[0].size * self.tokens[1].size * (1 + self.backward)
+        return tuple(
+            matrix_product(
+                *(sizes[x] for x in letters),
+                batch=batch * (self.key_heads.size if shared else self.heads.size),
+                format_a=self.format,
+                format_b=self.format,
+                format_out=self.format,
+            )
+            for shared, *letters in self._products()
+        )
+
+    @property
+    def bytes(self) -> FloatArray:
+        """Bytes of operands and results, each once."""
+        return total_bytes((*self.reads, *self.writes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Elementwise:
-    """A pass over memory; `view`: the tensors lie in memory already, nothing is moved."""
+    """A pass over memory; `view`: the tensors lie in memory already, nothing is moved.
+
+    `module`: the one whose output recompute may drop.
+    """
 
     name: str
     function: str
@@ -211,6 +326,7 @@ class Elementwise:
     view: bool = False
     count: FloatArray = field(default_factory=one)
     region: Region = ""
+    module: Module | None = None
 
     @property
     def bytes(self) -> FloatArray:
@@ -246,8 +362,8 @@ class CollectiveOp:
     """A collective of the ranks along an axis; absent (count 0) where the group is one rank.
 
     `ring` says what permutes do: pieces of the read tensor go round (`gather`), or parts of a sum
-    do (`reduce`); `count` is then the number of hops. `copies`: what is sent are so many copies of
-    each token, for ranks that a router draws.
+    do (`reduce`); `count` is then the number of hops, and `part` how much of a piece each takes.
+    `copies`: what is sent are so many copies of each token, for ranks that a router draws.
     """
 
     name: str
@@ -261,6 +377,7 @@ class CollectiveOp:
     reduction: Literal["sum", "max"] = "sum"
     ring: Literal["", "gather", "reduce"] = ""
     copies: int = 1
+    part: FloatArray = field(default_factory=one)
     region: Region = ""
 
     @property
@@ -277,7 +394,8 @@ class CollectiveOp:
     def size_bytes(self) -> FloatArray:
         """Size of one run as `program.collective` counts it for each kind, bytes."""
         gathers = self.op == "all-gather" or self.ring == "reduce"
-        return self.write.bytes if gathers else self.read.bytes
+        whole = self.write.bytes if gathers else self.read.bytes
+        return array(whole * self.part) if self.ring else whole
 
     def collective(self) -> Collective:
         """Return the collective of a scalar program, for the engines."""
@@ -306,4 +424,4 @@ class Send:
         return self.tensor.bytes
 
 
-Operation: TypeAlias = MatMul | AttentionOp | Elementwise | Gather | CollectiveOp
+Operation: TypeAlias = MatMul | AttentionOp | ScanOp | Elementwise | Gather | CollectiveOp

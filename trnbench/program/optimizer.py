@@ -4,36 +4,49 @@ ZeRO 0    gradients are summed over all replicas; each updates everything
 ZeRO 1    gradients are summed in slices; a replica updates its slice, then gathers the weights
 ZeRO 2    the same, but slices are summed after every micro-batch, and only they are kept
 ZeRO 3    weights, too, are kept in slices, and gathered for each pass through the block
+
+With a shard group, slices are those of its ranks, and their sums are summed once more, at the
+step's end, over the ranks of all groups that keep the same slice.
+
+With the optimizer on the host a rank sends its slice of gradients there once they are summed, and
+gets the weights back that the host updated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from itertools import product
+from typing import TypeGuard, get_args
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp, Elementwise, Operation, Phase
-from trnbench.program.parameters import Parameter
-from trnbench.program.tensor import Tensor, TensorRole, array, element_bytes
+from trnbench.program.parameters import Parameter, Replicas, Use
+from trnbench.program.tensor import ONE, Tensor, TensorRole, array, element_bytes
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 MOMENTS = 2
 """AdamW keeps a mean and a mean square of each gradient."""
+ON_HOST = "adamw on host"
+"""The function of an update by the host: it reads and writes host memory, not the rank's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bucket:
-    """Weights of a block whose gradients are summed over the same ranks (`axis`), per rank.
+    """Weights of a block, held alike by the same ranks (`axis`) and kept in one format, per rank.
 
-    `slices`: the replicas that share the optimizer's work. Of the elements, tensor-parallel ranks
-    hold `alike` ones and sum their gradients first; groups of `copies` of them do so with `shared`
-    ones, both ends of a pipeline with `tied` ones.
+    Trained ones have their gradients summed over these ranks, `frozen` ones have none. `slices`:
+    the replicas that share the optimizer's work. Of the elements, tensor-parallel ranks hold
+    `alike` ones and sum their gradients first; groups of `copies` of them do so with `shared` ones,
+    both ends of a pipeline with `tied` ones.
     """
 
     axis: str
+    format: str
+    frozen: bool
     slices: FloatArray
     elements: FloatArray
     gradient_elements: FloatArray
@@ -44,6 +57,11 @@ class Bucket:
     copies: FloatArray
     tied: FloatArray
 
+    @property
+    def name(self) -> str:
+        """What tells it from the other buckets of its block."""
+        return f"{self.axis}.frozen.{self.format}" if self.frozen else self.axis
+
 
 def buckets(
     grid: Grid,
@@ -53,19 +71,47 @@ def buckets(
     quantised: frozenset[str],
     tied: str | None,
 ) -> tuple[Bucket, ...]:
-    """Return a block's trained weights by the ranks that hold the same of them."""
-    trained = [member for member in members if member.trained]
-    axes = ("data", "expert_data")
-    parts = {axis: [member for member in trained if _axis(member.weight) == axis] for axis in axes}
+    """Return a block's weights by the ranks that hold the same of them, trained ones first."""
+    parts: dict[tuple[Use, str, str], list[Parameter]] = {}
+    for use, axis in product(("trained", "frozen"), get_args(Replicas)):
+        for member in members:
+            # What a block only borrows has no states here.
+            if member.use == use and member.replicas == axis and member.held.any():
+                parts.setdefault((use, axis, member.weight.format), []).append(member)
     return tuple(
-        _bucket(grid, axis, part, gradients, quantised, tied)
-        for axis, part in parts.items()
-        if part
+        _frozen_bucket(grid, axis, part, quantised)
+        if use == "frozen"
+        else _bucket(grid, axis, part, gradients, quantised, tied)
+        for (use, axis, _), part in parts.items()
     )
 
 
-def _axis(weight: Tensor) -> str:
-    return "expert_data" if "ep" in weight.axes else "data"
+def _frozen_bucket(
+    grid: Grid, axis: str, members: Sequence[Parameter], quantised: frozenset[str]
+) -> Bucket:
+    nothing = np.zeros(())
+    kept = members[0].weight.format
+    # What is kept in a format of its own is kept in no other.
+    copied = quantised if kept == grid.recipe.weights else frozenset[str]()
+    return Bucket(
+        axis=axis,
+        format=kept,
+        frozen=True,
+        slices=ONE,
+        elements=_count(members),
+        gradient_elements=nothing,
+        moment_elements=nothing,
+        quantised_elements=_count([m for m in members if m.weight.name in copied]),
+        alike=nothing,
+        shared=nothing,
+        copies=ONE,
+        tied=nothing,
+    )
+
+
+def _count(part: Sequence[Parameter]) -> FloatArray:
+    held = (member.weight.elements * member.held for member in part)
+    return array(sum(held, start=np.zeros(())))
 
 
 def _bucket(
@@ -76,32 +122,38 @@ def _bucket(
     quantised: frozenset[str],
     tied: str | None,
 ) -> Bucket:
-    def count(part: Sequence[Parameter]) -> FloatArray:
-        held = (member.weight.elements * member.held for member in part)
-        return array(sum(held, start=np.zeros(())))
-
     dense = [member for member in members if member.touched is None]
     sparse = [member for member in members if member.touched is not None]
     rows = array(sum((m.weight.dims[0].size for m in sparse), start=np.zeros(())))
     touched = array(sum((_touched(m) for m in sparse), start=np.zeros(())))
-    alike = [
-        member
-        for member in dense
-        if member.weight.name in gradients and "tp" in gradients[member.weight.name].partial
-    ]
+    summed = alike_over_tp(members, gradients)
+    alike = [member for member in dense if member.weight.name in summed]
     shared = [member for member in dense if np.any(member.copies > 1)]
     return Bucket(
         axis=axis,
-        slices=grid.ranks(axis) if grid.zero else array(1),
-        elements=count(members),
-        gradient_elements=array(count(dense) + touched),
+        format=grid.recipe.weights,
+        frozen=False,
+        slices=grid.ranks(grid.shard_axis(axis)) if grid.zero else array(1),
+        elements=_count(members),
+        gradient_elements=array(_count(dense) + touched),
         # A row of a table has one number of state (row-wise Adagrad), a weight has two.
-        moment_elements=array(MOMENTS * count(dense) + rows),
-        quantised_elements=count([m for m in dense if m.weight.name in quantised]),
-        alike=count(alike),
-        shared=count(shared),
+        moment_elements=array(MOMENTS * _count(dense) + rows),
+        quantised_elements=_count([m for m in dense if m.weight.name in quantised]),
+        alike=_count(alike),
+        shared=_count(shared),
         copies=shared[0].copies if shared else array(1),
-        tied=count([member for member in members if member.weight.name == tied]),
+        tied=_count([member for member in members if member.weight.name == tied]),
+    )
+
+
+def alike_over_tp(members: Sequence[Parameter], gradients: Mapping[str, Tensor]) -> frozenset[str]:
+    """Return the names of weights that ranks of tp hold alike, each with a part of the gradient.
+
+    Not of experts apart from tp: all ranks that hold the same of them are their replicas.
+    """
+    names = {member.weight.name for member in members if member.replicas == "data"}
+    return frozenset(
+        name for name, gradient in gradients.items() if name in names and "tp" in gradient.partial
     )
 
 
@@ -122,10 +174,15 @@ class _Flat:
     def tensor(
         self, name: str, elements: FloatArray, number_format: str, role: TensorRole
     ) -> Tensor:
-        dim = replace(self.grid.dim(name, np.ceil(elements)), axes=())
+        dim = self.grid.dim(name, np.ceil(elements))
         return Tensor(
-            name=f"{name}.{self.bucket.axis}", dims=(dim,), format=number_format, role=role
+            name=f"{name}.{self.bucket.name}", dims=(dim,), format=number_format, role=role
         )
+
+    @property
+    def shard(self) -> str:
+        """The axis whose ranks share slices."""
+        return self.grid.shard_axis(self.bucket.axis)
 
     @property
     def gradient(self) -> Tensor:
@@ -136,29 +193,32 @@ class _Flat:
     @property
     def gradient_slice(self) -> Tensor:
         """The gradients this replica sums up."""
-        elements = array(self.bucket.gradient_elements / self.grid.ranks(self.bucket.axis))
+        elements = array(self.bucket.gradient_elements / self.grid.ranks(self.shard))
         return self.tensor("gradients.slice", elements, self.grid.recipe.reduction, "gradient")
 
     @property
     def weights(self) -> Tensor:
         """All weights."""
-        return self.tensor("weights", self.bucket.elements, self.grid.recipe.weights, "weight")
+        return self.tensor("weights", self.bucket.elements, self.bucket.format, "weight")
 
     @property
     def weight_slice(self) -> Tensor:
         """The weights this replica updates."""
-        elements = array(self.bucket.elements / self.grid.ranks(self.bucket.axis))
-        return self.tensor("weights.slice", elements, self.grid.recipe.weights, "weight")
+        elements = array(self.bucket.elements / self.grid.ranks(self.shard))
+        return self.tensor("weights.slice", elements, self.bucket.format, "weight")
 
-    def exchange(self, op: Op, phase: Phase, read: Tensor, write: Tensor) -> Iterator[Operation]:
-        """Yield an exchange of the replicas, if any layout has several."""
-        ranks = self.grid.ranks(self.bucket.axis)
+    def exchange(
+        self, op: Op, phase: Phase, read: Tensor, write: Tensor, axis: str | None = None
+    ) -> Iterator[Operation]:
+        """Yield an exchange of the ranks along an axis, or that share slices, if there are such."""
+        axis = axis or self.shard
+        ranks = self.grid.ranks(axis)
         present = (ranks > 1) & (self.bucket.elements > 0)
         if np.any(present):
             yield CollectiveOp(
                 name=f"{write.name}.{op}",
                 op=op,
-                axis=self.bucket.axis,
+                axis=axis,
                 phase=phase,
                 read=read,
                 write=write,
@@ -174,14 +234,20 @@ def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
     if zero == 3:
         for phase in ("F", "B_input"):
             yield from flat.exchange("all-gather", phase, flat.weight_slice, flat.weights)
+    if bucket.frozen:
+        return
     if zero >= 2:
         yield from flat.exchange("reduce-scatter", "B_weight", flat.gradient, flat.gradient_slice)
     yield from _within_stage(grid, bucket, flat)
     if zero == 0:
-        yield from flat.exchange("all-reduce", "optimizer", flat.gradient, flat.gradient)
+        whole = flat.gradient
+        yield from flat.exchange("all-reduce", "optimizer", whole, whole, bucket.axis)
     elif zero == 1:
         yield from flat.exchange("reduce-scatter", "optimizer", flat.gradient, flat.gradient_slice)
-    yield _update(grid, bucket, flat)
+    if zero and grid.shard is not None:
+        part = flat.gradient_slice
+        yield from flat.exchange("all-reduce", "optimizer", part, part, "copies")
+    yield from _update(grid, bucket, flat)
     if zero in (1, 2):
         yield from flat.exchange("all-gather", "optimizer", flat.weight_slice, flat.weights)
 
@@ -210,8 +276,8 @@ def _within_stage(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation
         )
 
 
-def _update(grid: Grid, bucket: Bucket, flat: _Flat) -> Operation:
-    """Return the optimizer's pass over its slice: gradient, state and weights."""
+def _update(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation]:
+    """Yield the optimizer's pass over its slice: gradient, state and weights."""
     recipe = grid.recipe
     elements = array(bucket.elements / bucket.slices)
     weights = flat.tensor("weights.updated", elements, recipe.weights, "weight")
@@ -228,17 +294,51 @@ def _update(grid: Grid, bucket: Bucket, flat: _Flat) -> Operation:
     if recipe.master is not None:
         state.append(flat.tensor("master", elements, recipe.master, "state"))
     read = (gradient, *state) if recipe.master else (gradient, *state, weights)
-    written = [weights, *state]
+    copies: tuple[Tensor, ...] = ()
     if recipe.quantised:
-        copies = array(bucket.quantised_elements / bucket.slices)
-        written.append(flat.tensor("weights.quantised", copies, recipe.linear, "weight"))
-    return Elementwise(
+        elements = array(bucket.quantised_elements / bucket.slices)
+        copies = (flat.tensor("weights.quantised", elements, recipe.weight_operands, "weight"),)
+    away = grid.optimizer_offload == "host"
+    yield Elementwise(
         name=f"update.{bucket.axis}",
-        function="adamw",
+        function=ON_HOST if away else "adamw",
         phase="optimizer",
         reads=read,
-        writes=tuple(written),
+        writes=(weights, *state, *(() if away else copies)),
     )
+    if away and copies:
+        yield Elementwise(
+            name=f"quantise.{bucket.axis}",
+            function="cast",
+            phase="optimizer",
+            reads=(weights,),
+            writes=copies,
+        )
+
+
+def is_on_host(op: Operation) -> TypeGuard[Elementwise]:
+    """Tell whether an operation is an update by the host."""
+    return isinstance(op, Elementwise) and op.function == ON_HOST
+
+
+def link_bytes(op: Elementwise) -> FloatArray:
+    """Return what an update by the host moves between it and a rank: gradients, and weights."""
+    return array(op.reads[0].bytes + op.writes[0].bytes)
+
+
+def host_bytes(grid: Grid, bucket: Bucket) -> FloatArray:
+    """Return what the host holds of a bucket for a rank.
+
+    States, and its own copies of the gradients and weights that it reads and writes.
+    """
+    if grid.optimizer_offload != "host" or bucket.frozen:
+        return np.zeros(())
+    weights = bucket.elements * element_bytes(bucket.format)
+    gradients = bucket.gradient_elements * element_bytes(grid.recipe.gradients)
+    states = bucket.moment_elements * element_bytes(grid.recipe.moments)
+    if grid.recipe.master is not None:
+        states = states + bucket.elements * element_bytes(grid.recipe.master)
+    return array((states + weights + gradients) / bucket.slices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -257,13 +357,13 @@ def state_bytes(grid: Grid, bucket: Bucket) -> StateBytes:
     A master copy counts as optimizer state.
     """
     recipe, zero = grid.recipe, grid.zero
-    ranks = grid.ranks(bucket.axis)
-    weights = array(bucket.elements * element_bytes(recipe.weights))
+    ranks = grid.ranks(grid.shard_axis(bucket.axis))
+    weights = array(bucket.elements * element_bytes(bucket.format))
     if recipe.quantised:
-        weights = array(weights + bucket.quantised_elements * element_bytes(recipe.linear))
+        weights = array(weights + bucket.quantised_elements * element_bytes(recipe.weight_operands))
     gradients = array(bucket.gradient_elements * element_bytes(recipe.gradients))
     state = array(bucket.moment_elements * element_bytes(recipe.moments))
-    if recipe.master is not None:
+    if recipe.master is not None and not bucket.frozen:
         state = array(state + bucket.elements * element_bytes(recipe.master))
     sliced = array(ranks > 1)
     gathered = np.zeros(())

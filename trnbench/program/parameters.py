@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
+from typing import Literal
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.program.adapters import stored_format
 from trnbench.program.grid import Grid
 from trnbench.program.tensor import ONE, Dim, Tensor, array, one
+from trnbench.records import dataclass
 from trnbench.workload.weights import Weight
 
-_CUT_BY_TP = ("head", "kv_head", "ffn", "vocabulary")
+_CUT_BY_TP = ("head", "kv_head", "ffn", "vocabulary", "merged")
 _TABLE = "table."
+_EXPERTS = "experts."
+Replicas = Literal["data", "expert_data"]
+Use = Literal["trained", "frozen", "fixed"]
+"""Trained by the job; kept as it is, though the model could train it; never trained by anybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,12 +28,14 @@ class Parameter:
     """One weight of a block.
 
     `held`: 1 where a layout has it here (a shared vocabulary is held twice only by a pipeline).
+    `replicas`: the axis whose ranks hold the same of it.
     `copies`: ranks along tp that hold the same slice (key-value heads fewer than ranks).
     `touched`: the rows a step looks up, where only those have a gradient.
     """
 
     weight: Tensor
-    trained: bool
+    use: Use
+    replicas: Replicas = "data"
     held: FloatArray = field(default_factory=one)
     copies: FloatArray = field(default_factory=one)
     touched: FloatArray | None = None
@@ -41,40 +50,59 @@ def parameters(
     touched: Mapping[str, FloatArray] | None = None,
 ) -> dict[str, Parameter]:
     """Return a block's weights by name; `spread` cuts the experts over the ranks of ep."""
-    made = (_parameter(grid, weight, spread) for weight in weights)
+    held, touched = held or {}, touched or {}
     return {
-        parameter.weight.name: replace(
-            parameter,
-            held=(held or {}).get(parameter.weight.name, ONE),
-            touched=(touched or {}).get(parameter.weight.name),
+        weight.name: _parameter(
+            grid, weight, spread, held.get(weight.name, ONE), touched.get(weight.name)
         )
-        for parameter in made
+        for weight in weights
     }
 
 
-def _parameter(grid: Grid, weight: Weight, spread: bool) -> Parameter:
+def _parameter(
+    grid: Grid, weight: Weight, spread: bool, held: FloatArray, touched: FloatArray | None
+) -> Parameter:
     dims = tuple(_dim(grid, weight, name, size, spread) for name, size in weight.dims)
+    # A critic with adapters learns its values whole.
+    frozen = weight.trained and grid.frozen and (grid.beside or weight.name != "value")
     return Parameter(
         weight=Tensor(
             name=weight.name,
             dims=dims,
-            format=grid.recipe.weights,
+            format=stored_format(grid, weight.name) if frozen else grid.recipe.weights,
             role="weight" if weight.trained else "constant",
+            frozen=frozen,
         ),
-        trained=weight.trained,
+        use="fixed" if not weight.trained else "frozen" if frozen else "trained",
+        replicas=_replicas(grid, weight, dims, spread=spread),
         copies=_copies(grid, dims),
+        held=held,
+        touched=touched,
     )
+
+
+def adapter_parameter(grid: Grid, name: str, dims: Sequence[Dim]) -> Parameter:
+    """Return one of the two weights of an adapter, which are trained."""
+    cut = tuple(dims)
+    weight = Tensor(name=name, dims=cut, format=grid.recipe.weights, role="weight")
+    return Parameter(weight=weight, use="trained", copies=_copies(grid, cut))
 
 
 def _dim(grid: Grid, weight: Weight, name: str, size: int, spread: bool) -> Dim:
     modulates = weight.name.startswith("modulation") and name == "hidden"
+    if spread and weight.name.startswith(_EXPERTS) and name in ("expert", "ffn"):
+        return grid.dim(name, size, "ep" if name == "expert" else grid.expert_cut)
     if name in _CUT_BY_TP or modulates:
         return grid.dim(name, size, "tp")
-    if name == "expert" and spread and weight.name.startswith("experts."):
-        return grid.dim(name, size, "ep")
     if name == "embedding" and weight.name.startswith(_TABLE):
         return grid.dim(name, size, "ep")
     return grid.dim(name, size)
+
+
+def _replicas(grid: Grid, weight: Weight, dims: tuple[Dim, ...], *, spread: bool) -> Replicas:
+    """Return the axis whose ranks hold the same of a weight: experts may lie apart from tp."""
+    apart = spread and grid.expert_tp is not None and weight.name.startswith(_EXPERTS)
+    return "expert_data" if apart or any("ep" in dim.axes for dim in dims) else "data"
 
 
 def _copies(grid: Grid, dims: tuple[Dim, ...]) -> FloatArray:

@@ -6,13 +6,14 @@ Searches price legal layouts only; most points of an open grid are not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.memo import Memo
+from trnbench.records import dataclass
 
 Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 """Takes the numbers of some layouts out of an array over the whole grid."""
@@ -48,7 +49,7 @@ class Points:
         stride = 1
         for axis in range(1, len(shape) + 1):
             if shape[-axis] > 1:
-                offset += self.index[-axis] * stride
+                offset += self.index[-axis] * np.int64(stride)
                 stride *= shape[-axis]
         return offset
 

@@ -7,10 +7,11 @@ products (neuronx-cc --auto-cast); `bf16` and `bf16-sr` are what XLA_USE_BF16 ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from trnbench.errors import UnknownNameError
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +20,9 @@ class PrecisionRecipe:
 
     `linear` are the operands of the layers' linear products, `other` those of attention scores and
     vocabulary. A recipe that is `quantised` stores the former in that format, beside the weights it
-    trains. `master` is a second copy of the weights, which the optimizer updates. Gradients travel
-    between ranks as `reduction`. `rounding` is that of every write of a weight.
+    trains, and weights as `linear_weights` where these are grouped otherwise. `master` is a second
+    copy of the weights, which the optimizer updates. Gradients travel between ranks as `reduction`.
+    `rounding` is that of every write of a weight.
     """
 
     name: str
@@ -34,8 +36,14 @@ class PrecisionRecipe:
     master: str | None
     moments: str
     quantised: bool = False
+    linear_weights: str | None = None
     rounding: Literal["rne", "sr"] = "rne"
     statistics: str = "fp32"
+
+    @property
+    def weight_operands(self) -> str:
+        """The format of weights as linear products read them."""
+        return self.linear_weights or self.linear
 
 
 _FP32 = PrecisionRecipe(
@@ -104,9 +112,24 @@ _ALL = (
     ),
     replace(
         _MIXED,
+        name="fp8-blockwise",
+        title="bf16-master with fp8 operands in blocks of 128 in linear layers",
+        linear="blockfp8_e4m3",
+        linear_weights="blockfp8_tile_e4m3",
+        quantised=True,
+    ),
+    replace(
+        _MIXED,
         name="mxfp8",
         title="bf16-master with micro-scaled fp8 operands in linear layers",
         linear="mxfp8_e4m3",
+        quantised=True,
+    ),
+    replace(
+        _MIXED,
+        name="nvfp4",
+        title="bf16-master with NVFP4 operands in linear layers",
+        linear="nvfp4",
         quantised=True,
     ),
     replace(
@@ -131,6 +154,7 @@ ALIASES: Mapping[str, str] = {
     "float32": "fp32",
     "auto-cast-tf32": "tf32",
     "bf16-mixed": _MIXED.name,
+    "bf16-pure": _BF16.name,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import Dim, Tensor, array
-from trnbench.workload.model import Recommender
+from trnbench.workload.recommender import Recommender
 
 
 def _samples_of_group(b: BlockBuilder) -> Dim:

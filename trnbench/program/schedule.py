@@ -12,7 +12,6 @@ follows it, the memory model counts what it keeps. Every stage has the same numb
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
 from trnbench.program.schedule_rules import Degrees, schedule_reasons
+from trnbench.records import dataclass
 from trnbench.workload.layout import Schedule
 
 

@@ -6,12 +6,11 @@ earlier wave. So start times of all stages follow wave by wave, whatever the dur
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.program.schedule import SlotKind, SlotOrder
+from trnbench.records import dataclass
 
 NONE = -1
 

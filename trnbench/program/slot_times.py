@@ -6,12 +6,12 @@ schedule emulator all speak of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 
 from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
+from trnbench.records import dataclass
 
 Lane: TypeAlias = Literal["links", "network"]
 """What carries a message: the links inside an instance, or the network between instances."""

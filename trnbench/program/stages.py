@@ -8,22 +8,42 @@
 
 Stages stand in the order first, light, heavy, last: the heavy ones are near the end, where fewer
 micro-batches are held. The first and last stage, which run another block, take one more layer last.
+
+Split by layers and ends, the embedding and the output block count as a layer each, and every stage
+has as many (so Megatron-LM, --account-for-embedding-in-pipeline-split and -loss-).
+
+Depths of multi-token prediction stand in front of the output block, or where they are drawn.
+
+Drawn by hand (`workload.pipeline_layout`) each rank has what it is given, chunk by chunk.
+
+Split by work, a stage takes layers until those so far have passed its share of all multiply-adds,
+in which the output block counts too (so nanotron, huggingface/nanotron models/base.py): the first
+stage has one layer more than its share, the last one few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.grid import Grid
 from trnbench.program.ops import Send
 from trnbench.program.tensor import Tensor, array
+from trnbench.records import dataclass
+from trnbench.workload.layout import StageSplit
+from trnbench.workload.pipeline_layout import depths_of, stages_of
+from trnbench.workload.weights import DEPTH
 
-StageRole = Literal["only", "first", "light", "heavy", "last"]
+AGAIN = "_again"
+"""Behind the name of a kind of layer that recompute runs again whole, where others are kept."""
+ENDS = 2
+"""Blocks at the ends of a model that count as layers where it is split so."""
+StageRole: TypeAlias = str
+"""only, first, light, heavy or last; of stages drawn by hand those between are numbered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,6 +51,7 @@ class StageClass:
     """Equal pipeline stages: how many there are, and how often each runs which kind of block.
 
     `index` is the first such stage, counted from 0. Messages are those of one micro-batch.
+    `chunks`: the blocks of each chunk, where one layout's stages are drawn by hand.
     """
 
     role: StageRole
@@ -38,6 +59,12 @@ class StageClass:
     index: FloatArray
     blocks: Mapping[str, FloatArray]
     messages: tuple[Send, ...]
+    chunks: tuple[Mapping[str, FloatArray], ...] = ()
+
+
+def is_behind(kind: str) -> bool:
+    """Tell whether a kind of block stands behind the last layer, in the last chunk of its stage."""
+    return kind == "head" or kind.startswith(DEPTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +72,12 @@ class Layers:
     """A model's layers as the pipeline sees them.
 
     `kinds`: block kind -> 1 where a layout runs its layers as that kind (its dense ones excepted,
-    which come first), `ends`: the blocks in front of the first and behind the last layer.
+    which come first), `first` and `last`: the blocks in front of the first and behind the last
+    layer, of which the last ones are as much work as `last_layers` layers. `repeats`: how often the
+    first stage runs such a block, where not once. `beside`: what the names of blocks of another
+    model begin with, that runs through the same stages, split alike. `again`: how many layers of
+    each chunk of a stage are run again whole, its first, where not all or none. `depths`: the
+    blocks that predict further tokens, as `kinds`.
     """
 
     count: int
@@ -53,49 +85,225 @@ class Layers:
     kinds: Mapping[str, FloatArray]
     first: tuple[str, ...]
     last: tuple[str, ...]
+    last_layers: float = 0.0
+    repeats: Mapping[str, int] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+    again: int = 0
+    depths: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> frozenset[str]:
+        """The kinds of blocks that are layers, not ends of a model."""
+        kinds = {"dense", *self.kinds, *self.depths}
+        return self.with_beside({f"{kind}{end}" for kind in kinds for end in ("", AGAIN)})
+
+    def with_beside(self, kinds: Iterable[str]) -> frozenset[str]:
+        """Return kinds of blocks of the model, and those like them of models beside it."""
+        return frozenset(f"{model}{kind}" for model in ("", *self.beside) for kind in kinds)
 
 
-def stage_classes(grid: Grid, layers: Layers, flow: tuple[Tensor, ...]) -> tuple[StageClass, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageFlow:
+    """What stages hand on: tensors with their gradients back, and those `beside` without.
+
+    `depths`: what is handed on too between a stage of depths of its own and the output block.
+    """
+
+    tensors: tuple[Tensor, ...]
+    beside: tuple[Tensor, ...] = ()
+    depths: tuple[Tensor, ...] = ()
+
+
+def stage_classes(grid: Grid, layers: Layers, flow: StageFlow) -> tuple[StageClass, ...]:
     """Return the classes of stages; those a layout does without have multiplicity 0."""
-    pp = grid.pp
-    least = np.floor(layers.count / pp)
-    more = array(layers.count - least * pp)
-    middle = array(np.maximum(pp - 2, 0))
-    heavy = np.minimum(more, middle)
-    piped = array(pp > 1)
-    on_first = array(least + (more > middle))
-    shares: tuple[tuple[StageRole, FloatArray, FloatArray, FloatArray], ...] = (
-        ("only", 1 - piped, array(0), array(layers.count)),
-        ("first", piped, array(0), on_first),
-        ("light", middle - heavy, array(1), least),
-        ("heavy", heavy, 1 + middle - heavy, array(least + 1)),
-        ("last", piped, pp - 1, least),
-    )
+    if grid.pipeline_layout is not None:
+        return _drawn(grid, layers, grid.pipeline_layout, flow)
     return tuple(
         StageClass(
             role=role,
             multiplicity=array(multiplicity),
             index=array(index),
-            blocks=_blocks(layers, role, count),
-            messages=_messages(grid, role, flow),
+            blocks=_blocks(
+                layers,
+                count,
+                again=array(layers.again * grid.vpp),
+                dense=layers.dense if role in ("only", "first") else 0,
+                ends=(role in ("only", "first"), role in ("only", "last")),
+                depths=role in ("only", "last"),
+            ),
+            messages=_all_messages(grid, role, flow),
         )
-        for role, multiplicity, index, count in shares
+        for role, multiplicity, index, count in shares_of(grid.stage_split, layers, grid.pp)
         if np.any(multiplicity > 0)
     )
 
 
-def _blocks(layers: Layers, role: StageRole, count: FloatArray) -> Mapping[str, FloatArray]:
-    dense = array(layers.dense if role in ("only", "first") else 0)
+def shares_of(
+    split: StageSplit, layers: Layers, pp: FloatArray
+) -> tuple[tuple[StageRole, FloatArray, FloatArray, FloatArray], ...]:
+    """Return of each class of stages how many there are, the first one, and its layers."""
+    middle = array(np.maximum(pp - 2, 0))
+    piped = array(pp > 1)
+    if split == "work":
+        on_first, on_last = _by_work(layers, pp)
+        between = array(layers.count - on_first - on_last)
+        least = np.floor(between / np.maximum(middle, 1))
+        heavy = array((between - least * middle) * (middle > 0))
+    elif split == "layers-and-ends":
+        least = array((layers.count + ENDS) / pp)
+        heavy, on_first, on_last = array(0), array(least - 1), array(least - 1)
+    else:
+        least = np.floor(layers.count / pp)
+        more = array(layers.count - least * pp)
+        heavy = np.minimum(more, middle)
+        on_first, on_last = array(least + (more > middle)), least
+    return (
+        ("only", 1 - piped, array(0), array(layers.count)),
+        ("first", piped, array(0), on_first),
+        ("light", middle - heavy, array(1), least),
+        ("heavy", heavy, 1 + middle - heavy, array(least + 1)),
+        ("last", piped, pp - 1, on_last),
+    )
+
+
+def _by_work(layers: Layers, pp: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the layers of the first and of the last of several stages that share their work."""
+    share = (layers.count + layers.last_layers) / pp
+    on_first = np.minimum(np.floor(share) + 1, layers.count)
+    before_last = np.minimum(np.floor((pp - 1) * share) + 1, layers.count)
+    return array(on_first), array(layers.count - np.maximum(before_last, on_first))
+
+
+def _drawn(
+    grid: Grid,
+    layers: Layers,
+    text: str,
+    flow: StageFlow,
+) -> tuple[StageClass, ...]:
+    """Return the classes of stages drawn by hand: neighbours that hold the same are one."""
+    drawn, ahead = stages_of(text), depths_of(text)
+    degrees = [int(one) for one in np.unique(grid.pp)]
+    # Pipelines that are not drawn are refused: they are nobody's stages.
+    chunked = {int(one) for one in np.unique(grid.vpp)}
+    degrees = [pp for pp in degrees if len(drawn) in {pp * v for v in chunked}] or degrees
+    starts = np.cumsum((0, *drawn))
+    blocks = [
+        _blocks(
+            layers,
+            array(count),
+            again=array(min(layers.again, count)),
+            dense=max(0, min(layers.dense - int(start), count)),
+            ends=(number == 0, number == len(drawn) - 1),
+            depths=ahead[number] > 0,
+        )
+        for number, (count, start) in enumerate(zip(drawn, starts, strict=False))
+    ]
+
+    def chunks(pp: int, rank: int) -> tuple[Mapping[str, FloatArray], ...]:
+        return tuple(blocks[rank::pp])
+
+    first = next((i for i, depths in enumerate(ahead) if depths), len(drawn) - 1)
+
+    def carried(pp: int, rank: int) -> tuple[int, int]:
+        """Return how often a rank receives and sends what depths hand to the output block."""
+        after = range(first, len(drawn) - 1)
+        return sum((i + 1) % pp == rank for i in after), sum(i % pp == rank for i in after)
+
+    def streams(ranks: Mapping[int, int]) -> Iterator[Send]:
+        into, out = (
+            array(sum((grid.pp == pp) * carried(pp, rank)[way] for pp, rank in ranks.items()))
+            for way in (0, 1)
+        )
+        for tensor in flow.depths:
+            yield from _both_ways(tensor, into, out)
+
+    def of(role: StageRole, ranks: Mapping[int, int], stages: FloatArray | BoolArray) -> StageClass:
+        """Return the class of these ranks, by the number of ranks that a pipeline has."""
+        held: dict[str, FloatArray] = {}
+        for pp, rank in ranks.items():
+            for chunk in chunks(pp, rank):
+                for kind, count in chunk.items():
+                    held[kind] = array(held.get(kind, 0) + (grid.pp == pp) * count)
+        index = sum(((grid.pp == pp) * rank for pp, rank in ranks.items()), start=np.zeros(()))
+        return StageClass(
+            role=role,
+            multiplicity=array(stages),
+            index=array(index),
+            blocks=held,
+            messages=(*_all_messages(grid, role, flow), *streams(ranks)),
+            chunks=chunks(*next(iter(ranks.items()))) if grid.pp.size == 1 else (),
+        )
+
+    several = [pp for pp in degrees if pp > 1]
+    classes = [of("only", {1: 0}, grid.pp == 1)] if 1 in degrees else []
+    if not several:
+        return tuple(classes)
+    classes.append(of("first", dict.fromkeys(several, 0), grid.pp > 1))
+    rank = 1
+    while rank < several[-1] - 1:
+        here = [pp for pp in several if rank < pp - 1]
+        alike = rank + 1
+        while all(
+            alike < pp - 1
+            and drawn[alike::pp] == drawn[rank::pp]
+            and ahead[alike::pp] == ahead[rank::pp]
+            and carried(pp, alike) == carried(pp, rank)
+            for pp in here
+        ):
+            alike += 1
+        role = f"stage {rank}" if alike == rank + 1 else f"stages {rank} to {alike - 1}"
+        inner = dict.fromkeys(here, rank)
+        classes.append(of(role, inner, array((grid.pp > rank + 1) * float(alike - rank))))
+        rank = alike
+    classes.append(of("last", {pp: pp - 1 for pp in several}, grid.pp > 1))
+    return tuple(classes)
+
+
+def _blocks(
+    layers: Layers,
+    count: FloatArray,
+    *,
+    again: FloatArray,
+    dense: int,
+    ends: tuple[bool, bool],
+    depths: bool,
+) -> Mapping[str, FloatArray]:
+    """Return how often a stage of `count` layers runs which block.
+
+    `again`: layers run again; `dense`: leading ones that it may hold; `ends`: whether it begins the
+    model, and whether it ends it; `depths`: whether it predicts further tokens.
+    """
     blocks: dict[str, FloatArray] = {}
-    if role in ("only", "first"):
-        blocks.update(dict.fromkeys(layers.first, array(1)))
-    if layers.dense and np.any(dense):
-        blocks["dense"] = np.minimum(dense, count)
+    if ends[0]:
+        blocks.update({kind: array(layers.repeats.get(kind, 1)) for kind in layers.first})
+    led = array(np.minimum(dense, count))
+    if dense:
+        blocks |= _apart("dense", led, np.minimum(led, again), layers)
+    repeated = np.minimum(count - led, np.maximum(again - led, 0))
     for kind, share in layers.kinds.items():
-        blocks[kind] = array(np.maximum(count - dense, 0) * share + blocks.get(kind, 0))
-    if role in ("only", "last"):
+        here = _apart(kind, (count - led) * share, repeated * share, layers)
+        blocks |= {name: array(more + blocks.get(name, 0)) for name, more in here.items()}
+    if depths:
+        blocks.update(layers.depths)
+    if ends[1]:
         blocks.update(dict.fromkeys(layers.last, array(1)))
-    return blocks
+    beside = {f"{model}{kind}": n for model in layers.beside for kind, n in blocks.items()}
+    return {**beside, **blocks}
+
+
+def _apart(
+    kind: str, count: FloatArray, again: FloatArray, layers: Layers
+) -> dict[str, FloatArray]:
+    """Return layers of a kind, and those of them that are run again whole."""
+    if not layers.again:
+        return {kind: array(count)}
+    return {kind: array(count - again), f"{kind}{AGAIN}": array(again)}
+
+
+def _all_messages(grid: Grid, role: StageRole, flow: StageFlow) -> tuple[Send, ...]:
+    """Return the messages of a stage; what is `beside` has no gradients."""
+    forward = (one for one in _messages(grid, role, flow.beside) if one.phase == "F")
+    return (*_messages(grid, role, flow.tensors), *forward)
 
 
 def _messages(grid: Grid, role: StageRole, flow: tuple[Tensor, ...]) -> tuple[Send, ...]:
@@ -108,17 +316,18 @@ def _messages(grid: Grid, role: StageRole, flow: tuple[Tensor, ...]) -> tuple[Se
     chunks = grid.vpp
     up_out = array(chunks - (role == "last"))
     up_in = array(chunks - (role == "first"))
-    return tuple(
-        message
-        for tensor in flow
-        for message in (
-            _message(tensor, "F", "next", "send", up_out),
-            _message(tensor, "F", "previous", "receive", up_in),
-            _message(tensor, "B_input", "previous", "send", up_in),
-            _message(tensor, "B_input", "next", "receive", up_out),
-        )
-        if np.any(message.count > 0)
+    return tuple(message for tensor in flow for message in _both_ways(tensor, up_in, up_out))
+
+
+def _both_ways(tensor: Tensor, into: FloatArray, out: FloatArray) -> Iterator[Send]:
+    """Yield the messages of a tensor and of its gradient, received and sent so often, if at all."""
+    found = (
+        _message(tensor, "F", "next", "send", out),
+        _message(tensor, "F", "previous", "receive", into),
+        _message(tensor, "B_input", "previous", "send", into),
+        _message(tensor, "B_input", "next", "receive", out),
     )
+    return (message for message in found if np.any(message.count > 0))
 
 
 def _message(

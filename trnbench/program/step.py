@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,18 +11,24 @@ from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.block import Block
 from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Grid, grid_of
-from trnbench.program.legality import Reason, legal, reasons
+from trnbench.program.job_passes import passes_beside
+from trnbench.program.legality import reasons
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.precision import PrecisionRecipe
-from trnbench.program.stages import StageClass, stage_classes
+from trnbench.program.reasons import Reason, legal
+from trnbench.program.stages import StageClass, StageFlow, stage_classes
 from trnbench.program.tensor import Tensor, array
+from trnbench.records import dataclass
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
+from trnbench.workload.recompute import of_layers, repeated_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepProgram:
     """A training step of a model in a layout, or in every layout of an open grid.
+
+    `model` has the depths that the layout trains.
 
     A rank of a stage runs the stage's blocks for each micro-batch (their `optimizer` operations
     once), in the order of the layout's schedule, and `closing` once. Arrays broadcast to `shape`.
@@ -52,6 +58,11 @@ class StepProgram:
         return self.grid.micro_batches
 
     @property
+    def trains(self) -> bool:
+        """Whether something goes backward."""
+        return any(op.phase != "F" for block in self.blocks.values() for op in block.ops)
+
+    @property
     def legal(self) -> BoolArray:
         """Where a layout breaks no rule."""
         return legal(self.reasons, self.shape)
@@ -61,7 +72,13 @@ class StepProgram:
         """FLOP of a step that the model needs: causal attention halved, nothing computed twice."""
         return array(
             self.micro_batches
-            * sum((self.instances(kind) * b.model_flop for kind, b in self.blocks.items()), 0.0)
+            * sum(
+                (
+                    self.times(kind) * self.instances(kind) * b.model_flop
+                    for kind, b in self.blocks.items()
+                ),
+                0.0,
+            )
         )
 
     @property
@@ -70,8 +87,22 @@ class StepProgram:
         return array(
             self.micro_batches
             * self.grid.ranks_per_stage
-            * sum((self.instances(kind) * b.flop() for kind, b in self.blocks.items()), 0.0)
+            * sum(
+                (
+                    self.times(kind) * self.instances(kind) * b.flop()
+                    for kind, b in self.blocks.items()
+                ),
+                0.0,
+            )
         )
+
+    def times(self, kind: str) -> int:
+        """Return how often a step passes a micro-batch through blocks of a kind."""
+        epochs = self.grid.update_epochs or 1
+        if epochs == 1:
+            return 1
+        beside = (one.prefix for one in passes_beside(self.model, self.grid) if not one.trained)
+        return 1 if kind.startswith(tuple(beside)) else epochs
 
     def instances(self, kind: str) -> FloatArray:
         """Return the number of blocks of a kind over all stages."""
@@ -79,12 +110,12 @@ class StepProgram:
 
     def refusals(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Return in words why the layout at an index of the grid is refused; empty if it is not."""
+        shape = self.shape if self.reasons else ()
+        broken = [one for one in self.reasons if np.broadcast_to(one.broken, shape)[index]]
+        if not broken:
+            return ()
         at = self.grid.at(index)
-        return tuple(
-            reason.words(at)
-            for reason in self.reasons
-            if np.broadcast_to(reason.broken, self.shape)[index]
-        )
+        return tuple(reason.words(at) for reason in broken)
 
     def at(self, index: tuple[int, ...]) -> StepProgram:
         """Return the scalar program of the layout at an index, without what it does not need."""
@@ -92,31 +123,68 @@ class StepProgram:
 
 
 SHARED_KNOBS = frozenset({"zero", "recompute"})
-"""Programs that differ in these alone compute and move the same forward, in the same layouts."""
+"""Programs that differ in these alone compute and move the same forward, in the same layouts.
+
+Not those of which some layers are repeated whole: these have a kind of layers more.
+"""
 
 
-def training_step(model: Model, layout: Layout, *, like: StepProgram | None = None) -> StepProgram:
+def training_step(
+    model: Model, layout: Layout, *, like: StepProgram | None = None, known_legal: bool = False
+) -> StepProgram:
     """Return the program of a step; a layout that does not divide comes back with its reasons.
 
-    `like` is the program of a layout that differs in nothing but `SHARED_KNOBS`: what both have in
-    common is not made again.
+    Not so if it is `known_legal`: then no rule is looked at.
+
+    `like` is the program of a layout that differs in nothing but `SHARED_KNOBS` and what stages
+    hold: what both have in common is not made again.
     """
+    model = model.with_depths(layout.mtp_depths)
     grid = grid_of(layout)
     layers = layers_of(model, grid)
-    if like is not None:
-        blocks = lower_blocks(model, grid, layers, like.blocks)
-        return replace(like, layout=layout, grid=grid, blocks=blocks)
-    blocks = lower_blocks(model, grid, layers)
+    broken = () if known_legal else reasons(model, grid)
+    if like is None or bool(repeated_layers(like.layout.recompute)) != bool(layers.again):
+        blocks = lower_blocks(model, grid, layers)
+    else:
+        blocks = like.blocks
+        if _of_blocks(layout) != _of_blocks(like.layout):
+            blocks = lower_blocks(model, grid, layers, blocks)
+        if stages_alike(layout, like.layout):
+            return replace(like, layout=layout, grid=grid, blocks=blocks, reasons=broken)
     kind = next(iter(layers.kinds))
+    others: dict[bool, list[Tensor]] = {True: [], False: []}
+    for one in passes_beside(model, grid):
+        others[one.trained] += (
+            replace(tensor, name=f"{one.prefix}{tensor.name}")
+            for tensor in blocks[f"{one.prefix}{kind}"].entering
+        )
+    flow = StageFlow(
+        tensors=(*blocks[kind].entering, *others[True]),
+        beside=tuple(others[False]),
+        depths=blocks["head"].entering[1:] if layers.depths else (),
+    )
     return StepProgram(
         model=model,
         layout=layout,
         grid=grid,
         blocks=blocks,
-        stages=stage_classes(grid, layers, blocks[kind].entering),
+        stages=stage_classes(grid, layers, flow),
         closing=_closing(grid),
-        reasons=reasons(model, grid),
+        reasons=broken,
     )
+
+
+def stages_alike(layout: Layout, other: Layout) -> bool:
+    """Tell whether stages of two layouts with the same degrees run the same blocks."""
+    return _of_stages(layout) == _of_stages(other)
+
+
+def _of_stages(layout: Layout) -> tuple[object, ...]:
+    return layout.pipeline_layout, layout.stage_split, repeated_layers(layout.recompute)
+
+
+def _of_blocks(layout: Layout) -> tuple[object, ...]:
+    return layout.zero, of_layers(layout.recompute)
 
 
 def _closing(grid: Grid) -> tuple[CollectiveOp, ...]:

@@ -6,12 +6,17 @@ axes it depends on. Axes of a layout:
     tp  cp  dp  pp          as in the layout
     ep                      ranks that share the experts, taken out of cp * dp
     data                    cp * dp: all ranks that hold the same dense weights
-    expert_data             cp * dp / ep: all ranks that hold the same experts
+    expert_tp               ranks that share an expert, where they are others than those of tp
+    expert_data             all ranks that hold the same experts: cp * dp / ep, or with ranks of
+                            their own tp * cp * dp / (expert_tp * ep)
+    shard, expert_shard     those of data, or of expert_data, that share slices under ZeRO
+    copies                  ranks that hold the same slices, one of each such group
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import cache
 from math import prod
 from typing import Literal
 
@@ -19,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
-from trnbench.numerics.formats import format_named
+from trnbench.numerics.formats import STORED_FORMATS, format_named
+from trnbench.records import dataclass
 
 TensorRole = Literal["activation", "weight", "gradient", "constant", "state"]
 
@@ -30,9 +36,14 @@ _PLAIN_BYTES = {INDEX: 4.0, MASK: 1.0}
 
 def array(value: ArrayLike) -> FloatArray:
     """Return the value as an array of float64, which holds every size exactly."""
+    if type(value) is np.ndarray and value.dtype is _FLOAT64:
+        return value  # most are: asking numpy takes twice as long
     return np.asarray(value, dtype=np.float64)
 
 
+_REMEMBERED = 64
+"""Layouts for which a tensor remembers its bytes, which are asked for again and again."""
+_FLOAT64 = np.dtype(np.float64)
 ONE: FloatArray = array(1.0)
 
 
@@ -41,10 +52,13 @@ def one() -> FloatArray:
     return ONE
 
 
+@cache
 def element_bytes(number_format: str) -> float:
     """Return the bytes an element takes in memory, shared scales included."""
     if number_format in _PLAIN_BYTES:
         return _PLAIN_BYTES[number_format]
+    if number_format in STORED_FORMATS:
+        return STORED_FORMATS[number_format].bytes_per_element
     return format_named(number_format).bytes_per_element
 
 
@@ -65,7 +79,8 @@ class Dim:
 class Tensor:
     """One tensor of a block as a rank holds it.
 
-    `partial` names the axes over whose ranks it must still be summed. A tensor that arrives in
+    `partial` names the axes over whose ranks it must still be summed. A `frozen` weight is one that
+    the job does not train. A tensor that arrives in
     `pieces` (keys and values that go round a ring) is never whole in memory: two pieces are.
     """
 
@@ -75,6 +90,8 @@ class Tensor:
     role: TensorRole = "activation"
     partial: frozenset[str] = frozenset()
     pieces: FloatArray = field(default_factory=one)
+    frozen: bool = False
+    _bytes: FloatArray | None = field(default=None, init=False, repr=False)
 
     @property
     def shape(self) -> tuple[FloatArray, ...]:
@@ -89,22 +106,29 @@ class Tensor:
     @property
     def elements(self) -> FloatArray:
         """Elements on one rank."""
-        return array(prod(self.shape, start=ONE))
+        return array(prod((dim.size for dim in self.dims), start=ONE))
 
     @property
     def bytes(self) -> FloatArray:
         """Bytes on one rank."""
-        return array(self.elements * element_bytes(self.format))
+        found = self._bytes
+        if found is None:
+            found = array(self.elements * element_bytes(self.format))
+            if found.size <= _REMEMBERED:
+                object.__setattr__(self, "_bytes", found)
+        return found
 
     @property
     def held_bytes(self) -> FloatArray:
         """Bytes in memory at a time: of a tensor that arrives in pieces, two of them."""
+        if self.pieces is ONE:
+            return self.bytes
         return array(self.bytes * np.minimum(self.pieces, 2) / self.pieces)
 
     @property
     def differentiable(self) -> bool:
         """Whether a gradient may flow into it."""
-        return self.role in ("activation", "weight")
+        return self.role in ("activation", "weight") and not self.frozen
 
 
 def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset[str]:

@@ -11,27 +11,41 @@ from trnbench.program.tensor import Tensor
 from trnbench.workload.model import Transformer, Vocabulary
 
 TOKEN_TABLE = "embedding.token"
+LOGITS_DIM = "vocabulary"
+"""The last dimension of the logits."""
+
+
+def looked_up(b: BlockBuilder, transformer: Transformer, given: str) -> Tensor:
+    """Return the rows of the token table that the given ids name, as the stream is cut."""
+    batch, tokens = b.grid.batch(), b.grid.tokens("cp")
+    hidden = b.grid.dim("hidden", transformer.hidden)
+    ids = b.given(given, (batch, tokens))
+    found = b.gather("lookup", b.weights[TOKEN_TABLE], ids, "embedded", (batch, tokens, hidden))
+    return b.settle(found)
 
 
 def embedding(b: BlockBuilder, transformer: Transformer) -> Tensor:
     """Return the stream of a text: tokens, positions and types added up."""
     grid = b.grid
-    batch, tokens = grid.batch(), grid.tokens("cp")
     hidden = grid.dim("hidden", transformer.hidden)
-    ids = b.given("tokens", (batch, tokens))
-    found = b.gather("lookup", b.weights[TOKEN_TABLE], ids, "embedded", (batch, tokens, hidden))
-    stream = b.settle(found)
+    stream = looked_up(b, transformer, "tokens")
     dims = (*b.stream(), hidden)
     tables = b.optional("embedding.position", "embedding.token_type")
     if tables:
         stream = b.elementwise("add", (stream, *tables), "placed", dims)
-    if transformer.norm_placement == "post":
+    if transformer.norm_placement == "post" or transformer.norm_input:
         stream = b.norm(stream, "norm.embedding")
     return b.dropout(stream) if transformer.dropout else stream
 
 
-def token_loss(b: BlockBuilder, vocabulary: Vocabulary, stream: Tensor) -> Tensor:
-    """Return the cross entropy of each predicted token; `stream` is normalised."""
+def token_loss(
+    b: BlockBuilder, vocabulary: Vocabulary, stream: Tensor, *, depth: int = 0
+) -> Tensor:
+    """Return the cross entropy of each predicted token; `stream` is normalised.
+
+    `depth`: which of the further tokens is predicted, by the same weights.
+    """
+    of = f".{depth}" if depth else ""
     grid, statistics = b.grid, b.grid.recipe.statistics
     tokens = b.gather_tokens(stream)
     batch, positions, hidden = tokens.dims
@@ -41,14 +55,26 @@ def token_loss(b: BlockBuilder, vocabulary: Vocabulary, stream: Tensor) -> Tenso
         where = b.given("predicted.positions", (batch, positions))
         tokens = b.gather("select", tokens, where, "predicted", (batch, positions, hidden))
     lead = (batch, positions)
-    words = grid.dim("vocabulary", vocabulary.size, "tp")
-    tied = TOKEN_TABLE in b.weights
+    words = grid.dim(LOGITS_DIM, vocabulary.size, "tp")
+    if "transform" in b.weights:
+        wide = (*lead, grid.dim("pooled", hidden.whole))
+        (tokens,) = b.linear(tokens, [("transform.out", "transform", "bsh,hp->bsp", wide)])
+        tokens = b.norm(
+            b.elementwise("gelu", (tokens,), "transform.active", wide), "norm.transform"
+        )
+    tied = "head" not in b.weights
     weight = b.weights[TOKEN_TABLE if tied else "head"]
     letters = "bsh,vh->bsv" if tied else "bsh,hv->bsv"
-    logits = b.multiply("logits", tokens, weight, letters, (*lead, words), number_format=statistics)
-    targets = b.given("targets", lead)
+    logits = b.multiply(
+        f"logits{of}", tokens, weight, letters, (*lead, words), number_format=statistics
+    )
+    if bias := b.optional("head.bias"):
+        logits = b.elementwise(
+            "add", (logits, *bias), f"logits.biased{of}", logits.dims, number_format=statistics
+        )
+    targets = b.given(f"targets{of}", lead)
     highest = b.elementwise(
-        "row_max", (logits,), "logits.max", lead, number_format=statistics, role="constant"
+        "row_max", (logits,), f"logits.max{of}", lead, number_format=statistics, role="constant"
     )
     if "tp" in highest.partial:
         highest = b.exchange("all-reduce", "tp", highest, lead, maximum=True)
@@ -56,10 +82,10 @@ def token_loss(b: BlockBuilder, vocabulary: Vocabulary, stream: Tensor) -> Tenso
     sums = b.elementwise(
         "exponential_sums",
         (logits, highest, targets),
-        "logits.sums",
+        f"logits.sums{of}",
         pair,
         number_format=statistics,
     )
     if "tp" in sums.partial:
         sums = b.exchange("all-reduce", "tp", sums, pair)
-    return b.elementwise("cross_entropy", (sums,), "loss", lead, number_format=statistics)
+    return b.elementwise("cross_entropy", (sums,), f"loss{of}", lead, number_format=statistics)

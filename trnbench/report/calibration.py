@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trnbench.answers.evidence import fitted_row
-from trnbench.answers.row import Row
+from trnbench.answers.row import Row, cells
 from trnbench.evidence.calibrate import Calibration, FittedRow, mean_error
-from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style, TextTable, draw, percent, wrap
+from trnbench.evidence.calibrate_files import Calibrated
+from trnbench.evidence.calibrate_memory import MemoryFit
+from trnbench.evidence.calibrate_problem import KERNEL
+from trnbench.report.calibrated_collectives import (
+    COLUMNS,
+    draw_links,
+    links_summary,
+    rows_of_links,
+)
+from trnbench.report.report import Report, draw_rows
+from trnbench.report.text_table import Style, percent
+from trnbench.units import counted
 
 CONVENTIONS = {
     "error": "predicted / measured - 1; mean of absolute values",
@@ -19,57 +28,89 @@ CONVENTIONS = {
     "low, high": "ends of 80 % intervals, before the fit and after",
     "data_share": "the part of a number's variance before the fit that the rows took away; below "
     "10 % a number stays assumed, below 2 % it stays where it was",
+    "weight": "1 for a row that the fit meets, near 0 for one that no other agrees with",
+    "better": "whether configurations that the fit did not see are predicted better than before",
     "inseparable": "pairs of numbers that rows tell only together: correlation beyond 0.9",
 }
 
+_NOT_BETTER = (
+    "Rows that were left out are not predicted better by a fit than before: "
+    "the calibration stays as it was."
+)
+
+
+_ERRORS = (">before", ">fitted", ">leave-one-out: row", ">configuration", ">stack")
+_LEFT_OUT = (
+    "before: by what the fit began with; leave-one-out: by a fit without the row, "
+    "without all rows of its configuration (layout and cluster), without all rows of its stack; "
+    "data share: how far the rows narrowed the parameter"
+)
+_ALONE = (
+    "One layout of one model determines only an overall factor: that was fitted. All other "
+    "numbers are assumed, as before."
+)
+
 
 def calibration_report(
-    calibration: Calibration,
-    unused: Sequence[tuple[str, str]],
-    inputs: Mapping[str, object],
+    found: Calibrated, inputs: Mapping[str, object], written: Sequence[str] = ()
 ) -> Report:
-    """Return the report of a calibration, a row for each number that may be fitted."""
+    """Return the report of a calibration, a row for each number that may be fitted.
+
+    `written`: the files of its one stack, and of the links that were fitted before it.
+    """
+    links = found.collectives
+    calibration, unused, memory = found.calibration, found.unused, found.memory
     owners = sorted({one.parameter.owner for one in calibration.parameters})
-    report = Report(
+    return Report(
         verb="calibrate",
         inputs=inputs,
-        rows=tuple(fitted_row(one) for owner in owners for one in calibration.of(owner).values()),
-        columns=(
-            *columns("calibration", "number", "prior"),
-            *columns("prior_low", "prior_high", spare=True),
-            *columns("value"),
-            *columns("low", "high", spare=True),
-            *columns("data_share"),
+        rows=(
+            *(fitted_row(one) for owner in owners for one in calibration.of(owner).values()),
+            *(rows_of_links(links) if links else ()),
         ),
+        columns=COLUMNS,
         summary={
             "conventions": CONVENTIONS,
+            "stack": found.stack,
+            "begun_as": found.begun_as,
+            "begun_again_as": found.again,
+            "written": written[0] if written else None,
+            "collectives": links_summary(links, written[1:]) if links else None,
             "fitted": [_fitted_row(row) for row in calibration.rows],
+            "better": calibration.better,
+            "outliers": [row.row.id for row in calibration.outliers],
             "unused": [{"id": name, "reason": reason} for name, reason in unused],
             "errors": {name: _errors(rows) for name, rows in _groups(calibration).items()},
+            "memory": {
+                name: cells(of, "rows prior error without_configuration")
+                for name, of in memory.items()
+            },
             "inseparable": [
                 {"one": " ".join(one), "other": " ".join(other), "correlation": value}
                 for one, other, value in calibration.inseparable
             ],
             "spread": {
-                name: {"low": spread.low, "high": spread.high}
-                for name, spread in calibration.spreads.items()
+                name: cells(spread, "low high") for name, spread in calibration.spreads.items()
             },
         },
+        people=lambda report, style: _draw(report, found, style),
     )
-    return replace(report, people=functools.partial(_draw, report, calibration, tuple(unused)))
+
+
+def _of_memory(name: str, found: MemoryFit) -> str:
+    kept = "" if found.moved else "; that is no better than before, and memory stays as it was"
+    rows = counted(found.rows, "row")
+    return (
+        f"memory of {name}: {rows}, mean error {percent(found.prior)} before, "
+        f"{percent(found.error)} fitted, {percent(found.without_configuration)} of configurations "
+        f"left out{kept}"
+    )
 
 
 def _fitted_row(row: FittedRow) -> dict[str, object]:
-    return {
-        "id": row.row.id,
-        "calibration": row.row.stack,
-        "measured_s": row.row.measured_s,
-        "prior": row.prior,
-        "error": row.fitted,
-        "without_row": row.without_row,
-        "without_configuration": row.without_configuration,
-        "without_stack": row.without_stack,
-    }
+    measured = cells(row.row, "id calibration=stack quantity measured_s")
+    left_out = cells(row, "without_row without_configuration without_stack")
+    return {**measured, **cells(row, "weight prior error=fitted"), **left_out}
 
 
 def _groups(calibration: Calibration) -> Mapping[str, tuple[FittedRow, ...]]:
@@ -89,38 +130,79 @@ def _errors(rows: Sequence[FittedRow]) -> dict[str, float | int | None]:
     }
 
 
-def _draw(
-    report: Report,
-    calibration: Calibration,
-    unused: tuple[tuple[str, str], ...],
-    style: Style,
-) -> str:
-    moved = [row for row in report.rows if row["moved"]]
-    rest = [row for row in report.rows if not row["moved"]]
-    told = sum(row["evidence"] == "derived" for row in moved)
-    counted = f"{len(calibration.rows)} rows tell of {told} numbers, and move {len(moved)}"
-    blocks = [style.strong(counted)]
+def _draw(report: Report, found: Calibrated, style: Style) -> str:
+    calibration, unused, memory = found.calibration, found.unused, found.memory
+    owners = {one.parameter.owner for one in calibration.parameters}
+    own = [row for row in report.rows if row["calibration"] in owners]
+    moved = [row for row in own if row["moved"]]
+    rest = [row for row in own if not row["moved"]]
+    blocks = [style.strong(_headline(found)), *_remarks(found, moved, style)]
+    if found.again:
+        again = (
+            f"Begun as {found.again}, as your earlier fit was, so that no row counts twice: rows "
+            f"fitted earlier count only if they are given again. --from {found.stack} continues "
+            "from the earlier fit."
+        )
+        blocks.insert(1, style.wrap(again))
     if moved:
         blocks.append(draw_rows(replace(report, rows=tuple(moved)), style))
     if rest:
         blocks.append(_left(rest, style))
     blocks += _together(calibration, style)
+    blocks += [style.wrap(_of_memory(name, of)) for name, of in memory.items()]
     blocks += [style.strong("Errors, predicted / measured - 1"), _error_table(calibration, style)]
-    blocks.append(_row_table(calibration, style))
+    blocks += [_row_table(calibration, style), style.wrap(_LEFT_OUT)]
+    if calibration.outliers:
+        blocks += _outliers(calibration, style)
     if unused:
-        table = TextTable(headings=("id", "reason"), rows=unused, right=(False, False))
-        blocks += [style.strong("Not used"), draw(table, style, indent="  ")]
+        blocks += [style.strong("Left out"), style.table(("id", "reason"), unused, "  ")]
+    if found.collectives is not None:
+        blocks.insert(0, draw_links(found.collectives, style))
     return "\n\n".join(blocks)
+
+
+def _headline(found: Calibrated) -> str:
+    kernels = sum(row.row.quantity == KERNEL for row in found.calibration.rows)
+    count = len(found.calibration.rows) - kernels
+    steps = counted(count, "measured step")
+    steps += f" and {kernels} kernels" if kernels else ""
+    begun = f", begun as {found.begun_as}" if found.begun_as else ""
+    return f"{found.stack or 'Stacks and chips'} fitted to {steps}{begun}"
+
+
+def _remarks(found: Calibrated, moved: Sequence[Row], style: Style) -> list[str]:
+    """Return in sentences how far the result is to be trusted."""
+    calibration = found.calibration
+    if not calibration.better:
+        return [style.wrap(_NOT_BETTER)]
+    told = sum(row["evidence"] == "derived" for row in moved)
+    alone = len({row.row.configuration for row in calibration.rows}) == 1
+    rest = len(moved) - told
+    little = f", {rest} of them little, which stay assumed" if rest else ""
+    count = len(calibration.rows)
+    rows = f"{counted(count, 'row')} {'informs' if count == 1 else 'inform'}"
+    remark = (
+        f"{rows} {counted(told, 'parameter')}; {len(moved)} changed{little}. All others are "
+        "assumed, as before."
+    )
+    return [style.wrap(_ALONE if alone else remark)]
+
+
+def _outliers(calibration: Calibration, style: Style) -> list[str]:
+    rows = [
+        (one.row.id, percent(one.fitted, sign="+"), f"{one.weight:.2f}")
+        for one in calibration.outliers
+    ]
+    title = style.strong("Outliers: agree with no other row, count little")
+    return [title, style.table(("row", ">error", ">weight"), rows, "  ")]
 
 
 def _left(rows: Sequence[Row], style: Style) -> str:
     names: dict[str, list[str]] = {}
     for row in rows:
         names.setdefault(str(row["calibration"]), []).append(str(row["number"]))
-    lines = [style.strong("Told nothing by these rows, and left as they were")]
-    lines += [
-        wrap(f"{owner}: {', '.join(keys)}", style.width, "  ") for owner, keys in names.items()
-    ]
+    lines = [style.strong("Not informed by these rows: assumed, as before")]
+    lines += [style.wrap(f"{owner}: {', '.join(keys)}", "  ") for owner, keys in names.items()]
     return "\n".join(lines)
 
 
@@ -131,29 +213,22 @@ def _together(calibration: Calibration, style: Style) -> list[str]:
         f"  {' '.join(one)} with {' '.join(other)}: correlation {value:+.2f}"
         for one, other, value in calibration.inseparable
     ]
-    return [style.strong("Told only together"), "\n".join(lines)]
+    return [style.strong("Determined only together"), "\n".join(lines)]
 
 
 def _error_table(calibration: Calibration, style: Style) -> str:
-    headings = ("rows of", "rows", "before", "fitted", "w/o row", "w/o config.", "w/o stack")
     rows = [
         (name, str(found.pop("rows")), *(percent(value) for value in found.values()))
         for name, of in _groups(calibration).items()
         for found in [_errors(of)]
     ]
-    table = TextTable(headings=headings, rows=tuple(rows), right=(False, *[True] * 6))
-    return draw(table, style, indent="  ")
+    return style.table(("rows of", ">rows", *_ERRORS), rows, "  ")
 
 
 def _row_table(calibration: Calibration, style: Style) -> str:
-    headings = ("row", "before", "fitted", "w/o row", "w/o config.", "w/o stack")
-    rows = [
-        (
-            one.row.id,
-            *(percent(value, sign="+") for value in (one.prior, one.fitted, one.without_row)),
-            *(percent(value, sign="+") for value in (one.without_configuration, one.without_stack)),
-        )
-        for one in calibration.rows
-    ]
-    table = TextTable(headings=headings, rows=tuple(rows), right=(False, *[True] * 5))
-    return draw(table, style, indent="  ")
+    rows = []
+    for one in calibration.rows:
+        left_out = (one.without_row, one.without_configuration, one.without_stack)
+        errors = (percent(value, sign="+") for value in (one.prior, one.fitted, *left_out))
+        rows.append((one.row.id, *errors))
+    return style.table(("row", *_ERRORS), rows, "  ")

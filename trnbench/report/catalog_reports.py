@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-import functools
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 from trnbench.answers.row import Row
 from trnbench.catalog.listing import FileCheck, Listed
+from trnbench.prices.owned import RateTerm
 from trnbench.report.report import Report, columns
 from trnbench.report.text_table import Style
+from trnbench.units import counted, significant
+
+_OF_MODELS = ("family", "parameters", "active", "context")
 
 
-def list_report(verb: str, files: Sequence[Listed]) -> Report:
-    """Return the report of a list of data files; files hidden by others are named below it."""
+def list_report(
+    verb: str,
+    files: Sequence[Listed],
+    facts: Mapping[str, Row] | None = None,
+) -> Report:
+    """Return the report of a list of data files; files hidden by others are named below it.
+
+    `facts` are those of models, by name.
+    """
     rows: tuple[Row, ...] = tuple(
         {
             "section": file.entry.section,
             "name": file.entry.name,
             "title": file.title,
+            **_facts(file, facts),
             "aliases": file.aliases,
             "origin": file.entry.origin,
             "path": str(file.entry.path),
@@ -30,15 +44,24 @@ def list_report(verb: str, files: Sequence[Listed]) -> Report:
         inputs={},
         rows=rows,
         columns=(
-            *columns("section", "name", "title"),
+            *(columns("section") if len({row["section"] for row in rows}) > 1 else ()),
+            *columns("name", "title"),
+            *columns(*(_OF_MODELS if facts else ())),
             *columns("aliases", "origin", spare=True),
         ),
         notes=tuple(
-            f"{file.entry.name} from {file.entry.path} hides {hidden}"
+            f"{file.entry.name} from {file.entry.path} overrides {hidden}"
             for file in files
             for hidden in file.entry.hides
         ),
     )
+
+
+def _facts(file: Listed, facts: Mapping[str, Row] | None) -> Row:
+    if facts is None:
+        return {}
+    own = facts.get(file.entry.name) if file.entry.section == "models" else None
+    return own or dict.fromkeys(_OF_MODELS)
 
 
 def check_report(verb: str, checks: Sequence[FileCheck]) -> Report:
@@ -48,7 +71,7 @@ def check_report(verb: str, checks: Sequence[FileCheck]) -> Report:
         head = {"file": str(check.path), "section": check.section}
         rows += [{**head, "key": f.path, "fault": f.message} for f in check.faults]
         if not check.faults:
-            rows.append({**head, "key": "", "fault": None})
+            rows.append({**head, "key": "", "fault": None, "notes": check.notes})
     faulty = sum(bool(check.faults) for check in checks)
     return Report(
         verb=verb,
@@ -56,37 +79,72 @@ def check_report(verb: str, checks: Sequence[FileCheck]) -> Report:
         rows=tuple(rows),
         columns=columns("file", "section", "key", "fault"),
         summary={"files": len(checks), "faulty": faulty},
-        people=functools.partial(_draw_checks, tuple(checks)),
+        people=lambda _, style: _draw_checks(checks, style),
     )
 
 
-def _draw_checks(checks: tuple[FileCheck, ...], style: Style) -> str:
+def _draw_checks(checks: Sequence[FileCheck], style: Style) -> str:
     lines = []
     for check in checks:
         lines += [style.strong(str(check.path)) + ":" for _ in check.faults[:1]]
         lines += [f"  {fault}" for fault in check.faults]
+        lines += [style.wrap(f"{check.path.name}: {note}") for note in check.notes]
     faults = sum(len(check.faults) for check in checks)
     faulty = sum(bool(check.faults) for check in checks)
-    good = len(checks) - faulty
-    verdict = f"{good} of {len(checks)} files good"
-    return "\n".join([*lines, verdict + (f", {faults} faults in {faulty}" if faulty else "")])
+    verdict = f"{len(checks) - faulty} of {counted(len(checks), 'file')} good"
+    if faulty:
+        verdict += f", {counted(faults, 'fault')} in {counted(faulty, 'file')}"
+    return "\n".join([*lines, verdict])
+
+
+def new_cluster_report(
+    name: str,
+    paths: Sequence[Path],
+    spec_dir: Path | None,
+    terms: Sequence[RateTerm],
+    usd_per_hour: float | None,
+) -> Report:
+    """Return the report of a new cluster: a row a term of its rate; the files in the summary.
+
+    `spec_dir`: the folder of a file that is not among the user's own.
+    """
+    show = ["trnbench", "spec", "show", name]
+    show += [] if spec_dir is None else ["--spec-dir", str(spec_dir)]
+    return Report(
+        verb="spec-new",
+        inputs={"name": name},
+        rows=tuple(asdict(term) for term in terms),
+        columns=columns("name", "usd_per_hour", "note"),
+        summary={"files": [str(path) for path in paths], "usd_per_hour": usd_per_hour},
+        people=lambda _, style: _draw_new(shlex.join(show), paths, terms, usd_per_hour, style),
+    )
+
+
+def _draw_new(
+    show: str,
+    paths: Sequence[Path],
+    terms: Sequence[RateTerm],
+    usd_per_hour: float | None,
+    style: Style,
+) -> str:
+    lines = [f"written: {path}" for path in paths]
+    if usd_per_hour is not None:
+        rows = [(term.name, significant(term.usd_per_hour), term.note) for term in terms]
+        rows.append(("an hour", significant(usd_per_hour), "of one instance, used or not"))
+        lines += ["", style.table(("term", ">USD/h", ""), rows)]
+    return "\n".join([*lines, "", f"try: {show}"])
 
 
 def info_report(facts: Mapping[str, object]) -> Report:
     """Return the report of an installation, one row a fact."""
     rows: list[Row] = []
     for key, value in facts.items():
-        match value:
-            case Mapping():
-                rows += [
-                    {"key": f"{key}.{name}", "value": _text(item)} for name, item in value.items()
-                ]
-            case list():
-                rows += [
-                    {"key": f"{key}[{i}]", "value": _text(item)} for i, item in enumerate(value)
-                ]
-            case _:
-                rows.append({"key": key, "value": _text(value)})
+        parts: dict[str, object] = {key: value}
+        if isinstance(value, Mapping):
+            parts = {f"{key}.{name}": item for name, item in value.items()}
+        elif isinstance(value, list):
+            parts = {f"{key}[{i}]": item for i, item in enumerate(value)}
+        rows += [{"key": name, "value": _text(item)} for name, item in parts.items()]
     return Report(
         verb="info",
         inputs={},

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
 
 from trnbench.answers.evidence import claim_row
+from trnbench.answers.figures import VERDICT_WORDS
 from trnbench.claims.verdict import VERDICTS, Claimed, Move
 from trnbench.report.report import Report, columns
-from trnbench.report.text_table import GAP, Style, TextTable, draw, wrap
+from trnbench.report.text_table import GAP, Style, wrap
+from trnbench.units import counted
 
 CONVENTIONS = {
     "holds only if": "it holds for some of the figures, machines, runs or prices looked at",
@@ -17,7 +18,14 @@ CONVENTIONS = {
     "headline": "the vendor's rate of the chip",
     "peak": "of the tensor units alone, which is what products can reach",
 }
-_FIRST = max(map(len, VERDICTS))
+
+
+def _said(text: str) -> str:
+    """Return a verdict as people read it."""
+    return VERDICT_WORDS.get(text, text)
+
+
+_FIRST = max(len(_said(verdict)) for verdict in VERDICTS)
 _HEADINGS = ("verdict".ljust(_FIRST), "claim", "what specs, prices or model say")
 _CLAIM_SHARE = 0.42
 """Of the room that the verdicts leave."""
@@ -34,7 +42,7 @@ def claims_report(claims: Sequence[Claimed], inputs: Mapping[str, object]) -> Re
         rows=tuple(map(claim_row, claims)),
         columns=columns("claim", "verdict", "text", "says", "reason"),
         summary={"conventions": CONVENTIONS, "claims": len(claims), "verdicts": counts},
-        people=functools.partial(_draw, tuple(claims), counts),
+        people=lambda _, style: _draw(claims, counts, style),
     )
 
 
@@ -46,17 +54,17 @@ def _draw(claims: Sequence[Claimed], counts: Mapping[str, int], style: Style) ->
         blocks.append(_table(known, style))
         blocks += [_moves(claim, style) for claim in known if claim.finding.moves]
         blocks.append(_sources(known, style))
-    told = [f"{term}: {meaning}" for term, meaning in CONVENTIONS.items()]
-    total = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
-    blocks.append("\n".join(style.faint(wrap(line, style.width, "")) for line in told))
-    blocks.append(f"{len(claims)} claim{'' if len(claims) == 1 else 's'}: {total}")
+    told = [f"{_said(term)}: {meaning}" for term, meaning in CONVENTIONS.items()]
+    total = ", ".join(f"{_said(verdict)} {count}" for verdict, count in counts.items())
+    blocks.append("\n".join(style.faint(style.wrap(line)) for line in told))
+    blocks.append(f"{counted(len(claims), 'claim')}: {total}")
     return "\n\n".join(blocks)
 
 
 def _table(claims: Sequence[Claimed], style: Style) -> str:
     room = style.width - _FIRST - 2 * len(GAP)
     middle = int(room * _CLAIM_SHARE)
-    rows = [(c.finding.verdict, _claim_cell(c), _finding_cell(c)) for c in claims]
+    rows = [(_said(c.finding.verdict), _claim_cell(c), _finding_cell(c)) for c in claims]
     return _in_columns(_HEADINGS, rows, (_FIRST, middle, room - middle), style, apart=True)
 
 
@@ -77,9 +85,7 @@ def _in_columns(
             wrap(cell, width, "").splitlines() for cell, width in zip(row, widths, strict=True)
         ]
         lines += zip_longest(*cells, fillvalue="")
-    return draw(
-        TextTable(headings=headings, rows=tuple(lines), right=(False,) * len(widths)), style
-    )
+    return style.table(headings, lines)
 
 
 def _claim_cell(claim: Claimed) -> str:
@@ -95,7 +101,9 @@ def _finding_cell(claim: Claimed) -> str:
 
 def _moves(claim: Claimed, style: Style) -> str:
     headings = ("prices of", "verdict", "gain", "best case")
-    rows = [(str(move.price_date), move.verdict, *_best(move)) for move in claim.finding.moves]
+    rows = [
+        (str(move.price_date), _said(move.verdict), *_best(move)) for move in claim.finding.moves
+    ]
     short = [max(map(len, column)) for column in zip(headings, *rows, strict=True)][:-1]
     widths = (*short, style.width - sum(short) - len(short) * len(GAP))
     return "\n".join([f"{claim.id} by price date", _in_columns(headings, rows, widths, style)])
@@ -110,7 +118,4 @@ def _best(move: Move) -> tuple[str, str]:
 
 def _sources(claims: Sequence[Claimed], style: Style) -> str:
     found = {words.by: words.source for claim in claims for words in claim.said}
-    return "\n".join(
-        wrap(f"[{by}] {source.title}, {source.date}", style.width, "")
-        for by, source in found.items()
-    )
+    return style.lines(f"[{by}] {source.title}, {source.date}" for by, source in found.items())

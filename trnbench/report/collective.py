@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.answers.collective import CollectiveAnswer
 from trnbench.report.drawing import loaded_torus
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
+from trnbench.report.text_table import Style
 from trnbench.report.trace import trace
-from trnbench.units import Dimension, show, significant, unit_scale
+from trnbench.units import Dimension, counted, show, significant, unit_scale
 
 GIGABYTES_PER_S = unit_scale("GB/s", Dimension.BYTES_PER_S)
 BUSIEST = 12
@@ -29,7 +27,7 @@ def collective_report(
     """Return the report of some collectives, a row each."""
     several = len({(a.op, a.instance, a.nodes) for a in answers}) > 1
     together = any(a.together_s for a in answers)
-    report = Report(
+    return Report(
         verb="collective",
         inputs=inputs,
         rows=tuple(answer.row(links=links) for answer in answers),
@@ -48,8 +46,8 @@ def collective_report(
             "feasible": sum(answer.feasible for answer in answers),
             "rows": len(answers),
         },
+        people=lambda report, style: _draw(report, answers, links, plot, style),
     )
-    return replace(report, people=functools.partial(_draw, report, tuple(answers), links, plot))
 
 
 def collective_trace(answers: Sequence[CollectiveAnswer]) -> bytes:
@@ -59,7 +57,7 @@ def collective_trace(answers: Sequence[CollectiveAnswer]) -> bytes:
 
 def _draw(
     report: Report,
-    answers: tuple[CollectiveAnswer, ...],
+    answers: Sequence[CollectiveAnswer],
     links: bool,
     plot: bool,
     style: Style,
@@ -70,9 +68,10 @@ def _draw(
     blocks = [style.strong(heading), draw_rows(report, style)]
     notes = dict.fromkeys(note for answer in answers for note in _notes(answer))
     if notes:
-        blocks.append("\n".join(wrap(note, style.width, "") for note in notes))
+        blocks.append(style.lines(notes))
     if links:
-        blocks += [_link_block(answer, style) for answer in _largest(answers)]
+        largest = {(a.op, a.instance, a.nodes): a for a in answers if a.links}
+        blocks += [_link_block(answer, style) for answer in largest.values()]
     if plot:
         blocks.append(_busbw_plot([a for a in answers if a.feasible], style))
     return "\n\n".join(blocks)
@@ -95,27 +94,20 @@ def _notes(answer: CollectiveAnswer) -> list[str]:
     return notes
 
 
-def _largest(answers: Sequence[CollectiveAnswer]) -> list[CollectiveAnswer]:
-    last = {(a.op, a.instance, a.nodes): a for a in answers if a.links}
-    return list(last.values())
-
-
 def _link_block(answer: CollectiveAnswer, style: Style) -> str:
     size = show(answer.size_bytes, Dimension.BYTES)
-    rows = tuple(
+    rows = (
         (link.name, link.level, f"{100 * link.busy:.1f}%", show(link.size_bytes, Dimension.BYTES))
         for link in answer.links[:BUSIEST]
     )
-    table = TextTable(
-        headings=("link", "level", "busy", "carried"), rows=rows, right=(False, False, True, True)
-    )
+    table = style.table(("link", "level", ">busy", ">carried"), rows, "  ")
     heading = f"Busiest of {len(answer.links)} links, {answer.op} of {size} on {answer.instance}"
     drawn = [
         f"{torus.level}: share of the time each link is busy, the busier direction, %\n"
         + "\n".join(f"    {line}" for line in loaded_torus(torus.shape, torus.right, torus.below))
         for torus in answer.tori
     ]
-    return "\n\n".join([style.strong(heading), draw(table, style, indent="  "), *drawn])
+    return "\n\n".join([style.strong(heading), table, *drawn])
 
 
 def _busbw_plot(answers: Sequence[CollectiveAnswer], style: Style) -> str:

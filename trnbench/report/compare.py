@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from trnbench.answers.compare import CompareAnswer, OtherStack, tally_row
 from trnbench.answers.lead import verdict_is
-from trnbench.answers.quote import Quote, price_day
+from trnbench.answers.quote import Quote
+from trnbench.answers.row import Row, cells
+from trnbench.report.notes import (
+    availability_lines,
+    by_instance,
+    evidence_lines,
+    grouped,
+    interrupted,
+    layout_lines,
+    price_lines,
+    warning_lines,
+)
 from trnbench.report.quote_text import (
-    cluster_text,
     degree_columns,
     money_text,
+    run_text,
     time_text,
-    tokens_text,
 )
-from trnbench.report.report import Column, Report, columns, draw_rows
+from trnbench.report.report import Column, Report, columns, draw_marked, draw_rows
 from trnbench.report.scaling import cost_plot
-from trnbench.report.text_table import Style, wrap
-from trnbench.report.verdict import basis_lines, verdict_text
+from trnbench.report.text_table import Style
+from trnbench.report.train_tables import phase_blocks
+from trnbench.report.verdict import verdict_lines, verdict_text
 
 CONVENTIONS = {
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
@@ -33,10 +43,14 @@ CONVENTIONS = {
 
 
 def compare_report(
-    answer: CompareAnswer, inputs: Mapping[str, object], *, plot: bool = False
+    answer: CompareAnswer,
+    inputs: Mapping[str, object],
+    *,
+    plot: bool = False,
+    details: bool = False,
 ) -> Report:
-    """Return the report of a comparison, a row a cluster."""
-    report = Report(
+    """Return the report of a comparison, a row a cluster; people see layouts with `details`."""
+    return Report(
         verb="compare",
         inputs=inputs,
         rows=tuple(one.row() for one in answer.compared),
@@ -44,17 +58,14 @@ def compare_report(
         summary={
             "verdict": verdict_text(answer),
             "verdict_is": verdict_is(answer.lead),
-            "draws": answer.draws,
-            "seed": answer.seed,
-            "footing": answer.footing,
-            "baseline": answer.baseline,
+            **cells(answer, "draws seed footing assumed baseline"),
             "layouts": [tally_row(name, tally) for name, tally in answer.looked.items()],
-            "complete": answer.complete,
-            "not_looked_at": answer.unseen,
+            **cells(answer, "complete not_looked_at=unseen"),
             "conventions": CONVENTIONS,
         },
+        people=lambda report, style: _draw(report, answer, plot, details, style),
+        notes=(answer.footing, *_notes(answer)),
     )
-    return replace(report, people=functools.partial(_draw, report, answer, plot))
 
 
 def _columns(answer: CompareAnswer) -> tuple[Column, ...]:
@@ -68,37 +79,87 @@ def _columns(answer: CompareAnswer) -> tuple[Column, ...]:
     )
 
 
-def _draw(report: Report, answer: CompareAnswer, plot: bool, style: Style) -> str:
+def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, style: Style) -> str:
     quotes = [one.quote for one in answer.compared]
     blocks = [_heading(answer, style)]
     if quotes:
-        blocks += [_times(report, answer, style), _money(report, answer, style)]
+        blocks.append(_verdict_table(report, answer, style))
+    blocks += phase_blocks(quotes, style)
     if plot:
         blocks.append(cost_plot(quotes, style))
-    blocks.append("\n".join(wrap(note, style.width, "") for note in _notes(answer)))
+    groups = {
+        "Limits and warnings": warning_lines(quotes),
+        "Layout": layout_lines(quotes),
+        "Price": price_lines(quotes),
+        "Availability": availability_lines(quotes),
+        "Evidence": [*evidence_lines(quotes), *map(_other_stack_line, answer.other_stacks)],
+    }
+    if details:
+        blocks += [_times(report, answer, style), _money(report, answer, style)] if quotes else []
+        groups["Details"] = [*_details(answer), *_looked(answer)]
+    blocks += [grouped(groups, style), *([] if answer.complete else [interrupted(answer.unseen)])]
     return "\n\n".join(block for block in blocks if block)
 
 
 def _heading(answer: CompareAnswer, style: Style) -> str:
     quotes = [one.quote for one in answer.compared]
-    what = f"{answer.model}, {tokens_text(quotes[0])}" if quotes else answer.model
-    lines = [style.strong(what), wrap(answer.footing, style.width, "")]
+    what = run_text(answer.model, quotes[0]) if quotes else answer.model
+    lines = [f"{what}, {answer.footing}"]
+    if answer.assumed:
+        lines.append(f"assumed: {', '.join(answer.assumed)}")
+    told = [style.wrap(line) for line in lines]
     if quotes:
-        lines.append(wrap(verdict_text(answer), style.width, ""))
-    return "\n".join(lines)
+        verdict = style.lines(verdict_lines(answer))
+        told.insert(0, style.strong(verdict))
+    return "\n".join(told)
+
+
+def _verdict_table(report: Report, answer: CompareAnswer, style: Style) -> str:
+    """Return the table that every terminal has room for: time and cost, the cheapest marked."""
+    quotes = [one.quote for one in answer.compared]
+    best = answer.lead.winner if answer.lead else None
+    marks = [
+        "no" if not quote.feasible else "*" if place == best else ""
+        for place, quote in enumerate(quotes)
+    ]
+    rows = tuple(
+        {**row, "mark": mark, **_unpriced(quote)}
+        for row, mark, quote in zip(report.rows, marks, quotes, strict=True)
+    )
+    several = len(quotes) > 1
+    shown = (
+        *columns("mark", "instance", "nodes"),
+        *columns("days", "cost_usd", interval=True),
+        *columns("mfu", spare=True),
+        *(columns("cheapest_probability", spare=True) if several else ()),
+        *columns("purchase", spare=True),
+        *(columns("relative_cost", interval=True, spare=True) if several else ()),
+        *columns("tokens_per_s", spare=True),
+    )
+    legend = ["* cheapest" if best is not None and marks[best] == "*" else ""]
+    legend += ["no: does not do what is asked, see below" if "no" in marks else ""]
+    legend += ["in brackets: 80 % intervals", "more: --details, --format csv"]
+    table = replace(report, rows=rows, columns=shown)
+    return draw_marked(table, "; ".join(filter(None, legend)), style)
+
+
+def _unpriced(quote: Quote) -> Row:
+    """Return the cells of a quote that has no price: they say so only of what could be bought."""
+    if quote.bill is not None:
+        return {}
+    missing = "no price" if quote.elapsed_s is not None else "-"
+    return {"cost_usd": missing, "purchase": "-"}
 
 
 def _times(report: Report, answer: CompareAnswer, style: Style) -> str:
-    """Return the table of layouts and days."""
+    """Return the table of layouts."""
     quotes = [one.quote for one in answer.compared]
     shown = (
         *columns("instance", "nodes"),
         *degree_columns(quotes),
         *columns("tokens_per_s", "mfu"),
-        *columns("days", interval=True),
         *columns("relative_time", interval=True, spare=True),
         *columns("bottleneck", "bottleneck_share", "goodput", "basis", spare=True),
-        *(() if all(quote.feasible for quote in quotes) else columns("feasible")),
     )
     return draw_rows(replace(report, columns=shown), style)
 
@@ -108,8 +169,8 @@ def _money(report: Report, answer: CompareAnswer, style: Style) -> str:
     quotes = [one.quote for one in answer.compared]
     tokens = any(quote.tokens is not None for quote in quotes)
     shown = (
-        *columns("instance"),
-        *columns("cost_usd", "relative_cost", interval=True),
+        *columns("instance", "nodes"),
+        *columns("relative_cost", interval=True),
         *columns("purchase", "usd_per_hour"),
         *columns("price_date", spare=True),
         *(columns("usd_per_million_tokens", interval=True, spare=True) if tokens else ()),
@@ -117,57 +178,41 @@ def _money(report: Report, answer: CompareAnswer, style: Style) -> str:
     )
     table = replace(report, columns=shown)
     told = (
-        f"x time, x cost: over {answer.baseline}; even at MFU: where its bill would be that of "
-        f"{answer.baseline}; in brackets: 80 % intervals{_price_days(quotes)}"
+        f"x time, x cost: over {answer.baseline}; break-even MFU: where its bill would be that of "
+        f"{answer.baseline}"
     )
-    return f"{draw_rows(table, style)}\n{style.faint(wrap(told, style.width, ''))}"
-
-
-def _price_days(quotes: Sequence[Quote]) -> str:
-    """Return between which days the rates were read."""
-    days = sorted({day for quote in quotes if quote.bill and (day := price_day(quote.bill))})
-    if not days:
-        return ""
-    return f"; prices as read on {' to '.join(dict.fromkeys((days[0], days[-1])))}"
+    return f"{draw_rows(table, style)}\n{style.faint(style.wrap(told))}"
 
 
 def _notes(answer: CompareAnswer) -> list[str]:
-    every = {one.quote.instance for one in answer.compared}
+    """Return all that is to be said of the rows, a sentence each."""
+    quotes = [one.quote for one in answer.compared]
+    lines = [*warning_lines(quotes), *price_lines(quotes), *evidence_lines(quotes)]
+    lines += [*map(_other_stack_line, answer.other_stacks), *_details(answer), *_looked(answer)]
+    return lines if answer.complete else [*lines, interrupted(answer.unseen)]
 
-    def named(names: Sequence[str]) -> str:
-        return "all" if len(every) > 1 and every == set(names) else ", ".join(names)
 
-    notes: dict[str, list[str]] = {}
-    for one in answer.compared:
-        quote = one.quote
-        for note in (
-            *(f"no: {reason}" for reason in quote.reasons),
-            *(f"warning: {warning}" for warning in quote.every_warning),
-            *quote.notes,
-        ):
-            names = notes.setdefault(note, [])
-            names += [quote.instance] if quote.instance not in names else []
-    lines = basis_lines(answer.compared)
-    lines += [_other_stack_line(one) for one in answer.other_stacks]
-    lines += [f"{named(names)}: {note}" for note, names in notes.items()]
-    weakest: dict[str, dict[str, None]] = {}
-    for one in answer.compared:
-        weakest.setdefault(one.quote.step.evidence.word, {})[one.quote.instance] = None
-    lines += [f"{named([*names])}: weakest evidence: {word}" for word, names in weakest.items()]
+def _details(answer: CompareAnswer) -> list[str]:
+    """Return the software of each row and the remarks on it, equal ones together."""
+    quotes = [one.quote for one in answer.compared]
+    return by_instance(
+        (quote.instance, note)
+        for quote in quotes
+        for note in (f"stack {quote.step.software}", *quote.notes)
+    )
+
+
+def _looked(answer: CompareAnswer) -> list[str]:
     looked = ", ".join(
         f"{name} {tally.feasible:,} of {tally.legal:,}" for name, tally in answer.looked.items()
     )
-    told = [f"layouts that fit, of those legal: {looked}"] if looked else []
-    if not answer.complete:
-        unseen = f"; not looked at: {', '.join(answer.unseen)}" if answer.unseen else ""
-        told.append(f"interrupted: the best of what was looked at{unseen}")
-    return [*lines, *told]
+    return [f"layouts that fit in memory, of valid ones: {looked}"] if looked else []
 
 
 def _other_stack_line(one: OtherStack) -> str:
     quote = one.quote
-    where = f"{cluster_text(quote)} with {one.stack}, measured on it too"
+    where = f"{quote.instance} with stack {one.stack}, measured on it too"
     if quote.elapsed_s is None:
         return f"{where}: {', '.join(quote.reasons)}"
     cost = f", {money_text(quote.cost_usd.value)}" if quote.cost_usd else ""
-    return f"{where}: {time_text(quote.elapsed_s.value)}{cost} in the same layout"
+    return f"{where}: {time_text(quote.elapsed_s.value)}{cost}"

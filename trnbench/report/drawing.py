@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from trnbench.errors import unhandled
 from trnbench.hardware.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.hardware.instance import Instance
-from trnbench.units import Dimension, show, unit_scale
+from trnbench.units import Dimension, show, significant, unit_scale
 
 WRAP = "~"
 GIGABITS_PER_S = unit_scale("Gbit/s", Dimension.BYTES_PER_S)
@@ -95,7 +95,12 @@ def _level(level: Level, instance: Instance) -> str:
         case Network():
             adapter = level.bandwidth_per_adapter_one_way_bytes_per_s
             bandwidth = show(adapter, Dimension.BYTES_PER_S, scale=GIGABITS_PER_S)
-            heading = f"{level.name}: {level.adapters} x {bandwidth} to other instances"
+            ratio = level.oversubscription or 1.0
+            heading = (
+                f"{level.name}: {level.adapters} x {bandwidth} to other instances"
+                f"{', rail-optimised' if level.rails else ''}"
+                f"{f', {significant(ratio)}:1 to the spine' if ratio > 1 else ''}"
+            )
             body = ()
         case unknown:
             unhandled(unknown, "picture")

@@ -2,50 +2,79 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from trnbench import __version__
+from trnbench.answers.figures import LOW
 from trnbench.answers.row import Cell
-from trnbench.report.report import Report, as_table, draw_rows
+from trnbench.report.report import Column, Report, as_table, draw_rows
 from trnbench.report.text_table import Style, markdown
+from trnbench.terminal_text import json_shown, shown, shown_lines
 
 
 def _table(report: Report, style: Style) -> str:
     if report.people is not None:
-        return report.people(style)
-    if not report.rows:
-        return "no rows"
-    return "\n".join([draw_rows(report, style), *(style.faint(n) for n in report.notes)])
+        text = report.people(report, style)
+    elif report.rows:
+        text = "\n".join([draw_rows(report, style), *(style.faint(n) for n in report.notes)])
+    else:
+        text = "no rows"
+    return shown_lines(text, coloured=style.colour)
 
 
 def _markdown(report: Report, style: Style) -> str:
-    return "\n".join([markdown(as_table(report)), *(f"\n{note}" for note in report.notes)])
+    """Return headline, table with intervals, and notes: fit for a comment on a change."""
+    verdict = report.summary.get("verdict")
+    table = with_intervals(report)
+    blocks = [f"**{verdict}**"] if isinstance(verdict, str) and verdict else []
+    blocks.append(markdown(as_table(table)))
+    if report.notes:
+        blocks.append("\n".join(f"- {note}" for note in report.notes))
+    return shown_lines("\n\n".join(blocks))
+
+
+def with_intervals(report: Report) -> Report:
+    """Return the report with the ends of intervals behind their figures."""
+    return replace(report, columns=tuple(_with_interval(report, one) for one in report.columns))
+
+
+def _with_interval(report: Report, column: Column) -> Column:
+    """Return the column with the ends of its interval, where rows have them in no other column."""
+    low = f"{LOW}{column.key}"
+    beside = any(other.key == low for other in report.columns)
+    known = any(row.get(low) is not None for row in report.rows)
+    return replace(column, interval=True) if known and not beside else column
 
 
 def _json(report: Report, style: Style) -> str:
     document = {
         "schema": f"trnbench.{report.verb}/1",
         "version": __version__,
-        "inputs": _finite(report.inputs),
-        "rows": [_finite(row) for row in report.rows],
-        "summary": _finite(report.summary),
+        "inputs": finite(report.inputs),
+        "rows": [finite(row) for row in report.rows],
+        "summary": finite(report.summary),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    return json_shown(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _jsonl(report: Report, style: Style) -> str:
-    return "\n".join(
-        json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) for row in report.rows
-    )
+    return "\n".join(map(_one_line, report.rows))
+
+
+def _one_line(value: object) -> str:
+    return json_shown(json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
 
 
 def _csv(report: Report, style: Style) -> str:
     keys = list(dict.fromkeys(key for row in report.rows for key in row))
     out = io.StringIO()
+    import csv
+
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(keys or [column.key for column in report.columns])
     writer.writerows([_csv_cell(row.get(key)) for key in keys] for row in report.rows)
@@ -59,25 +88,35 @@ def _csv_cell(value: Cell) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return repr(value)
-        case str() | int():
+            return repr(value) if math.isfinite(value) else ""
+        case int():
             return str(value)
+        case str():
+            return _defused(shown(value))
         case _:
-            return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+            return _one_line(value)
 
 
-def _finite(value: object) -> object:
+def _defused(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula: with an apostrophe before it."""
+    return f"'{text}" if len(text) > 1 and text[0] in _FORMULA and not _NUMBER(text) else text
+
+
+def finite(value: object) -> object:
     """Return `value` with what JSON cannot hold (infinity, NaN, tuples) replaced."""
     match value:
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {str(key): _finite(item) for key, item in value.items()}
+            return {str(key): finite(item) for key, item in value.items()}
         case list() | tuple():
-            return [_finite(item) for item in value]
+            return [finite(item) for item in value]
         case _:
             return value
 
+
+_FORMULA = "=+-@"
+_NUMBER = re.compile(r"[+-][\d.,]+(e[+-]?\d+)?( ?%)?", re.IGNORECASE).fullmatch
 
 RENDERERS: Mapping[str, Callable[[Report, Style], str]] = {
     "table": _table,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.timeline import SlotEvent, Timeline, Track
+from trnbench.records import dataclass
 from trnbench.report.text_table import PLAIN, RESET, Style
 from trnbench.units import Dimension, Scale, scale_for, significant, unit_scale
 
@@ -45,6 +46,8 @@ _SLOTS = {
     "weight": _Mark(letter="W", fill="~", colour="\x1b[30;42m", legend="weight gradients"),
     "optimizer": _Mark(letter="O", fill="o", colour="\x1b[30;47m", legend="optimizer"),
 }
+SLOT_LETTERS = "".join(mark.letter for mark in _SLOTS.values())
+"""Letters that stand for slots: a drawing beside the chart uses others."""
 _TRAFFIC = {
     "send-forward": _Mark(letter=">", fill=">", colour="\x1b[36m", legend="message forward"),
     "send-backward": _Mark(letter="<", fill="<", colour="\x1b[33m", legend="message back"),
@@ -97,7 +100,7 @@ def gantt(
     stages = _shown(timeline.order.pp, max(rows // (1 + len(used)), 2))
     heads = {stage: f"stage {stage}" for stage in stages}
     left = max(map(len, (*heads.values(), *(f"  {lane}" for lane in used)))) + 1
-    bubble = [f"{100 * share:.0f} %" for share in _bubble_shares(timeline)]
+    bubble = [f"{100 * share:.0f} %" for share in timeline.played.bubble_s / timeline.played.step_s]
     right = max(*map(len, bubble), len("bubble")) + 1
     columns = min(max(style.width, NARROWEST), WIDEST) - left - right - 2
     panels = _panels(timeline, columns) if window is None else (_panel(window, columns),)
@@ -119,11 +122,6 @@ def gantt(
 def _shown(pp: int, most: int) -> list[int]:
     """Return the stages that are drawn, the first and the last always among them."""
     return sorted({round(i * (pp - 1) / max(min(pp, most) - 1, 1)) for i in range(min(pp, most))})
-
-
-def _bubble_shares(timeline: Timeline) -> list[float]:
-    shares = timeline.played.bubble_s / timeline.played.step_s
-    return [float(share) for share in shares]
 
 
 def _panels(timeline: Timeline, columns: int) -> tuple[_Panel, ...]:
@@ -180,7 +178,7 @@ def _row(
         cells = [" "] * panel.columns
         marks: list[_Mark | None] = [None] * panel.columns
         for event, columns in _runs(seen, panel, least):
-            mark = _mark(event.name)
+            mark = _SLOTS.get(event.name) or _TRAFFIC.get(event.name, _OTHER)
             text = mark.letter + _number(event, len(columns) - len(mark.letter), vpp)
             cells[columns.start : columns.stop] = text.ljust(len(columns), mark.fill)
             marks[columns.start : columns.stop] = [mark] * len(columns)
@@ -222,10 +220,6 @@ def _shares(event: SlotEvent, panel: _Panel) -> Iterator[tuple[int, float]]:
     end = min((event.end_s - panel.start_s) / panel.column_s, float(panel.columns))
     for column in range(int(start), min(math.ceil(end), panel.columns)):
         yield column, min(end, column + 1) - max(start, column)
-
-
-def _mark(name: str) -> _Mark:
-    return _SLOTS.get(name) or _TRAFFIC.get(name, _OTHER)
 
 
 def _number(event: SlotEvent, room: int, vpp: int) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.analytic.matrix.time import roofline
 from trnbench.answers.matrix import MatrixAnswer
@@ -17,6 +15,9 @@ from trnbench.report.text_table import Style
 from trnbench.report.trace import trace
 from trnbench.units import Dimension, show, significant
 
+AGREE = 0.1
+"""Engines that are further apart than this on a product do not agree on it."""
+
 
 def matrix_report(
     answers: Sequence[MatrixAnswer], inputs: Mapping[str, object], *, plot: bool = False
@@ -24,7 +25,7 @@ def matrix_report(
     """Return the report of some products, a row each; `plot` adds rooflines for people."""
     checked = any(answer.numbers for answer in answers)
     last = ("rms_relative_error", "bound_use", "check") if checked else ()
-    report = Report(
+    return Report(
         verb="matrix",
         inputs=inputs,
         rows=tuple(answer.row() for answer in answers),
@@ -41,9 +42,12 @@ def matrix_report(
             "feasible": sum(answer.feasible for answer in answers),
             "rows": len(answers),
         },
-        notes=tuple(dict.fromkeys(note for answer in answers for note in _notes(answer))),
+        notes=(
+            *dict.fromkeys(note for answer in answers for note in _notes(answer)),
+            *_engines_apart(answers),
+        ),
+        people=lambda report, style: _draw(report, tuple(answers), plot, style),
     )
-    return replace(report, people=functools.partial(_draw, report, tuple(answers), plot))
 
 
 def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:
@@ -68,6 +72,40 @@ def _notes(answer: MatrixAnswer) -> list[str]:
     if answer.kernel is None and answer.feasible:
         notes.append(f"{answer.chip}: datasheet rates, tiles and waves; no software efficiency")
     return notes
+
+
+def _engines_apart(answers: Sequence[MatrixAnswer]) -> list[str]:
+    """Return where the two engines disagree on a product, or how closely they agree on all."""
+    by_engine = {
+        (answer.product, answer.chip, answer.number_format, answer.engine): answer
+        for answer in answers
+        if answer.feasible
+    }
+    pairs = [
+        (answer, by_engine[played])
+        for answer in answers
+        if answer.feasible
+        and answer.engine == "analytic"
+        and (played := (answer.product, answer.chip, answer.number_format, "emulate")) in by_engine
+    ]
+    apart = [closed.time_s / played.time_s - 1 for closed, played in pairs]
+    notes = [
+        f"the engines do not agree on {closed.shape} {closed.number_format} on {closed.chip}: the "
+        f"closed form takes {show(closed.time_s, Dimension.SECONDS)} ({closed.binds} binds), "
+        f"{100 * by:+.0f} % of the play's {show(played.time_s, Dimension.SECONDS)}, in which the "
+        f"tensor engine waits for {_longest(played)}"
+        for (closed, played), by in zip(pairs, apart, strict=True)
+        if abs(by) > AGREE
+    ]
+    if pairs and not notes:
+        notes = [f"the engines agree within {100 * max(map(abs, apart)):.1f} %"]
+    return notes
+
+
+def _longest(played: MatrixAnswer) -> str:
+    """Return what the tensor engine waited for longest, with its part of the time."""
+    cause, time_s = max(played.stalls_s.items(), key=lambda stall: stall[1])
+    return f"{cause} {significant(100 * time_s / played.time_s, 3)}%"
 
 
 def _draw(report: Report, answers: tuple[MatrixAnswer, ...], plot: bool, style: Style) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from trnbench.answers.numerics import NumericsAnswer
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
-from trnbench.units import significant
+from trnbench.report.text_table import Style
+from trnbench.units import counted, significant
 
 NOTES = {
     "first_loss, final_loss": "means over the first and the last tenth of the steps and over all "
@@ -27,7 +26,7 @@ NOTES = {
 
 def numerics_report(answer: NumericsAnswer, inputs: Mapping[str, object]) -> Report:
     """Return the report of a comparison, a row a recipe."""
-    report = Report(
+    return Report(
         verb="numerics",
         inputs=inputs,
         rows=answer.rows(),
@@ -42,8 +41,8 @@ def numerics_report(answer: NumericsAnswer, inputs: Mapping[str, object]) -> Rep
             "sums": [asdict(one) for one in answer.sums],
             "products": [asdict(one) for one in answer.products],
         },
+        people=lambda report, style: _draw(report, answer, style),
     )
-    return replace(report, people=functools.partial(_draw, report, answer))
 
 
 def _draw(report: Report, answer: NumericsAnswer, style: Style) -> str:
@@ -54,7 +53,7 @@ def _draw(report: Report, answer: NumericsAnswer, style: Style) -> str:
         f"{counted(seeds, 'seed')}, learning rate {significant(answer.learning_rate)}. "
         "Final losses are means over the last tenth; low and high are over the seeds."
     )
-    blocks = [f"{title}\n{wrap(how, style.width, '')}", draw_rows(report, style)]
+    blocks = [f"{title}\n{style.wrap(how)}", draw_rows(report, style)]
     if steps > 1:
         blocks.append(_plot(answer, style))
     return "\n\n".join([*blocks, _sums(answer, style), _products(answer, style)])
@@ -85,9 +84,7 @@ def _sums(answer: NumericsAnswer, style: Style) -> str:
         )
         for one in answer.sums
     ]
-    headings = ("adding in", "one by one", "exact", "to nearest", "stochastic")
-    right = (False, False, True, True, True)
-    return draw(TextTable(headings=headings, rows=tuple(cells), right=right), style)
+    return style.table(("adding in", "one by one", ">exact", ">to nearest", ">stochastic"), cells)
 
 
 def _products(answer: NumericsAnswer, style: Style) -> str:
@@ -99,5 +96,4 @@ def _products(answer: NumericsAnswer, style: Style) -> str:
         for one in answer.products
     ]
     scale = significant(answer.products[0].scale, 2)
-    headings = ("products cast to", "error", f"of numbers near {scale}")
-    return draw(TextTable(headings=headings, rows=tuple(cells), right=(False, True, True)), style)
+    return style.table(("products cast to", ">error", f">of numbers near {scale}"), cells)

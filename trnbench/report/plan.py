@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 
 from trnbench.answers.compare import tally_row
 from trnbench.answers.lead import verdict_is
 from trnbench.answers.plan import BreakEven, Confirmed, PlanAnswer
 from trnbench.answers.quote import Quote
-from trnbench.answers.row import Cell, Row
+from trnbench.answers.row import Cell, Row, cells
 from trnbench.plan.objective import Candidate
 from trnbench.plan.sensitivity import Change
+from trnbench.report.fleet import spot_text
+from trnbench.report.notes import (
+    availability_lines,
+    evidence_lines,
+    grouped,
+    interrupted,
+    layout_lines,
+    price_lines,
+)
+from trnbench.report.plan_details import detail_blocks, moved_text
 from trnbench.report.quote_text import (
-    chain_text,
+    bill_lines,
     cluster_text,
     degree_columns,
     layout_text,
     money_text,
+    run_text,
     sentence,
     time_text,
-    tokens_text,
 )
-from trnbench.report.report import Column, Report, columns, draw_rows
+from trnbench.report.report import Column, Report, columns, draw_marked
 from trnbench.report.scaling import cost_plot
-from trnbench.report.text_table import Style, TextTable, draw, wrap
+from trnbench.report.text_table import Style
+from trnbench.report.train_tables import phase_blocks
 from trnbench.report.verdict import plan_verdict_text
 from trnbench.search.result import Tally
 from trnbench.units import DAY_S, significant
@@ -33,7 +43,7 @@ from trnbench.workload.layout import RANK_DEGREES
 
 CONVENTIONS = {
     "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "
-    "keeps what was asked, what comes nearest",
+    "is within the limits, the nearest",
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
     "cost_usd": "what is billed by the purchase option, blocks and terms whole; with storage_usd",
     "low_, high_": "ends of an 80 % interval",
@@ -42,21 +52,26 @@ CONVENTIONS = {
     "break_even": "the MFU at which the instance's best plan costs as much as the other",
     "mfu": "model FLOP (causal attention, nothing computed twice) over the tensor units' peak",
 }
-_MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 
 
-def plan_report(answer: PlanAnswer, inputs: Mapping[str, object], *, plot: bool = False) -> Report:
+def plan_report(
+    answer: PlanAnswer,
+    inputs: Mapping[str, object],
+    *,
+    plot: bool = False,
+    details: bool = False,
+) -> Report:
     """Return the report of a plan: a row for each purchase worth a thought."""
     quotes = answer.front or tuple(q for q in (answer.nearest,) if q is not None)
     rows: list[Row] = [{**quote.row(), "chosen_plan": quote is answer.best} for quote in quotes]
-    report = Report(
+    return Report(
         verb="plan",
         inputs=inputs,
         rows=tuple(rows),
         columns=_columns(quotes),
         summary=_summary(answer),
+        people=lambda report, style: _draw(report, answer, plot, details, style),
     )
-    return replace(report, people=functools.partial(_draw, report, answer, plot))
 
 
 def _columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
@@ -69,7 +84,6 @@ def _columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
 
 
 def _summary(answer: PlanAnswer) -> dict[str, object]:
-    asked = answer.asked
     told = answer.best or answer.nearest
     searched = Tally.sum(tuple(answer.looked.values()))
     return {
@@ -80,39 +94,26 @@ def _summary(answer: PlanAnswer) -> dict[str, object]:
         "answer": sentence(told) if told else None,
         "feasible": answer.best is not None,
         "binding": answer.binding,
-        "objective": asked.objective,
-        "deadline_s": asked.deadline_s,
-        "budget_usd": asked.budget_usd,
+        **cells(answer.asked, "objective deadline_s budget_usd"),
         "configurations": {
-            "considered": searched.considered,
-            "legal": searched.legal,
-            "feasible": searched.feasible,
+            **cells(searched, "considered", "legal", "feasible"),
             "by_instance": [tally_row(name, tally) for name, tally in answer.looked.items()],
         },
         "ways": {
-            "looked_at": answer.ways.looked,
-            "kept": answer.ways.kept,
+            **cells(answer.ways, "looked_at=looked kept"),
             "rejected_by_limit": answer.ways.rejected,
         },
         "left_out": answer.left_out,
         "sensitivity": [_change_cells(change) for change in answer.changes],
-        "break_even": [
-            {
-                "instance": one.instance,
-                "nodes": one.nodes,
-                "mfu": one.mfu,
-                "break_even_mfu": one.break_even_mfu,
-                "against": one.against,
-                "against_usd": one.against_usd,
-            }
-            for one in answer.break_even
-        ],
+        "break_even": [asdict(one) for one in answer.break_even],
         "quotas": [
-            {"purchase": option, "name": q.name, "code": q.code, "vcpus": q.vcpus}
-            for option, q in answer.quotas.items()
-            if q is not None
+            {"purchase": option, **asdict(quota)}
+            for option, quota in answer.quotas.items()
+            if quota is not None
         ],
         "confirmed": [_confirmed_cells(one) for one in answer.confirmed],
+        "spot": asdict(answer.spot) if answer.spot else None,
+        "confirmation": confirmation(answer.confirmed) if answer.confirmed else None,
         "assumed": answer.assumed,
         "command": answer.command,
         "complete": answer.complete,
@@ -123,8 +124,7 @@ def _summary(answer: PlanAnswer) -> dict[str, object]:
 
 def _change_cells(change: Change) -> dict[str, object]:
     return {
-        "moved": change.moved,
-        "factor": change.factor,
+        **cells(change, "moved factor"),
         "same_plan": _candidate_cells(change.same),
         "same_plan_keeps_limits": change.kept,
         "best_plan": _candidate_cells(change.best),
@@ -135,9 +135,7 @@ def _candidate_cells(candidate: Candidate | None) -> dict[str, object] | None:
     if candidate is None:
         return None
     return {
-        "instance": candidate.instance,
-        "nodes": candidate.nodes,
-        "purchase": candidate.option,
+        **cells(candidate, "instance nodes purchase=option"),
         "days": candidate.elapsed_s / DAY_S,
         "cost_usd": candidate.cost_usd,
     }
@@ -151,90 +149,134 @@ def _confirmed_cells(one: Confirmed) -> dict[str, Cell]:
         **{name: closed[name] for name in shared},
         **{name: closed[name] for name in figures},
         **{f"played_{name}": played[name] for name in figures},
+        "played_rank": one.rank,
     }
 
 
-def _draw(report: Report, answer: PlanAnswer, plot: bool, style: Style) -> str:
+def _draw(report: Report, answer: PlanAnswer, plot: bool, details: bool, style: Style) -> str:
+    told = answer.best or answer.nearest
     blocks = [_headline(answer, style)]
-    if len(answer.front) > 1:
-        blocks.append(_front(report, answer.front, style))
+    if report.rows:
+        blocks.append(_table(report, answer, style))
+    blocks += phase_blocks([told] if told is not None else [], style)
     if plot and answer.front:
         blocks.append(cost_plot(answer.front, style))
     if answer.confirmed:
         blocks.append(_played(answer.confirmed, style))
-    told = answer.best or answer.nearest
     if told is not None:
-        blocks.append(_section("time and bill", chain_text(told), style))
-    blocks.append(_section("assumed", answer.assumed, style))
-    if told is not None:
-        blocks.append(_section("notes", (*told.notes, *_warnings(told)), style))
-    if answer.changes:
-        blocks.append(_sensitivity(answer, style))
-    if answer.break_even:
-        blocks.append(_break_even(answer.break_even, style))
-    left_out = [f"{name}: {reason}" for name, reason in answer.left_out.items()]
-    if answer.best is not None:
-        blocks += [_section("left out", left_out, style), _quotas(answer, style)]
-    blocks.append(_section("looked at", _looked(answer), style))
-    blocks.append(f"{style.strong('again')}\n{answer.command}")
+        blocks.append(grouped(_groups(answer, told), style))
+    if details:
+        blocks += detail_blocks(answer, style)
+    if not answer.complete:
+        blocks.append(interrupted(answer.unseen))
+    blocks.append(style.titled("To repeat this", answer.command))
     return "\n\n".join(block for block in blocks if block)
+
+
+def _groups(answer: PlanAnswer, told: Quote) -> dict[str, list[str]]:
+    """Return what is to be said of a plan, or of what comes nearest, by group."""
+    warnings = [f"warning: {warning}" for warning in told.every_warning]
+    price = [*price_lines((told,)), *(bill_lines(told.bill)[:1] if told.bill else ())]
+    price += [_break_even_line(one) for one in answer.break_even[:1] if answer.best]
+    availability = availability_lines((told,))
+    if answer.spot is not None:
+        availability += [spot_text(answer.spot), "capacity is not promised: there may be none"]
+    availability += [
+        f"quota to request: {quota.vcpus:,} vCPU of {quota.name!r} ({option})"
+        for option, quota in answer.quotas.items()
+        if quota is not None
+    ]
+    return {
+        "Limits and warnings": warnings,
+        "Layout": layout_lines((told,)),
+        "Price": price,
+        "Availability": availability,
+        "Evidence": [*evidence_lines((told,)), *_changes(answer)],
+        "Left out": [f"{name}: {why}" for name, why in answer.left_out.items() if answer.best],
+    }
+
+
+def _break_even_line(one: BreakEven) -> str:
+    even = "out of reach" if one.break_even_mfu is None else f"{100 * one.break_even_mfu:.1f} %"
+    return f"break-even MFU against {one.against}: {even} (predicted {100 * one.mfu:.1f} %)"
+
+
+def _changes(answer: PlanAnswer) -> list[str]:
+    """Return in a line what would make another plan the best."""
+    if not answer.changes or answer.best is None:
+        return []
+    moved = [
+        moved_text(change)
+        for change in answer.changes
+        if change.best is None or not answer.best.is_of(change.best)
+    ]
+    if not moved:
+        return ["the best plan at any price, speed and failure rate looked at (--details)"]
+    return [f"another plan is better with {', '.join(moved)} (--details)"]
 
 
 def _headline(answer: PlanAnswer, style: Style) -> str:
     best, asked = answer.best, answer.asked
     if best is not None:
         first, last = answer.front[0], answer.front[-1]
-        lines = [style.strong(wrap(plan_verdict_text(answer), style.width, ""))]
+        lines = [style.strong(style.wrap(plan_verdict_text(answer)))]
         if asked.objective == "pareto" and first is not last:
             lines = [
-                style.strong(wrap(f"cheapest: {sentence(last)}", style.width, "")),
-                style.strong(wrap(f"fastest: {sentence(first)}", style.width, "")),
+                style.strong(style.wrap(f"cheapest: {sentence(last)}")),
+                style.strong(style.wrap(f"fastest: {sentence(first)}")),
             ]
         elapsed, cost = best.elapsed_s, best.cost_usd
         upper = " at the upper end of the interval"
         if elapsed and asked.deadline_s and elapsed.high > asked.deadline_s:
             end = "" if elapsed.value > asked.deadline_s else upper
             late = f"past the deadline of {time_text(asked.deadline_s)}{end}"
-            lines.append(wrap(late, style.width, ""))
+            lines.append(style.wrap(late))
         if cost and asked.budget_usd and cost.high > asked.budget_usd:
             dear = f"above the budget of {money_text(asked.budget_usd)}{upper}"
-            lines.append(wrap(dear, style.width, ""))
+            lines.append(style.wrap(dear))
     elif answer.nearest is not None:
-        lines = [style.strong("no plan keeps what was asked")]
-        lines += [wrap(f"binds: {reason}", style.width, "") for reason in answer.binding]
-        lines.append(wrap(f"nearest: {sentence(answer.nearest)}", style.width, ""))
+        lines = [style.strong("no plan meets the limits")]
+        lines += [style.wrap(f"limiting: {reason}") for reason in answer.binding]
+        lines.append(style.wrap(f"nearest: {sentence(answer.nearest)}"))
     else:
         lines = [style.strong("no plan: nothing was looked at to the end")]
     quote = best or answer.nearest
     if quote is not None:
-        limits = [f"{answer.model}, {tokens_text(quote)}", f"least {_wanted(answer)}"]
+        wanted = "cost or time" if asked.objective == "pareto" else asked.objective
+        limits = [run_text(answer.model, quote), f"least {wanted}"]
         if asked.deadline_s:
-            limits.append(f"within {time_text(asked.deadline_s)}")
+            usual = " (default; set --deadline)" if asked.assumed_deadline else ""
+            limits.append(f"within {time_text(asked.deadline_s)}{usual}")
         if asked.budget_usd:
             limits.append(f"for at most {money_text(asked.budget_usd)}")
         if asked.confidence is not None and len(limits) > 2:
             limits.append(f"with {100 * asked.confidence:g}% confidence")
-        lines.append(wrap(", ".join(limits), style.width, ""))
+        lines.append(style.wrap(", ".join(limits)))
     return "\n".join(lines)
 
 
-def _wanted(answer: PlanAnswer) -> str:
-    return {"cost": "cost", "time": "time", "pareto": "cost or time"}[answer.asked.objective]
-
-
-def _front(report: Report, quotes: Sequence[Quote], style: Style) -> str:
+def _table(report: Report, answer: PlanAnswer, style: Style) -> str:
+    """Return the plans that no other beats in both time and cost, or what comes nearest."""
+    quotes = answer.front or tuple(q for q in (answer.nearest,) if q is not None)
+    marks = ["no" if not one.feasible else "*" if one is answer.best else "" for one in quotes]
+    rows = tuple({**row, "mark": mark} for row, mark in zip(report.rows, marks, strict=True))
     blocks = any(quote.bill and quote.bill.blocks_days for quote in quotes)
     shown = (
-        *columns("chosen_plan"),
+        *columns("mark", "instance", "nodes"),
         *columns("days", "cost_usd", interval=True),
-        *columns("nodes", "instance", "purchase"),
+        *columns("purchase", "mfu", spare=True),
         *(columns("blocks_days", spare=True) if blocks else ()),
         *columns("region", spare=True),
         *degree_columns(quotes),
-        *columns("mfu", "goodput", spare=True),
+        *columns("goodput", spare=True),
     )
-    heading = style.strong("time against money: what nothing else beats in both")
-    return f"{heading}\n{draw_rows(replace(report, columns=shown), style)}"
+    legend = "* the plan; the rows are the cost/time trade-off: no other plan beats one in both"
+    if not answer.front:
+        legend = "no: outside the limits; the nearest"
+    elif len(quotes) == 1:
+        legend = "* the plan; no other beats it in cost or time"
+    table = replace(report, rows=rows, columns=shown)
+    return draw_marked(table, f"{legend}; in brackets: 80 % intervals", style)
 
 
 def _played(confirmed: Sequence[Confirmed], style: Style) -> str:
@@ -243,31 +285,37 @@ def _played(confirmed: Sequence[Confirmed], style: Style) -> str:
         closed, played = one.closed.step.step, one.played.step.step
         if closed is None or played is None:
             continue
-        difference = played.step_time_s / closed.step_time_s - 1
         rows.append(
             (
+                str(one.rank),
                 cluster_text(one.closed),
                 layout_text(one.closed.step.layout),
                 _mode(one.closed),
                 significant(closed.step_time_s),
                 significant(played.step_time_s),
-                f"{100 * difference:+.2f} %",
+                f"{100 * one.apart:+.2f} %",
                 time_text(one.played.elapsed_s.value) if one.played.elapsed_s else "-",
                 money_text(one.played.cost_usd.value) if one.played.cost_usd else "-",
             )
         )
-    best = min(confirmed, key=lambda one: one.played.cost_usd.value if one.played.cost_usd else 0.0)
-    same = "the order stays" if best is confirmed[0] else "played, another is cheapest"
-    table = TextTable(
-        headings=(
-            *("on", "layout", "mode", "closed form (s)", "played (s)", "difference"),
-            *("days, played", "cost, played"),
-        ),
-        rows=tuple(rows),
-        right=(False, False, False, True, True, True, True, True),
+    headings = (
+        *(">rank", "on", "layout", "mode", ">analytic (s)", ">simulated (s)", ">difference"),
+        *(">days", ">cost"),
     )
-    heading = style.strong(f"the best, played in the emulator: {same}")
-    return f"{heading}\n{draw(table, style)}"
+    title = f"Simulated in the emulator: {confirmation(confirmed)}"
+    return style.titled(title, style.table(headings, rows))
+
+
+def confirmation(confirmed: Sequence[Confirmed]) -> str:
+    """Return whether the best plan stays the best when played, and how far apart engines are."""
+    apart = max(abs(one.apart) for one in confirmed)
+    within = f"within {significant(100 * apart, 2)} %"
+    best = min(confirmed, key=lambda one: one.rank)
+    if best is not confirmed[0]:
+        return f"{cluster_text(best.closed)} {layout_text(best.closed.step.layout)} overtakes"
+    if [one.rank for one in confirmed] != sorted(one.rank for one in confirmed):
+        return f"the best is confirmed {within}; others change places"
+    return f"confirmed {within}"
 
 
 def _mode(quote: Quote) -> str:
@@ -276,90 +324,3 @@ def _mode(quote: Quote) -> str:
         f"{layout['schedule']}, micro {layout['micro_batch']}, ZeRO {layout['zero']}, "
         f"{layout['recompute']}"
     )
-
-
-def _section(title: str, lines: Iterable[str], style: Style) -> str:
-    told = [wrap(line, style.width, "") for line in dict.fromkeys(lines)]
-    return "\n".join([style.strong(title), *told]) if told else ""
-
-
-def _warnings(quote: Quote) -> list[str]:
-    return [f"warning: {warning}" for warning in quote.every_warning]
-
-
-def _sensitivity(answer: PlanAnswer, style: Style) -> str:
-    plan = answer.best
-    rows = []
-    for change in answer.changes:
-        same, best = change.same, change.best
-        stays = best is not None and plan is not None and plan.is_of(best)
-        rows.append(
-            (
-                f"{_MOVED[change.moved]} x {significant(change.factor, 3)}",
-                time_text(same.elapsed_s) if same else "-",
-                money_text(same.cost_usd) if same and same.cost_usd is not None else "-",
-                "yes" if change.kept else "no",
-                "stays" if stays else _candidate_text(best),
-            )
-        )
-    table = TextTable(
-        headings=("if", "time", "cost", "keeps limits", "best plan then"),
-        rows=tuple(rows),
-        right=(False, True, True, False, False),
-    )
-    return f"{style.strong('what would change it')}\n{draw(table, style)}"
-
-
-def _candidate_text(candidate: Candidate | None) -> str:
-    if candidate is None:
-        return "none"
-    cost = "no price" if candidate.cost_usd is None else money_text(candidate.cost_usd)
-    time = time_text(candidate.elapsed_s)
-    return f"{candidate.nodes:,} x {candidate.instance}, {candidate.option}: {time}, {cost}"
-
-
-def _break_even(rows: Sequence[BreakEven], style: Style) -> str:
-    cells = tuple(
-        (
-            f"{one.nodes:,} x {one.instance}",
-            f"{100 * one.mfu:.1f} %",
-            "out of reach" if one.break_even_mfu is None else f"{100 * one.break_even_mfu:.1f} %",
-            f"{one.against} ({money_text(one.against_usd)})",
-        )
-        for one in rows
-    )
-    table = TextTable(
-        headings=("plan", "MFU", "even at", "with"), rows=cells, right=(False, True, True, False)
-    )
-    heading = style.strong("break-even: the MFU from which a plan beats another at these prices")
-    return f"{heading}\n{draw(table, style)}"
-
-
-def _quotas(answer: PlanAnswer, style: Style) -> str:
-    lines = []
-    for option, quota in answer.quotas.items():
-        if quota is None:
-            lines.append(f"{option}: has limits of its own on machines, and no vCPU quota is known")
-        else:
-            lines.append(f"{option}: {quota.vcpus:,} vCPU of {quota.name!r} ({quota.code})")
-    return _section("quotas to request", lines, style)
-
-
-def _looked(answer: PlanAnswer) -> list[str]:
-    lines = []
-    for name, one in answer.looked.items():
-        rejected = ", ".join(f"{rule} {count:,}" for rule, count in one.rejected_by_reason.items())
-        lines.append(
-            f"{name}: {one.considered:,} layouts, {one.legal:,} legal, {one.feasible:,} "
-            f"fit" + (f"; rejected: {rejected}" if rejected else "")
-        )
-    ways = answer.ways
-    broken = ", ".join(f"{limit} {count:,}" for limit, count in ways.rejected.items())
-    lines.append(
-        f"{ways.looked:,} way{'s' * (ways.looked != 1)} to buy, {ways.kept:,} of them as asked"
-        + (f"; rejected: {broken}" if broken else "")
-    )
-    if not answer.complete:
-        unseen = f"; not looked at: {', '.join(answer.unseen)}" if answer.unseen else ""
-        lines.append(f"interrupted: the best of what was looked at{unseen}")
-    return lines

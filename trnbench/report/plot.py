@@ -1,11 +1,12 @@
-"""Scatter and line plots in plain characters: axes in logarithms, one mark a series."""
+"""Scatter and line plots in plain characters: axes in logarithms or plain, a mark a series."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from trnbench.records import dataclass
 
 MARKS = "ox+*#@%&"
 """One for each series, so that colour is never the only difference."""
@@ -23,33 +24,43 @@ class PlotSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotAxis:
-    """A logarithmic axis: its title and how its numbers are written."""
+    """An axis, logarithmic unless `linear`: its title and how its numbers are written."""
 
     title: str
     text: Callable[[float], str]
+    linear: bool = False
+
+    def place(self, value: float) -> float:
+        """Return where a number lies along the axis, in whatever unit."""
+        return value if self.linear else math.log10(value)
+
+    def number(self, place: float) -> float:
+        """Return the number at a place."""
+        return place if self.linear else 10**place
 
 
 def log_plot(
     series: Sequence[PlotSeries], x: PlotAxis, y: PlotAxis, *, width: int = 78, height: int = 18
 ) -> str:
-    """Return a plot with both axes logarithmic; points that are not positive are left out."""
-    drawn = [point for one in series for point in one.points if min(point) > 0]
+    """Return a plot on two axes; points that are not positive, or endless, are left out."""
+    drawn = [point for one in series for point in one.points if _drawable(point)]
     if not drawn:
         return "nothing to plot"
     columns = max(width - LEFT - 2, 20)
-    xs, ys = _span([point[0] for point in drawn]), _span([point[1] for point in drawn])
+    xs = _span([x.place(point[0]) for point in drawn])
+    ys = _span([y.place(point[1]) for point in drawn])
     canvas = [[" "] * columns for _ in range(height)]
 
     def put(point: tuple[float, float], mark: str, *, over: bool) -> None:
-        column = round(_share(point[0], xs) * (columns - 1))
-        row = height - 1 - round(_share(point[1], ys) * (height - 1))
+        column = round(_share(x.place(point[0]), xs) * (columns - 1))
+        row = height - 1 - round(_share(y.place(point[1]), ys) * (height - 1))
         if over or canvas[row][column] == " ":
             canvas[row][column] = mark
 
     marks = iter(MARKS * (len(series) // len(MARKS) + 1))
     legend = []
     for one in series:
-        points = [point for point in one.points if min(point) > 0]
+        points = [point for point in one.points if _drawable(point)]
         if one.joined:
             for point in _between(points, columns):
                 put(point, ".", over=False)
@@ -71,14 +82,18 @@ def log_plot(
     )
 
 
+def _drawable(point: tuple[float, float]) -> bool:
+    return all(0 < number < math.inf for number in point)
+
+
 def _span(values: Sequence[float]) -> tuple[float, float]:
-    low, high = math.log10(min(values)), math.log10(max(values))
+    low, high = min(values), max(values)
     # A single value still needs an axis around it.
     return (low, high) if high - low > 1e-9 else (low - 0.5, high + 0.5)
 
 
 def _share(value: float, span: tuple[float, float]) -> float:
-    return (math.log10(value) - span[0]) / (span[1] - span[0])
+    return (value - span[0]) / (span[1] - span[0])
 
 
 def _between(points: Sequence[tuple[float, float]], columns: int) -> list[tuple[float, float]]:
@@ -96,7 +111,7 @@ def _rows(canvas: list[list[str]], ys: tuple[float, float], axis: PlotAxis) -> l
     for i, row in enumerate(canvas):
         share = 1 - i / last
         labelled = i % max(last // 4, 1) == 0
-        value = 10 ** (ys[0] + share * (ys[1] - ys[0]))
+        value = axis.number(ys[0] + share * (ys[1] - ys[0]))
         label = axis.text(value) if labelled else ""
         lines.append(f"{label:>{LEFT - 1}} |{''.join(row)}".rstrip())
     return lines
@@ -105,7 +120,7 @@ def _rows(canvas: list[list[str]], ys: tuple[float, float], axis: PlotAxis) -> l
 def _ticks(xs: tuple[float, float], axis: PlotAxis, columns: int) -> str:
     line = [" "] * (LEFT + 1 + columns + 12)
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        text = axis.text(10 ** (xs[0] + share * (xs[1] - xs[0])))
+        text = axis.text(axis.number(xs[0] + share * (xs[1] - xs[0])))
         start = LEFT + 1 + round(share * (columns - 1)) - (len(text) // 2 if share else 0)
         start = min(start, LEFT + 1 + columns - len(text))
         line[start : start + len(text)] = text

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.quote import Quote
 from trnbench.plan.billing import Bill, added
+from trnbench.records import dataclass
 from trnbench.report.report import Column, cell_text, columns, interval_text
-from trnbench.units import DAY_S, HOUR_S, Dimension, scale_for, show, significant
+from trnbench.units import DAY_S, HOUR_S, Dimension, counted, scale_for, show, significant
+from trnbench.workload.layout import KNOBS
 from trnbench.workload.partial_layout import PartialLayout, shown_degrees
 
 DIGITS = 3
@@ -55,8 +56,9 @@ def money_text(usd: float) -> str:
 
 
 def layout_text(layout: PartialLayout) -> str:
-    """Return the degrees that matter: TP 16 x PP 4 x DP 64."""
-    return " x ".join(f"{name.upper()} {layout[name]}" for name in shown_degrees([layout]))
+    """Return the degrees that matter: TP 16 x PP 4 x DP 64; empty where none was found."""
+    degrees = ((name, layout[name]) for name in shown_degrees([layout]))
+    return " x ".join(f"{name.upper()} {value}" for name, value in degrees if value is not None)
 
 
 def cluster_text(quote: Quote) -> str:
@@ -104,14 +106,15 @@ def chain_text(quote: Quote) -> list[str]:
             f"{_time(wall.checkpoint_interval_s)}"
         )
     if bill is not None:
-        lines += _bill_lines(bill)
+        lines += bill_lines(bill)
     return lines
 
 
-def _bill_lines(bill: Bill) -> list[str]:
+def bill_lines(bill: Bill) -> list[str]:
+    """Return what a bill is made of, its sum in the first line."""
     machines = bill.cost_usd - bill.storage_usd
     lines = [
-        f"{bill.machines:,} machine{'s' * (bill.machines > 1)} x "
+        f"{counted(bill.machines, 'machine')} x "
         f"{significant(bill.billed_hours, DIGITS)} h x "
         f"{significant(bill.usd_per_hour, EXACT)} USD/h = {significant(machines, DIGITS)} USD"
     ]
@@ -144,6 +147,13 @@ def tokens_text(quote: Quote) -> str:
     return f"{show(quote.tokens, Dimension.COUNT)} tokens"
 
 
+def run_text(model: str, quote: Quote) -> str:
+    """Return the model, its job unless that is pre-training, and how long the run is."""
+    job = quote.step.layout["job"]
+    named = (f"job {job}",) if job not in (None, KNOBS["job"].default) else ()
+    return ", ".join((model, *named, tokens_text(quote)))
+
+
 def degree_columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
     """Return a column for each degree that some quote's layout has."""
     return columns(*shown_degrees([quote.step.layout for quote in quotes]), spare=True)
@@ -152,7 +162,7 @@ def degree_columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
 def sentence(quote: Quote) -> str:
     """Return a quote in one line: days, machines, layout, money, purchase."""
     elapsed, cost, bill = quote.elapsed_s, quote.cost_usd, quote.bill
-    where = f"{cluster_text(quote)}, {layout_text(quote.step.layout)}"
+    where = ", ".join(filter(None, (cluster_text(quote), layout_text(quote.step.layout))))
     if elapsed is None:
         return where
     unit = time_unit((elapsed.value,))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field, replace
 
-from trnbench.answers.figures import HIGH, LOW, Figure, figure_of
+from trnbench.answers.figures import HIGH, LOW, NOTHING, Figure, figure_of
 from trnbench.answers.interval import Interval
 from trnbench.answers.row import Cell, Row
-from trnbench.report.text_table import Style, TextTable, draw, shortened, width_of, wrap
+from trnbench.records import dataclass
+from trnbench.report.text_table import Style, TextTable, draw, folded, width_of
 from trnbench.units import Scale, scale_for, show, significant, unit_scale
 
 
@@ -36,11 +37,19 @@ def columns(*keys: str, interval: bool = False, spare: bool = False) -> tuple[Co
     return tuple(Column(figure=figure_of(key), interval=interval, spare=spare) for key in keys)
 
 
+def figure_or_key(key: str) -> Figure:
+    """Return the figure of a key, or one that has no more than the key."""
+    try:
+        return figure_of(key)
+    except KeyError:
+        return Figure(key=key, title=key.replace("_", " "))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The answer of one verb, ready for every output format.
 
-    `people` draws it for a terminal where a table of `columns` is not what a person wants.
+    `people` draws a report for a terminal where a table of `columns` is not what a person wants.
     """
 
     verb: str
@@ -48,7 +57,7 @@ class Report:
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
     summary: Mapping[str, object] = field(default_factory=dict)
-    people: Callable[[Style], str] | None = None
+    people: Callable[[Report, Style], str] | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -85,23 +94,36 @@ def as_table(report: Report) -> TextTable:
     )
 
 
-def draw_rows(report: Report, style: Style) -> str:
+def draw_rows(report: Report, style: Style, *, bold: Collection[int] = ()) -> str:
     """Return the table; a narrow terminal gets fewer columns, and a line names the missing."""
+    fitting = fitting_columns(report, style) if style.terminal else report.columns
+    missing = [column.figure.title for column in report.columns if column not in fitting]
+    table = as_table(replace(report, columns=fitting))
+    if style.terminal:
+        table, bold = folded(table, style.width, bold)
+    lines = [draw(table, style, bold=bold)]
+    if missing:
+        told = f"hidden, terminal too narrow: {', '.join(missing)} (--format csv has all)"
+        lines += map(style.faint, style.wrap(told).splitlines())
+    return "\n".join(lines)
+
+
+def draw_marked(report: Report, legend: str, style: Style) -> str:
+    """Return the table where all of it has room, rows marked * bold, and what marks mean."""
+    bold = [place for place, row in enumerate(report.rows) if row.get("mark") == "*"]
+    table = replace(report, columns=fitting_columns(report, style))
+    return f"{draw_rows(table, style, bold=bold)}\n{style.faint(style.wrap(legend))}"
+
+
+def fitting_columns(report: Report, style: Style) -> tuple[Column, ...]:
+    """Return the columns without the last spare ones that a line has no room for."""
     table = as_table(report)
-    missing: list[str] = []
     shown = list(report.columns)
     for column in reversed(report.columns):
-        if style.terminal and column.spare and width_of(table) > style.width:
+        if column.spare and width_of(table) > style.width:
             shown.remove(column)
-            missing.insert(0, column.figure.title)
             table = as_table(replace(report, columns=tuple(shown)))
-    if style.terminal:
-        table = shortened(table, style.width)
-    lines = [draw(table, style)]
-    if missing:
-        told = f"too narrow for: {', '.join(missing)} (--format csv has all)"
-        lines += map(style.faint, wrap(told, style.width, "").splitlines())
-    return "\n".join(lines)
+    return tuple(shown)
 
 
 def _is_number(value: object) -> bool:
@@ -137,9 +159,13 @@ def _smaller_scale(figure: Figure, values: Sequence[float]) -> Scale:
 
 def _cell(row: Row, column: Column, scale: Scale | None) -> str:
     figure, value = column.figure, row.get(column.key)
+    if value is None and row.get("feasible") is False:
+        return NOTHING  # not that something is missing: there is nothing that could have it
     text = cell_text(value, figure, scale)
+    if not column.interval:
+        return text
     low, high = row.get(f"{LOW}{figure.key}"), row.get(f"{HIGH}{figure.key}")
-    if not column.interval or low == high:
+    if low == high:
         return text
     return f"{text} ({cell_text(low, figure, scale)}-{cell_text(high, figure, scale)})"
 
@@ -167,7 +193,7 @@ def cell_text(value: Cell, figure: Figure, scale: Scale | None = None) -> str:
                 return show(value, figure.dimension, digits=figure.digits)
             return significant(value, figure.digits) if isinstance(value, float) else f"{value:,}"
         case str():
-            return value
+            return figure.words.get(value, value)
         case Mapping():
             return ", ".join(f"{key} {item}" for key, item in value.items())
         case _:

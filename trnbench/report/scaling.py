@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.scaling import ScalingAnswer, ScalingCurve
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
-from trnbench.report.quote_text import layout_text, tokens_text
+from trnbench.report.quote_text import layout_text, run_text
 from trnbench.report.report import Column, Report, columns, draw_rows
-from trnbench.report.text_table import Style, wrap
-from trnbench.units import DAY_S, Dimension, scale_for, show
+from trnbench.report.text_table import Style
+from trnbench.units import DAY_S, Dimension, counted, scale_for, show
 
 
 def scaling_report(
     answer: ScalingAnswer, inputs: Mapping[str, object], *, plot: bool = False
 ) -> Report:
     """Return the report of scaling curves, a row for each point."""
-    report = Report(
+    return Report(
         verb="compare",
         inputs=inputs,
         rows=answer.rows(),
@@ -39,8 +37,8 @@ def scaling_report(
                 "grows with the nodes",
             },
         },
+        people=lambda report, style: _draw(report, answer, plot, style),
     )
-    return replace(report, people=functools.partial(_draw, report, answer, plot))
 
 
 def _columns(answer: ScalingAnswer) -> tuple[Column, ...]:
@@ -58,14 +56,15 @@ def _columns(answer: ScalingAnswer) -> tuple[Column, ...]:
 
 def _draw(report: Report, answer: ScalingAnswer, plot: bool, style: Style) -> str:
     first = next((quote for curve in answer.curves for quote in curve.points), None)
-    length = f", {tokens_text(first)}" if first else ""
+    named = run_text(answer.model, first) if first else answer.model
     how = {
         "strong": "strong scaling: the same batch on every cluster",
         "weak": "weak scaling: the batch grows with the nodes",
     }[answer.scaling]
-    heading = [style.strong(f"{answer.model}{length}"), how]
+    heading = [style.strong(named), how]
     heading += [
-        f"{curve.instance}: {layout_text(curve.family)} on {curve.nodes:,} nodes, replicas vary"
+        f"{curve.instance}: {layout_text(curve.family)} on {counted(curve.nodes, 'node')}, "
+        "replicas vary"
         for curve in answer.curves
         if curve.family is not None
     ]
@@ -80,7 +79,7 @@ def _draw(report: Report, answer: ScalingAnswer, plot: bool, style: Style) -> st
         for quote in curve.points
         for reason in quote.reasons
     )
-    blocks.append("\n".join(wrap(reason, style.width, "") for reason in reasons))
+    blocks.append(style.lines(reasons))
     if not answer.complete:
         blocks.append("interrupted: not everything was looked at")
     return "\n\n".join(block for block in blocks if block)

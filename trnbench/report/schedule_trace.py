@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from trnbench.answers.trace import TraceSpan
 from trnbench.emulate.schedule.timeline import SlotEvent, Timeline, Track
+from trnbench.records import dataclass
 from trnbench.report.trace import trace
 from trnbench.units import Dimension, show
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from textwrap import indent
 
-import attrs
-
-from trnbench.answers.row import Row
+from trnbench.answers.row import Row, cells
 from trnbench.answers.sheet import Sheet, SheetLine, lines_of, newest_prices
+from trnbench.calibration.supports import KEY
+from trnbench.calibration.training_stack import TrainingStack
+from trnbench.calibration.transfer import AS_IN
 from trnbench.catalog.provenance import Provenance
 from trnbench.hardware.figures import SheetFigure
 from trnbench.hardware.instance import Instance
 from trnbench.prices.price import PriceList
 from trnbench.report.drawing import topology
 from trnbench.report.report import Report, columns
-from trnbench.report.text_table import Style, TextTable, draw, wrap
+from trnbench.report.text_table import Style
 from trnbench.units import Dimension, show, significant, unit_scale
 
 TERABYTES = unit_scale("TB", Dimension.BYTES)
@@ -29,24 +30,24 @@ _HEAD_KEYS = ("name", "title", "provenance")
 def sheet_report(verb: str, sheet: Sheet) -> Report:
     """Return the report of one data file: a row a value; conflicts and sources in the summary."""
     provenance = sheet.record.provenance
-    lines = lines_of(sheet.record, provenance)
+    lines = lines_of(sheet)
     return Report(
         verb=verb,
         inputs={"name": sheet.entry.name, "path": provenance.path, "origin": sheet.entry.origin},
-        rows=tuple(attrs.asdict(line) for line in lines),
-        columns=columns("key", "value", "kind", "source", "range", "note"),
+        rows=tuple(asdict(line) for line in lines),
+        columns=columns("key", "value", "kind", "source", "range", "note", "rests_on"),
         summary={
             "figures": {figure.key: figure.value for figure in sheet.figures},
             "parameters": dict(sheet.parameters),
             "prices": [] if sheet.prices is None else list(_price_rows(sheet.prices)),
-            "conflicts": [attrs.asdict(conflict) for conflict in provenance.conflicts],
-            "claims": [attrs.asdict(claim) for claim in provenance.claims],
+            "conflicts": [asdict(conflict) for conflict in provenance.conflicts],
+            "claims": [asdict(claim) for claim in provenance.claims],
             "sources": {
                 name: {"title": source.title, "date": source.date.isoformat(), "url": source.url}
                 for name, source in provenance.sources.items()
             },
         },
-        people=functools.partial(_draw, sheet, lines),
+        people=lambda _, style: _draw(sheet, lines, style),
     )
 
 
@@ -62,11 +63,16 @@ def _draw(sheet: Sheet, lines: tuple[SheetLine, ...], style: Style) -> str:
     prices = sheet.record if isinstance(sheet.record, PriceList) else sheet.prices
     if prices is not None:
         blocks += [style.strong("Published prices, newest first"), draw_prices(prices, style)]
+    stack = sheet.record if isinstance(sheet.record, TrainingStack) else None
+    if stack is not None:
+        blocks += [style.strong("What its software runs"), draw_supports(stack, style)]
+        lines = tuple(line for line in lines if not line.key.startswith(KEY))
     blocks += [style.strong("Values"), *draw_sections(lines, style)]
     if provenance.conflicts:
         blocks += [style.strong("Where sources disagree"), *draw_conflicts(provenance, style)]
     if provenance.claims:
-        blocks += [style.strong("What they claim"), draw_claims(provenance, style)]
+        claims = (f'"{claim.text}" [{claim.source}]' for claim in provenance.claims)
+        blocks += [style.strong("What they claim"), style.lines(claims, "  ")]
     blocks += [style.strong("Sources"), draw_sources(provenance, style)]
     return "\n\n".join(blocks)
 
@@ -76,24 +82,20 @@ def _heading(sheet: Sheet, style: Style) -> str:
     title = getattr(record, "title", "")
     lines = [f"{style.strong(record.name)}  {title}", style.faint(f"{entry.path} ({entry.origin})")]
     if isinstance(record, Instance):
-        lines.insert(
-            1, f"{record.chips} x {record.chip}, sold as {', '.join(record.purchase) or 'nothing'}"
+        sold = (
+            f"sold as {', '.join(record.purchase)}" if record.purchase else "not sold by the hour"
         )
-    lines += [style.faint(f"hides {path}") for path in entry.hides]
+        lines.insert(1, f"{record.chips} x {record.chip}, {sold}")
+    lines += [style.faint(f"overrides {path}") for path in entry.hides]
     return "\n".join(lines)
 
 
 def _draw_figures(figures: Sequence[SheetFigure], style: Style) -> str:
-    rows = tuple(
-        (
-            figure.label,
-            figure_text(figure.value, figure.dimension, figure.key),
-            figure.kind.word,
-        )
-        for figure in figures
+    rows = (
+        (one.label, figure_text(one.value, one.dimension, one.key), one.kind.word)
+        for one in figures
     )
-    table = TextTable(headings=("figure", "value", "kind"), rows=rows, right=(False, True, False))
-    return draw(table, style, indent="  ")
+    return style.table(("figure", ">value", "kind"), rows, "  ")
 
 
 def figure_text(value: float, dimension: Dimension | None, key: str) -> str:
@@ -106,21 +108,17 @@ def figure_text(value: float, dimension: Dimension | None, key: str) -> str:
 
 
 def _draw_parameters(parameters: Sequence[tuple[str, int]], style: Style) -> str:
-    rows = tuple((block, f"{count:,}") for block, count in parameters)
-    table = TextTable(headings=("block", "parameters"), rows=rows, right=(False, True))
-    return draw(table, style, indent="  ")
+    rows = ((block, f"{count:,}") for block, count in parameters)
+    return style.table(("block", ">parameters"), rows, "  ")
 
 
 def _price_rows(prices: PriceList) -> Iterator[Row]:
     for price in newest_prices(prices):
-        source = prices.source_of(price)
         yield {
-            "purchase": price.option,
-            "region": price.region,
-            "usd_per_hour": price.usd_per_hour,
+            **cells(price, "purchase=option region usd_per_hour"),
             "price_date": price.date_to.isoformat(),
             "terms": price.terms,
-            "source": None if source is None else source.title,
+            **cells(prices.source_of(price), "source=title"),
             "note": price.note,
         }
 
@@ -138,16 +136,12 @@ def draw_prices(prices: PriceList, style: Style) -> str:
         )
         for price in found
     )
-    table = TextTable(
-        headings=("option", "region", "USD/h", "seen", "terms"),
-        rows=rows,
-        right=(False, False, True, False, False),
-    )
+    table = style.table(("option", "region", ">USD/h", "seen", "terms"), rows, "  ")
     remarks = dict.fromkeys(
         f"{price.option}, {price.region}: {price.note}" for price in found if price.note
     )
-    notes = [style.faint(wrap(remark, style.width, "    ")) for remark in remarks]
-    return "\n".join([draw(table, style, indent="  "), *notes])
+    notes = [style.faint(style.wrap(remark, "    ")) for remark in remarks]
+    return "\n".join([table, *notes])
 
 
 def draw_sections(lines: Sequence[SheetLine], style: Style) -> Iterator[str]:
@@ -157,20 +151,23 @@ def draw_sections(lines: Sequence[SheetLine], style: Style) -> Iterator[str]:
         if line.key not in _HEAD_KEYS:
             top, _, rest = line.key.partition(".")
             sections.setdefault(top if rest else "", []).append(line)
+    width = 6 if any(line.rests_on for line in lines) else 5
     for top, members in sections.items():
-        rows = tuple(
-            (_within(line), _short(line.value), line.kind, line.source, line.range)
+        headings = (top or "general", "value", "kind", "source", "range", "rests on")[:width]
+        rows = (
+            (_within(line), _short(line.value), line.kind, line.source, line.range, line.rests_on)
             for line in members
         )
-        table = TextTable(
-            headings=(top or "general", "value", "kind", "source", "range"),
-            rows=rows,
-            right=(False,) * 5,
-        )
-        remarks = [(_within(line), line.note) for line in members if line.note]
+        table = style.table(headings, (row[:width] for row in rows), "  ")
+        remarks = [(_within(line), line.note) for line in members if _is_news(line)]
         remarks += [(_within(line), line.value) for line in members if not _short(line.value)]
-        notes = [wrap(f"{key}: {text}", style.width, "    ") for key, text in remarks]
-        yield "\n".join([draw(table, style, indent="  "), *map(style.faint, notes)])
+        notes = [style.wrap(f"{key}: {text}", "    ") for key, text in remarks]
+        yield "\n".join([table, *map(style.faint, notes)])
+
+
+def _is_news(line: SheetLine) -> bool:
+    """Tell whether a line's note says more than what the line rests on."""
+    return bool(line.note) and not (line.rests_on and line.note.startswith(AS_IN))
 
 
 def _within(line: SheetLine) -> str:
@@ -188,28 +185,30 @@ def draw_conflicts(provenance: Provenance, style: Style) -> Iterator[str]:
         readings = [f"      {reading.value}  [{reading.source}]" for reading in conflict.values]
         yield "\n".join(
             [
-                wrap(f"{style.strong(conflict.field)}: used is {conflict.used}", style.width, "  "),
+                style.wrap(f"{style.strong(conflict.field)}: used is {conflict.used}", "  "),
                 *readings,
-                wrap(conflict.why, style.width, "    "),
+                style.wrap(conflict.why, "    "),
             ]
         )
 
 
-def draw_claims(provenance: Provenance, style: Style) -> str:
-    """Return the assertions of the sources in words."""
-    return "\n".join(
-        wrap(f'"{claim.text}" [{claim.source}]', style.width, "  ") for claim in provenance.claims
-    )
+def draw_supports(stack: TrainingStack, style: Style) -> str:
+    """Return what a stack's software runs, refuses, and was never seen to run, with the sources."""
+    told = [f"state: {stack.state}"] if stack.state else []
+    for line in stack.supports:
+        first = stack.support_of(line.features[0])
+        words = f" ({first.words})" if first and first.words else ""
+        told.append(f"{line.status}: {', '.join(line.features)}{words}")
+    return style.lines(told, "  ")
 
 
 def draw_sources(provenance: Provenance, style: Style) -> str:
     """Return the list of sources with dates and addresses."""
-    return "\n".join(
-        wrap(
+    return style.lines(
+        (
             f"[{name}] {source.title}, {source.date.isoformat()}"
-            + (f", {source.url}" if source.url else ""),
-            style.width,
-            "  ",
-        )
-        for name, source in provenance.sources.items()
+            + (f", {source.url}" if source.url else "")
+            for name, source in provenance.sources.items()
+        ),
+        "  ",
     )

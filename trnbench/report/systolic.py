@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trnbench.analytic.matrix.systolic import ArrayConventions, ArrayTime
-from trnbench.answers.row import Row
+from trnbench.answers.row import Row, cells
 from trnbench.report.report import Report, columns
 from trnbench.workload.suite import Product
 
@@ -16,13 +16,7 @@ def systolic_report(
     """Return the report of some products on an array, a row each."""
     return Report(
         verb="matrix-array",
-        inputs={
-            "rows": conventions.rows,
-            "columns": conventions.columns,
-            "dataflow": conventions.dataflow,
-            "overlap": conventions.overlap,
-            "count_from_zero": conventions.count_from_zero,
-        },
+        inputs=cells(conventions, "rows columns dataflow overlap count_from_zero"),
         rows=tuple(_row(p, time) for p, time in zip(products, times, strict=True)),
         columns=(
             *columns("shape", "folds", "cycles_per_fold", "cycles"),
@@ -38,10 +32,7 @@ def systolic_report(
 def _row(product: Product, time: ArrayTime) -> Row:
     return {
         "shape": f"{product.m}x{product.k}x{product.n}",
-        "m": product.m,
-        "k": product.k,
-        "n": product.n,
-        "batch": product.batch,
+        **cells(product, "m k n batch"),
         "folds": int(time.folds),
         "cycles_per_fold": int(time.cycles_per_fold),
         "cycles": int(time.cycles),

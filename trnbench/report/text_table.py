@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from itertools import zip_longest
 
+from trnbench.records import dataclass
+from trnbench.terminal_text import shown
+
 GAP = "  "
-DOTS = "..."
+NARROWEST = 20
+"""A column is broken into lines no shorter than this."""
 BOLD = "\x1b[1m"
 DIM = "\x1b[2m"
 RESET = "\x1b[0m"
+_UNBROKEN = "\xa0"
+"""A blank at which no line ends: between a number and its %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +37,26 @@ class Style:
         """Return `text` dimmed, where colour is on."""
         return f"{DIM}{text}{RESET}" if self.colour and text else text
 
+    def wrap(self, text: str, indent: str = "") -> str:
+        """Return `text` broken into lines of the width, each behind `indent`."""
+        return wrap(text, self.width, indent)
+
+    def lines(self, texts: Iterable[str], indent: str = "") -> str:
+        """Return texts below each other, each wrapped."""
+        return "\n".join(self.wrap(text, indent) for text in texts)
+
+    def table(
+        self, headings: Iterable[str], rows: Iterable[Iterable[str]], indent: str = ""
+    ) -> str:
+        """Return a drawn table: see `text_table`."""
+        return draw(text_table(headings, rows), self, indent=indent)
+
+    def titled(self, title: str, text: str) -> str:
+        """Return a text right below its title; nothing where there is no text."""
+        return f"{self.strong(title)}\n{text}" if text else ""
+
 
 PLAIN = Style()
-
-
-def counted(count: int, noun: str) -> str:
-    """Return how many there are of something: "1 step", "1,000 steps"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def percent(share: float | None, *, sign: str = "") -> str:
@@ -47,11 +66,37 @@ def percent(share: float | None, *, sign: str = "") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """Headings, rows of text, and which columns align to the right."""
+    """Headings, rows of text, and which columns align to the right.
+
+    A cell is one line, whatever a data file or a path says: its control characters are written out.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: tuple[bool, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "headings", tuple(map(shown, self.headings)))
+        object.__setattr__(self, "rows", tuple(tuple(map(shown, row)) for row in self.rows))
+
+
+def text_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> TextTable:
+    """Return a table; a column whose heading begins with > aligns to the right."""
+    heads = tuple(headings)
+    return TextTable(
+        headings=tuple(head.removeprefix(">") for head in heads),
+        rows=tuple(map(tuple, rows)),
+        right=tuple(head.startswith(">") for head in heads),
+    )
+
+
+def without_last_column(table: TextTable) -> TextTable:
+    """Return the table without its last column."""
+    return TextTable(
+        headings=table.headings[:-1],
+        rows=tuple(row[:-1] for row in table.rows),
+        right=table.right[:-1],
+    )
 
 
 def width_of(table: TextTable) -> int:
@@ -60,22 +105,29 @@ def width_of(table: TextTable) -> int:
     return sum(max(map(len, column)) + len(GAP) for column in columns) - len(GAP)
 
 
-def shortened(table: TextTable, width: int) -> TextTable:
-    """Return the table with its last column cut to fit, the cut marked by dots."""
-    over = width_of(table) - width
-    if over <= 0:
-        return table
-    longest = max(len(row[-1]) for row in table.rows)
-    room = max(longest - over, len(table.headings[-1]), len(DOTS) + 1)
-    rows = tuple(
-        row if len(row[-1]) <= room else (*row[:-1], row[-1][: room - len(DOTS)] + DOTS)
-        for row in table.rows
-    )
-    return TextTable(headings=table.headings, rows=rows, right=table.right)
+def folded(
+    table: TextTable, width: int, marked: Collection[int] = ()
+) -> tuple[TextTable, tuple[int, ...]]:
+    """Return the table with its last column broken into lines that fit, and where `marked` are."""
+    if width_of(table) <= width:
+        return table, tuple(marked)
+    rest = without_last_column(table)
+    room = max(width - width_of(rest) - len(GAP), len(table.headings[-1]), NARROWEST)
+    rows: list[tuple[str, ...]] = []
+    places: list[int] = []
+    blank = ("",) * len(rest.headings)
+    for number, row in enumerate(table.rows):
+        first, *more = wrap(row[-1], room, "").splitlines() or [""]
+        lines = [(*row[:-1], first), *((*blank, line) for line in more)]
+        places += range(len(rows), len(rows) + len(lines)) if number in marked else ()
+        rows += lines
+    return TextTable(headings=table.headings, rows=tuple(rows), right=table.right), tuple(places)
 
 
-def draw(table: TextTable, style: Style = PLAIN, *, indent: str = "") -> str:
-    """Return the table as lines of text; the last column is never padded."""
+def draw(
+    table: TextTable, style: Style = PLAIN, *, indent: str = "", bold: Collection[int] = ()
+) -> str:
+    """Return the table as lines of text, `bold` rows bold; the last column is never padded."""
     widths = [
         max(map(len, column)) for column in zip_longest(table.headings, *table.rows, fillvalue="")
     ]
@@ -89,7 +141,11 @@ def draw(table: TextTable, style: Style = PLAIN, *, indent: str = "") -> str:
 
     heading = style.strong(line(table.headings))
     rule = style.faint(indent + GAP.join("-" * width for width in widths))
-    return "\n".join([heading, rule, *map(line, table.rows)])
+    rows = [
+        style.strong(line(row)) if number in bold else line(row)
+        for number, row in enumerate(table.rows)
+    ]
+    return "\n".join([heading, rule, *rows])
 
 
 def markdown(table: TextTable) -> str:
@@ -106,11 +162,12 @@ def wrap(text: str, width: int, indent: str) -> str:
     """Return `text` broken into lines of at most `width`, each behind `indent`."""
     from textwrap import fill
 
-    return fill(
-        text,
+    told = fill(
+        text.replace(" %", f"{_UNBROKEN}%"),
         width=max(width, len(indent) + 20),
         initial_indent=indent,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return told.replace(_UNBROKEN, " ")

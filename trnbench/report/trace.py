@@ -45,7 +45,7 @@ def trace(spans: Sequence[TraceSpan]) -> bytes:
         for span in spans
     ]
     document = {"displayTimeUnit": "ns", "traceEvents": names + events}
-    return (json.dumps(document, separators=(",", ":")) + "\n").encode()
+    return (json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
 def _apart(spans: Sequence[TraceSpan]) -> list[TraceSpan]:

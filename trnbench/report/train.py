@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.answers.train import TrainAnswer
 from trnbench.predict.prediction import StepFigures
 from trnbench.report.report import Column, Report, columns, draw_rows
-from trnbench.report.text_table import Style, counted, wrap
-from trnbench.report.train_tables import memory_table, step_scale, time_table
-from trnbench.units import Dimension, show, significant
+from trnbench.report.text_table import Style
+from trnbench.report.train_tables import memory_table, phases_table, step_scale, time_table
+from trnbench.units import Dimension, counted, show, significant
+from trnbench.workload.jobs import PAIRED
 from trnbench.workload.layout import DEGREES, KNOBS, RANK_DEGREES
 from trnbench.workload.partial_layout import shown_degrees
 
@@ -23,8 +22,9 @@ MFU = (
     "format of the products"
 )
 HFU = "with recompute and padding"
+OF_FROZEN = "a job with adapters needs no gradients of frozen weights"
 CONVENTIONS = {
-    "mfu": f"{MFU}; mfu_headline: over the vendor's headline rate; hfu: {HFU}",
+    "mfu": f"{MFU}; {OF_FROZEN}; mfu_headline: over the vendor's headline rate; hfu: {HFU}",
     "low_, high_": "ends of an 80 % interval",
     "exposed_*_s": "add up to step_time_s; hidden_*_s run beside compute",
     "memory_bytes": "of a rank of the worst pipeline stage; available is the capacity less the "
@@ -42,7 +42,7 @@ def train_report(
     answers: Sequence[TrainAnswer], inputs: Mapping[str, object], *, plot: bool = False
 ) -> Report:
     """Return the report of some training steps, a row each."""
-    report = Report(
+    return Report(
         verb="train",
         inputs=inputs,
         rows=tuple(answer.row() for answer in answers),
@@ -53,8 +53,8 @@ def train_report(
             "feasible": sum(answer.feasible for answer in answers),
             "rows": len(answers),
         },
+        people=lambda report, style: _draw(report, tuple(answers), plot, style),
     )
-    return replace(report, people=functools.partial(_draw, report, tuple(answers), plot))
 
 
 def _differ(answers: Sequence[TrainAnswer], name: str) -> bool:
@@ -114,7 +114,7 @@ def _draw(report: Report, answers: tuple[TrainAnswer, ...], plot: bool, style: S
         [
             "\n".join([style.strong(heading), *_shared(answers, style)]),
             draw_rows(report, style),
-            "\n".join(wrap(note, style.width, "") for note in notes),
+            style.lines(notes),
         ]
     )
 
@@ -136,7 +136,7 @@ def _shared(answers: Sequence[TrainAnswer], style: Style) -> list[str]:
         )
     if assumed:
         lines.append(f"{ASSUMED} default")
-    return [wrap(line, style.width, "") for line in lines]
+    return [style.wrap(line) for line in lines]
 
 
 def _notes_of_case(case: Sequence[TrainAnswer]) -> list[str]:
@@ -144,25 +144,29 @@ def _notes_of_case(case: Sequence[TrainAnswer]) -> list[str]:
     name = first.label or f"{first.model} on {_where(first)}"
     notes = [f"{name}: no: {reason}" for reason in first.reasons]
     notes += [f"{name}: warning: {warning}" for warning in first.warnings]
-    notes += [f"{name}: {note}" for note in first.notes]
+    notes += [f"{name}: {note}" for answer in case for note in answer.notes]
     return [*notes, f"{first.instance}: {_calibration(first)}"]
 
 
 def _case(case: Sequence[TrainAnswer], plot: bool, style: Style) -> list[str]:
     """Return the blocks of one case: its answers differ in the engine only."""
     first = case[0]
-    blocks = [_headline(case, style), _layout(first, style)]
+    blocks = [headline_of(case, style), layout_of_answer(first, style)]
     if first.step is not None:
         blocks.append(time_table(case, style))
-    if first.memory is not None:
+    if first.phases:
+        blocks.append(phases_table(first, style))
+    elif first.memory is not None:
         blocks.append(memory_table(first.memory, style))
     if plot and first.feasible:
         blocks.append(_gantt(case, style))
-    notes = [*(f"warning: {warning}" for warning in first.warnings), *first.notes]
+    told = dict.fromkeys(note for answer in case for note in answer.notes)
+    notes = [*(f"warning: {warning}" for warning in first.warnings), *told]
     if first.step is not None:
-        notes.append(f"MFU: {MFU}; HFU: {HFU}.")
+        frozen = f"; {OF_FROZEN}" if first.layout["adapter_rank"] else ""
+        notes.append(f"MFU: {MFU}{frozen}; HFU: {HFU}.")
     notes.append(f"{_calibration(first)}.")
-    blocks.append("\n".join(wrap(note, style.width, "") for note in notes))
+    blocks.append(style.lines(notes))
     return blocks
 
 
@@ -173,24 +177,25 @@ def _where(answer: TrainAnswer) -> str:
 def _calibration(answer: TrainAnswer) -> str:
     how = {
         "measured": "fitted to measured steps of these chips",
-        "transferred": "taken over from another family, not fitted here",
+        "transferred": "carried over: fitted to no step of this instance and kind of model",
         "assumed": "assumed: fitted to no measured step",
     }
     basis = how.get(answer.basis, answer.basis)
-    return f"calibration {answer.calibration}, {basis}; weakest evidence: {answer.evidence.word}"
+    return f"stack {answer.software}, {basis}; weakest evidence: {answer.evidence.word}"
 
 
-def _headline(case: Sequence[TrainAnswer], style: Style) -> str:
+def headline_of(case: Sequence[TrainAnswer], style: Style) -> str:
+    """Return what a step takes in a few lines, or why it cannot run."""
     first = case[0]
     cluster = f"{counted(first.chips, 'chip')}, {counted(first.ranks, 'rank')}"
     title = style.strong(f"{first.model} on {_where(first)} ({cluster})")
     if not first.feasible:
-        reasons = [wrap(f"no: {reason}", style.width, "") for reason in first.reasons]
+        reasons = [style.wrap(f"no: {reason}") for reason in first.reasons]
         return "\n".join([title, *reasons])
     if len(case) == 1 and first.step is not None:
-        return "\n".join([title, *(wrap(f, style.width, "") for f in _figures(first, first.step))])
+        return "\n".join([title, *(style.wrap(f) for f in _figures(first, first.step))])
     engines = [
-        wrap(f"{answer.engine}: {'; '.join(_figures(answer, answer.step))}", style.width, "")
+        style.wrap(f"{answer.engine}: {'; '.join(_figures(answer, answer.step))}")
         for answer in case
         if answer.step is not None
     ]
@@ -213,19 +218,21 @@ def _figures(answer: TrainAnswer, step: StepFigures) -> list[str]:
 
     time = show(step.step_time_s, Dimension.SECONDS, scale=scale)
     tokens = row["tokens_per_s"]
-    rates = [f"{significant(answer.per_s(step.step_time_s))} sequences/s"]
+    samples = "pairs" if answer.layout["job"] in PAIRED else "sequences"
+    rates = [f"{significant(answer.per_s(step.step_time_s))} {samples}/s"]
     if isinstance(tokens, float):
         ends = span("tokens_per_s", lambda value: show(value, Dimension.COUNT, digits=3))
         rates.insert(0, f"{tokens:,.0f} tokens/s {ends}")
     headline = f", {share(step.mfu_headline)} of headline" if step.mfu_headline else ""
     return [
-        f"{time} a step {span('step_time_s', seconds)}, an 80 % interval",
+        f"{time} per step {span('step_time_s', seconds)}, 80 % interval",
         ", ".join(rates),
         f"MFU {share(step.mfu)} {span('mfu', share)}{headline}; HFU {share(step.hfu)}",
     ]
 
 
-def _layout(answer: TrainAnswer, style: Style) -> str:
+def layout_of_answer(answer: TrainAnswer, style: Style) -> str:
+    """Return the layout in a few lines, with what was chosen and what took its default."""
     lines = []
     for heading, names in _LINES.items():
         parts = [
@@ -236,15 +243,15 @@ def _layout(answer: TrainAnswer, style: Style) -> str:
         if heading == "degrees" and answer.logical_size is not None:
             parts.append(f"logical core size {answer.logical_size}")
         if parts:
-            wrapped = wrap(", ".join(parts), style.width, " " * 9)
+            wrapped = style.wrap(", ".join(parts), " " * 9)
             lines.append(f"{heading:<9}{wrapped.lstrip()}")
     searched = answer.searched
     if searched is not None and answer.chosen:
         fitting = counted(searched.feasible, "layout")
-        of = f"fastest of {fitting} that fit, of {searched.legal:,} legal"
+        of = f"fastest of {fitting} that fit in memory, of {searched.legal:,} valid"
         lines.append(f"{'':9}{CHOSEN} chosen: {of}")
     elif searched is not None and searched.legal:
-        nearest = f"none of {counted(searched.legal, 'legal layout')} will do; this comes nearest"
+        nearest = f"none of {counted(searched.legal, 'valid layout')} fits; this is nearest"
         lines.append(f"{'':9}{nearest}")
     if answer.assumed:
         lines.append(f"{'':9}{ASSUMED} default")
@@ -256,6 +263,8 @@ def _matters(answer: TrainAnswer, name: str) -> bool:
     knob, layout = KNOBS[name], answer.layout
     if layout[name] is None:
         return False
+    if name == "job" or knob.of_jobs:
+        return layout[name] != knob.default
     if answer.tokens_per_sample is None and knob.part == "layers" and name not in RANK_DEGREES:
         return bool(knob.searched and layout[name] != knob.default)
     return knob.searched or not knob.acts_with or any(layout.degree(d) > 1 for d in knob.acts_with)

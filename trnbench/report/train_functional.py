@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
-from trnbench.analytic.step.memory import CATEGORIES
+from trnbench.analytic.step.memory_parts import CATEGORIES
 from trnbench.answers.functional import FunctionalRun
-from trnbench.answers.row import Row
+from trnbench.answers.row import Row, cells
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style, TextTable, counted, draw, wrap
-from trnbench.units import Dimension, show, significant
+from trnbench.report.text_table import Style
+from trnbench.units import Dimension, counted, show, significant
 from trnbench.workload.layout import RANK_DEGREES
 
 FEW_STEPS = 10
@@ -32,14 +31,14 @@ def functional_report(
     run: FunctionalRun, inputs: Mapping[str, object], *, plot: bool = True
 ) -> Report:
     """Return the report of a run, a row a step; for people with the curve of losses."""
-    report = Report(
+    return Report(
         verb="train",
         inputs=inputs,
         rows=run.rows(),
         columns=columns("step", "loss", "tokens", "modelled_time_s", "modelled_cost_usd"),
         summary=_summary(run),
+        people=lambda report, style: _draw(report, run, plot, style),
     )
-    return replace(report, people=functools.partial(_draw, report, run, plot))
 
 
 def _summary(run: FunctionalRun) -> dict[str, object]:
@@ -47,28 +46,17 @@ def _summary(run: FunctionalRun) -> dict[str, object]:
     return {
         "conventions": NOTES,
         "feasible": not run.reasons,
-        "reasons": run.reasons,
-        "notes": run.notes,
-        "warnings": run.answer.warnings,
-        "model": run.answer.model,
-        "instance": run.answer.instance,
-        "task": run.task,
-        "setting": run.answer.layout.plain,
-        "step_time_s": run.answer.step.step_time_s if run.answer.step else None,
-        "usd_per_hour": run.usd_per_hour,
-        "region": run.region,
-        "resumed_steps": run.resumed,
-        "measured_steps": run.measured,
-        "interrupted": run.interrupted,
+        **cells(run, "reasons notes warnings=answer.warnings model=answer.model"),
+        **cells(run, "instance=answer.instance task setting=answer.layout.plain"),
+        **cells(run, "step_time_s=answer.step.step_time_s usd_per_hour region"),
+        **cells(run, "resumed_steps=resumed measured_steps=measured interrupted"),
         "final_loss": run.losses[-1] if run.losses else None,
         "agrees": run.agrees,
         "traffic": [{**asdict(line), "agrees": line.agrees} for line in run.traffic],
         "flop": [{**asdict(line), "agrees": line.agrees} for line in run.flop],
         "memory": [
             {
-                "stage": stage.role,
-                "measured_bytes": stage.peaks_bytes,
-                "model_bytes": stage.model_bytes,
+                **cells(stage, "stage=role measured_bytes=peaks_bytes model_bytes"),
                 "measured_at_once_bytes": stage.peak_bytes,
                 "measured": dict(stage.by_category),
                 "model": dict(stage.model_by_category),
@@ -85,9 +73,9 @@ def _draw(report: Report, run: FunctionalRun, plot: bool, style: Style) -> str:
     title = f"{answer.model} with real numbers, on {answer.nodes} x {answer.instance}"
     blocks = [style.strong(title)]
     if run.reasons:
-        blocks.append("\n".join(wrap(f"no: {reason}", style.width, "") for reason in run.reasons))
+        blocks.append(style.lines(f"no: {reason}" for reason in run.reasons))
         return "\n".join(blocks)
-    blocks.append("\n".join(wrap(line, style.width, "") for line in _headline(run)))
+    blocks.append(style.lines(_headline(run)))
     if plot and len(run.losses) > 1:
         blocks.append(_curve(run, style))
     blocks.append(_steps(report, style))
@@ -95,7 +83,7 @@ def _draw(report: Report, run: FunctionalRun, plot: bool, style: Style) -> str:
         blocks += [_traffic(run, style), _flop(run, style), _memory(run, style)]
     notes = [*(f"warning: {warning}" for warning in answer.warnings), *run.notes]
     if notes:
-        blocks.append("\n".join(wrap(note, style.width, "") for note in notes))
+        blocks.append(style.lines(notes))
     return "\n\n".join(blocks)
 
 
@@ -105,7 +93,7 @@ def _headline(run: FunctionalRun) -> list[str]:
     lines = [
         f"{', '.join(spread) or 'one rank'}; {layout['precision']}, zero {layout['zero']}, "
         f"schedule {layout['schedule']}; "
-        f"{run.tokens_per_step:,} tokens a step ({run.task} text, seed {run.seed})",
+        f"{run.tokens_per_step:,} tokens per step ({run.task} text, seed {run.seed})",
         f"loss {run.losses[0]:.4f} -> {run.losses[-1]:.4f} in {counted(len(run.losses), 'step')}",
     ]
     time_s, cost = last["modelled_time_s"], last["modelled_cost_usd"]
@@ -151,9 +139,8 @@ def _traffic(run: FunctionalRun, style: Style) -> str:
         )
         for line in run.traffic
     ]
-    headings = ("exchange", "axis", "runs", "program", "sent", "program", "")
-    right = (False, False, True, True, True, True, False)
-    drawn = draw(TextTable(headings=headings, rows=tuple(cells), right=right), style)
+    headings = ("exchange", "axis", ">runs", ">program", ">sent", ">program", "")
+    drawn = style.table(headings, cells)
     if run.busiest_link is None:
         return drawn
     source, target, sent = run.busiest_link
@@ -171,10 +158,7 @@ def _flop(run: FunctionalRun, style: Style) -> str:
         )
         for line in run.flop
     ]
-    headings = ("products in", "carried out", "program", "")
-    return draw(
-        TextTable(headings=headings, rows=tuple(cells), right=(False, True, True, False)), style
-    )
+    return style.table(("products in", ">carried out", ">program", ""), cells)
 
 
 def _memory(run: FunctionalRun, style: Style) -> str:
@@ -188,9 +172,7 @@ def _memory(run: FunctionalRun, style: Style) -> str:
         sizes = (show(n, Dimension.BYTES) for n in pair)
         cells.append((stage.role, "all peaks", *sizes, _verdict(agrees=stage.agrees)))
         cells.append((stage.role, "at one time", show(stage.peak_bytes, Dimension.BYTES), "", ""))
-    headings = ("stage", "a rank holds", "measured", "model", "")
-    right = (False, False, True, True, False)
-    return draw(TextTable(headings=headings, rows=tuple(cells), right=right), style)
+    return style.table(("stage", "a rank holds", ">measured", ">model", ""), cells)
 
 
 def _verdict(*, agrees: bool) -> str:

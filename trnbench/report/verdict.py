@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.answers.compare import CompareAnswer, ComparedQuote
+from trnbench.answers.compare import CompareAnswer
 from trnbench.answers.interval import Interval
 from trnbench.answers.lead import Lead
 from trnbench.answers.plan import PlanAnswer
-from trnbench.answers.quote import Quote, price_day
+from trnbench.answers.quote import Quote
 from trnbench.report.quote_text import (
     cluster_text,
     money_text,
@@ -18,9 +18,6 @@ from trnbench.report.quote_text import (
 )
 from trnbench.units import HOUR_S
 
-BASES = {"measured": "measured", "transferred": "carried over", "assumed": "assumed"}
-"""What a speed rests on -> as a buyer says it."""
-SECOND_HAND = "second-hand"
 DWARFED = 0.5
 """Machines of which less than this part is used are paid for their minimum, not for the work."""
 
@@ -43,6 +40,20 @@ def verdict_text(answer: CompareAnswer) -> str:
     text += _tie(lead, quotes)
     minimums = [one for one in map(_minimum, quotes) if one]
     return text + (f" ({'; '.join(minimums)})" if minimums else "")
+
+
+def verdict_lines(answer: CompareAnswer) -> list[str]:
+    """Return the verdict, and which row is the fastest where that is another one."""
+    quotes = [one.quote for one in answer.compared]
+    running = [one for one in quotes if one.feasible and one.elapsed_s is not None]
+    fastest = min(
+        running, key=lambda one: one.elapsed_s.value if one.elapsed_s else 0.0, default=None
+    )
+    cheapest = quotes[answer.lead.winner] if answer.lead else None
+    lines = [verdict_text(answer)]
+    if cheapest in running and fastest is not cheapest and fastest and fastest.elapsed_s:
+        lines.append(f"fastest: {cluster_text(fastest)}, {time_text(fastest.elapsed_s.value)}")
+    return lines
 
 
 def plan_verdict_text(answer: PlanAnswer) -> str:
@@ -85,29 +96,6 @@ def share_text(share: float) -> str:
     if share < 1 and percent == "100":
         percent = ">99"
     return f"{percent} % of draws"
-
-
-def basis_lines(compared: Sequence[ComparedQuote]) -> list[str]:
-    """Return the evidence behind each row's speed and price, equal rows together."""
-    found: dict[str, dict[str, None]] = {}
-    for one in compared:
-        quote = one.quote
-        words = f"speed {BASES[quote.step.basis]}, {_price_basis(quote)}"
-        found.setdefault(words, {})[quote.instance] = None
-    return [f"{', '.join(names)}: {words}" for words, names in found.items()]
-
-
-def _price_basis(quote: Quote) -> str:
-    bill = quote.bill
-    if bill is None:
-        return "no price"
-    if bill.origin == "own":
-        return "a price of your own"
-    day = f" of {price_day(bill)}" if price_day(bill) else ""
-    if bill.origin == "assumed":
-        return f"price assumed from one{day}"
-    second_hand = any(note.startswith(SECOND_HAND) for note in bill.notes)
-    return f"price {SECOND_HAND if second_hand else 'read'}{day}"
 
 
 def _no(answer: CompareAnswer, quotes: Sequence[Quote]) -> str:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from trnbench.analytic.step.memory import memory
-from trnbench.analytic.step.utilization import utilization
+from trnbench.analytic.step.utilization import check_peak, utilization
+from trnbench.memo import Memo
 from trnbench.program.step import training_step
+from trnbench.records import dataclass
 from trnbench.search.counts import Counts
 from trnbench.search.legality import nearest_refusal
 from trnbench.search.ranking import Entries, LayoutRanking
-from trnbench.search.result import ClusterResult, Found, NearestMiss, SearchResult
+from trnbench.search.result import ClusterResult, Found, NearestMiss, Ranked, SearchResult
 from trnbench.search.runs import Run
 from trnbench.search.space import Space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ending:
-    """What a search ends with; `refusals`: what chip and stack said of exchanges and formats."""
+    """What a search ends with; `refusals`: what chip and stack said of exchanges and formats.
+
+    `stopped`: it was ended before all was looked at.
+    """
 
     space: Space
     counts: Counts
@@ -29,64 +34,88 @@ class Ending:
     misses: LayoutRanking
     available_bytes: float
     refusals: tuple[str, ...]
+    stopped: bool
 
 
 def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
     """Return the answer of a search that took so long."""
     best, misses = ending.ranking.of_clusters(), ending.misses.of_clusters()
-    ideal_rank_s = _ideal_rank_s(ending, next(iter(best.values()))) if best else np.nan
+    ideal: Memo[Literal["rank"], float] = Memo()
+    found = {
+        number: _Records(ending=ending, entries=entries, ideal=ideal)
+        for number, entries in best.items()
+    }
     clusters = []
     for number, nodes in enumerate(ending.space.question.nodes):
-        ranked = _found(ending, best[number], ideal_rank_s) if number in best else ()
-        missed = misses.get(number) if not ranked else None
+        missed = misses.get(number) if number not in best else None
         clusters.append(
             ClusterResult(
-                nodes=nodes,
+                nodes=nodes + ending.space.question.generation_nodes,
                 tally=ending.counts.tally(slice(number, number + 1)),
-                ranked=ranked,
+                ranked=_ranked(found[number]) if number in found else (),
                 nearest=None if missed is None else _nearest(ending, missed),
             )
         )
     tally = ending.counts.tally()
     # A stable sort: of equals, that on the cluster asked for first.
     fastest = sorted(
-        (found for cluster in clusters for found in cluster.ranked),
-        key=lambda found: np.float32(found.step_time_s),
+        (
+            (np.float32(score), records, place)
+            for _, records in sorted(found.items())
+            for place, score in enumerate(records.entries.score.tolist())
+        ),
+        key=lambda one: one[0],
     )
     near = [cluster.nearest for cluster in clusters if cluster.nearest is not None]
     nearest = None if fastest else min(near, key=lambda miss: miss.ratio, default=None)
+    ranked = Ranked(min(len(fastest), top), lambda at: fastest[at][1].record(fastest[at][2]))
+    # The fastest is made at once: one above the peak is a fault of its calibration.
+    _ = ranked[:1]
     return SearchResult(
         tally=tally,
-        ranked=tuple(fastest[:top]),
+        ranked=ranked,
         by_nodes={cluster.nodes: cluster for cluster in clusters},
         nearest=nearest,
         reasons=() if fastest else _reasons(ending, nearest),
-        complete=tally.unseen == 0,
+        complete=tally.unseen == 0 and not ending.stopped,
         elapsed_s=elapsed_s,
     )
 
 
-def _found(ending: Ending, entries: Entries, ideal_rank_s: float) -> tuple[Found, ...]:
-    question = ending.space.question
-    capacity_bytes = question.platform.memory_per_rank_bytes(question.logical_size)
-    found = []
-    for number in range(len(entries)):
-        run, place = ending.runs[int(entries.run[number])], int(entries.place[number])
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Records:
+    """What makes records of the layouts that a cluster kept.
+
+    `ideal`: the seconds of a step on one rank at its peak, the same in every layout.
+    """
+
+    ending: Ending
+    entries: Entries
+    ideal: Memo[Literal["rank"], float]
+
+    def record(self, number: int) -> Found:
+        """Return one of them."""
+        entries, question = self.entries, self.ending.space.question
+        run, place = self.ending.runs[int(entries.run[number])], int(entries.place[number])
         layout, step_time_s = run.layout(place), float(entries.score[number])
         sequences_per_s = float(layout.global_batch) / step_time_s
-        found.append(
-            Found(
-                nodes=run.nodes(place),
-                layout=layout,
-                step_time_s=step_time_s,
-                sequences_per_s=sequences_per_s,
-                tokens_per_s=sequences_per_s * float(layout.sequence),
-                mfu=ideal_rank_s / (int(layout.ranks) * step_time_s),
-                memory_bytes=float(entries.memory_bytes[number]),
-                memory_capacity_bytes=capacity_bytes,
-            )
+        ideal_rank_s = self.ideal.of("rank", lambda: _ideal_rank_s(self.ending, entries))
+        mfu = ideal_rank_s / (int(layout.ranks) * step_time_s)
+        check_peak(mfu, question.stack.provenance.path or question.stack.name)
+        return Found(
+            nodes=run.nodes(place),
+            layout=layout,
+            step_time_s=step_time_s,
+            sequences_per_s=sequences_per_s,
+            tokens_per_s=sequences_per_s * float(layout.sample_tokens),
+            mfu=mfu,
+            memory_bytes=float(entries.memory_bytes[number]),
+            memory_capacity_bytes=question.platform.memory_per_rank_bytes(question.logical_size),
         )
-    return tuple(found)
+
+
+def _ranked(records: _Records) -> Ranked:
+    return Ranked(len(records.entries), records.record)
 
 
 def _ideal_rank_s(ending: Ending, entries: Entries) -> float:
@@ -117,18 +146,12 @@ def _reasons(ending: Ending, nearest: NearestMiss | None) -> tuple[str, ...]:
     if ending.refusals or nearest is None:
         return ending.refusals
     alone = training_step(question.model, nearest.layout)
-    expected, careful = (
-        memory(
-            alone,
-            question.platform,
-            fragmentation_ratio=ratio,
-            logical_size=question.logical_size,
-        )
-        for ratio in (question.stack.fragmentation, question.fragmentation_ratio)
+    expected = memory(
+        alone,
+        question.platform,
+        fragmentation_ratio=question.stack.fragmentation,
+        overheads=question.stack.memory,
+        logical_size=question.logical_size,
     )
-    refused = expected.refusal()
-    if refused and question.headroom is None:
-        left = careful.capacity_bytes - question.available_bytes
-        refused = replace(careful, reserve_bytes=left).refusal()
     kept = f"needs {nearest.ratio:.2f}x of what is left by {question.kept_free}"
-    return (refused or kept,)
+    return (expected.refusal() or kept,)

@@ -15,13 +15,16 @@ MEMORY, COLLECTIVE, FORMAT = "memory", "collective", "format"
 
 
 class Counts:
-    """Counts of a search; those of what is illegal are known from the start."""
+    """Counts of a search; those of what is illegal are known before any of it is looked at."""
 
-    def __init__(self, clusters: int, families: Iterable[ScheduleFamily]) -> None:
+    def __init__(self, clusters: int) -> None:
         self._clusters = clusters
         self._considered, self._legal = self._none(), self._none()
         self._priced, self._done = self._none(), 0
         self._rejected: dict[str, IntArray] = {}
+
+    def take(self, families: Iterable[ScheduleFamily]) -> None:
+        """Count the layouts of families, and which rule rejects those that are illegal."""
         for family in families:
             variants = len(family.variants)
             self._considered += variants * family.considered
@@ -44,11 +47,18 @@ class Counts:
         self._priced += np.bincount(cluster, minlength=self._clusters)
         self._done += len(cluster)
 
-    def reject(self, rule: str, cluster: IntArray) -> None:
-        """Count legal layouts that are rejected, given the cluster of each."""
-        if len(cluster):
-            self._add(rule, np.bincount(cluster, minlength=self._clusters))
-            self._done += len(cluster)
+    def priced_on(self) -> IntArray:
+        """Return how many layouts were priced on each cluster."""
+        return self._priced
+
+    def reject(self, rule: str, cluster: IntArray, but: IntArray | None = None) -> None:
+        """Count legal layouts that are rejected, given the cluster of each, and of those kept."""
+        count = np.bincount(cluster, minlength=self._clusters)
+        if but is not None:
+            count -= np.bincount(but, minlength=self._clusters)
+        if count.any():
+            self._add(rule, count)
+            self._done += int(count.sum())
 
     def tally(self, clusters: slice = slice(None)) -> Tally:
         """Return the counts of some clusters together."""

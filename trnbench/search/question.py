@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 
 from trnbench.calibration.collective_stack import CollectiveStack
+from trnbench.calibration.supports import Support
 from trnbench.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.errors import InputError
 from trnbench.hardware.instance import Platform
 from trnbench.predict.fit import fragmentation_range, reserve_range
+from trnbench.predict.supported import beyond, refusal, runs, support_of
+from trnbench.program.features import features_of_knob, plain_features
 from trnbench.program.precision import recipe_named
+from trnbench.records import dataclass
 from trnbench.units import Dimension, show
 from trnbench.workload.layout import KNOBS, Layout
 from trnbench.workload.model import Model
@@ -22,11 +25,13 @@ from trnbench.workload.sizes import MAX_SIZE
 class Question:
     """A step to be laid out on clusters of `nodes` instances each.
 
+    Those that only write answers come on top: `generation_nodes`.
+
     What `layout` leaves open is searched, or has its default if it is none of the searched knobs;
     batch, sequence and precision have none. `headroom` is the share of a rank's usable memory to be
     left free; None leaves free what the upper ends of the platform's reserve and the allocator's
     losses may take. Without `whole_nodes` a layout may leave ranks of a single node idle, if `dp`
-    is fixed.
+    is fixed. With `assume_supported` what the stack refuses is searched, if it was asked for.
     """
 
     model: Model
@@ -37,7 +42,9 @@ class Question:
     layout: PartialLayout
     headroom: float | None = None
     logical_size: int | None = None
+    generation_nodes: int = 0
     whole_nodes: bool = True
+    assume_supported: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what means nothing on any machine, whatever is still to be chosen."""
@@ -62,6 +69,36 @@ class Question:
     def stack(self) -> TrainingStack:
         """The training stack, which bounds what is looked at."""
         return self.efficiency.stack
+
+    def runs(self, feature: str) -> bool:
+        """Tell whether the stack is known to run a feature."""
+        return runs(self.stack, feature)
+
+    def allows(self, feature: str) -> bool:
+        """Tell whether a feature may be looked at where its knob is asked for."""
+        return self.assume_supported or support_of(self.stack, feature).status != "refused"
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What the stack refuses of the model and the settled knobs, in words."""
+        if self.assume_supported:
+            return ()
+        found = beyond(self.stack, self.model, self.layout)
+        return (
+            *(refusal(self.stack, one) for one in found if one.status == "refused"),
+            *(refusal(self.stack, one) for one in map(self._none_of, self.layout.wanted) if one),
+        )
+
+    def _none_of(self, name: str) -> Support | None:
+        """Return what the stack says of a knob that was asked for, if it refuses all but one value.
+
+        One value is what runs where nothing is said.
+        """
+        plain = plain_features()
+        asked = [one for one in features_of_knob(KNOBS[name]) if one not in plain]
+        if any(map(self.allows, asked)):
+            return None
+        return support_of(self.stack, asked[0])
 
     @property
     def fragmentation_ratio(self) -> float:
@@ -98,4 +135,6 @@ class Question:
     @property
     def completed(self) -> Layout:
         """The layout with its open knobs at their defaults, attention at the stack's."""
-        return self.layout.complete({"attention": self.stack.attention})
+        return self.layout.complete(
+            {"attention": self.stack.attention, "stage_split": self.stack.stage_split}
+        )

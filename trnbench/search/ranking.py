@@ -8,12 +8,12 @@ its grid (clusters, and small degrees before large ones), so equals are decided 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.arrays import FloatArray, IntArray
+from trnbench.arrays import FloatArray, IntArray, distinct
 from trnbench.program.points import Points
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +80,7 @@ class LayoutRanking:
         (kept,) = self._columns
         return {
             int(cluster): kept.at(np.flatnonzero(kept.cluster == cluster))
-            for cluster in np.unique(kept.cluster)
+            for cluster in distinct(kept.cluster)
         }
 
     def _keep_best(self) -> None:

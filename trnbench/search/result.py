@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from typing import overload
 
+import numpy as np
+
+from trnbench.memo import Memo
+from trnbench.records import dataclass
 from trnbench.workload.layout import Layout
 
 
@@ -20,6 +24,47 @@ class Found:
     mfu: float
     memory_bytes: float
     memory_capacity_bytes: float
+
+
+class Ranked(Sequence[Found]):
+    """Layouts in order, each made into a record when it is read; equal to a tuple of the same."""
+
+    def __init__(self, count: int, make: Callable[[int], Found]) -> None:
+        self._count, self._make = count, make
+        self._made: Memo[int, Found] = Memo()
+
+    def __len__(self) -> int:
+        """Layouts."""
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Found: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Found, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Found | tuple[Found, ...]:
+        """Return one of them, or several."""
+        places = range(self._count)[place]
+        if isinstance(places, range):
+            return tuple(self[one] for one in places)
+        return self._made.of(places, lambda: self._make(places))
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether another sequence has the same layouts."""
+        return isinstance(other, Ranked | tuple) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Return the hash of the tuple that it is equal to."""
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """Return the text of that tuple."""
+        return repr(tuple(self))
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[Found, ...]]]:
+        """Return what another process reads: the records."""
+        return tuple, (tuple(self),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +116,7 @@ class ClusterResult:
 
     nodes: int
     tally: Tally
-    ranked: tuple[Found, ...]
+    ranked: Sequence[Found]
     nearest: NearestMiss | None
 
     @property
@@ -89,7 +134,7 @@ class SearchResult:
     """
 
     tally: Tally
-    ranked: tuple[Found, ...]
+    ranked: Sequence[Found]
     by_nodes: Mapping[int, ClusterResult]
     nearest: NearestMiss | None
     reasons: tuple[str, ...]
@@ -131,5 +176,32 @@ def joined(results: Sequence[SearchResult], nodes: Sequence[int]) -> SearchResul
     )
 
 
-def _ranked(results: Sequence[SearchResult]) -> list[tuple[Found, ...]]:
+def reunited(results: Sequence[SearchResult], top: int) -> SearchResult:
+    """Return what one search of all clusters finds, from searches that shared them."""
+    if len(results) == 1:
+        return results[0]
+    in_order = [
+        max((result.by_nodes[n] for result in results), key=lambda one: one.tally.considered)
+        for n in results[0].by_nodes
+    ]
+    # As one search has it: of times that agree to 7 digits, that on the cluster asked for first.
+    ranked = sorted(
+        (found for cluster in in_order for found in cluster.ranked),
+        key=lambda found: np.float32(found.step_time_s),
+    )[:top]
+    misses = [cluster.nearest for cluster in in_order if cluster.nearest is not None]
+    nearest = None if ranked else min(misses, key=lambda miss: miss.ratio, default=None)
+    blamed = [result for result in results if result.nearest is nearest] or [*results]
+    return SearchResult(
+        tally=Tally.sum([result.tally for result in results]),
+        ranked=tuple(ranked),
+        by_nodes={cluster.nodes: cluster for cluster in in_order},
+        nearest=nearest,
+        reasons=() if ranked else blamed[0].reasons,
+        complete=all(result.complete for result in results),
+        elapsed_s=max(result.elapsed_s for result in results),
+    )
+
+
+def _ranked(results: Sequence[SearchResult]) -> list[Sequence[Found]]:
     return [result.ranked for result in results]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.program.points import Points
+from trnbench.records import dataclass
 from trnbench.search.space import ALONG, Axis, Space, Variant
 from trnbench.workload.layout import Layout
 
@@ -22,7 +23,7 @@ class Run:
 
     def nodes(self, place: int) -> int:
         """Return the nodes of the layout at a place of the flattened grid."""
-        return self._value("nodes", self._index(place))
+        return self._value("nodes", self._index(place)) + self.space.question.generation_nodes
 
     def layout(self, place: int) -> Layout:
         """Return the layout at a place of the flattened grid."""

@@ -9,24 +9,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import field, replace
+from functools import partial
 
 import numpy as np
 
-from trnbench.analytic.step.collectives import Engines
-from trnbench.analytic.step.compute import Products, compute_time
+from trnbench.analytic.step.compute import Products
+from trnbench.analytic.step.engines import Engines, keep_forms
 from trnbench.analytic.step.exchanges import Exchanges, exchanges_of
-from trnbench.analytic.step.memory import Flights, needed_bytes
-from trnbench.analytic.step.time import StepPrices, step_prices
-from trnbench.arrays import BoolArray, FloatArray
+from trnbench.analytic.step.job_memory import JobMemory
+from trnbench.analytic.step.job_time import JobPrices, job_prices
+from trnbench.analytic.step.memory_reader import Flights
+from trnbench.analytic.step.time import step_prices
+from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
+from trnbench.memo import Memo
+from trnbench.predict.job_rates import host_states_refusal, job_rates
+from trnbench.program.host_states import host_states_bytes
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
+from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram, training_step
+from trnbench.records import dataclass
 from trnbench.search.answer import Ending, answer
 from trnbench.search.counts import COLLECTIVE, FORMAT, MEMORY, Counts
-from trnbench.search.legality import ScheduleFamily, families, own_modes, parts, some
+from trnbench.search.legality import (
+    ScheduleFamily,
+    block_modes,
+    blocks,
+    families,
+    group_modes,
+    own_modes,
+    parts,
+    some,
+)
 from trnbench.search.question import Question
 from trnbench.search.ranking import LayoutRanking
 from trnbench.search.result import SearchResult
@@ -45,16 +61,30 @@ CHUNKS = ALONG["vpp"]
 """No exchange depends on how many chunks a stage has."""
 
 
-Pieces: TypeAlias = Sequence[tuple[Points, Flights]]
-"""Layouts of a schedule in chunks, each with what is known of its schedule for all variants."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Piece:
+    """Some layouts of a schedule, all with one stage or all with several.
+
+    `flights`: what is known of their schedule for all variants.
+    """
+
+    points: Points
+    piped: bool
+    flights: Flights = field(default_factory=dict)
+
+    def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
+        """Return the classes of stages of these layouts, that which mostly holds most first."""
+        roles = (stage.role for stage in program.stages)
+        return tuple(role for role in roles if (role != "only") == self.piped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHooks:
     """What the asker hears and says on the way, between one chunk of layouts and the next.
 
-    `progress` hears of (layouts done, legal layouts, what they are), `watch` gets every layout
-    priced, and `cancel` ends the search once it is true: what was found until then stays.
+    `progress` hears of (layouts done, legal layouts as far as is known, what they are), `watch`
+    gets every layout priced, and `cancel` ends the search once it is true: what was found until
+    then stays.
     """
 
     progress: Callable[[int, int, str], None] = lambda done, total, what: None
@@ -62,19 +92,45 @@ class SearchHooks:
     watch: Callable[[Seen], None] = lambda seen: None
 
 
-def search(question: Question, *, top: int = 20, hooks: SearchHooks | None = None) -> SearchResult:
-    """Return the best layouts of every cluster, and how many layouts came how far."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Which blocks of layouts a search looks at: this one and each so many-th after it."""
+
+    number: int = 0
+    of: int = 1
+
+
+def search(
+    question: Question,
+    *,
+    top: int = 20,
+    hooks: SearchHooks | None = None,
+    share: Share | None = None,
+) -> SearchResult:
+    """Return the best layouts of every cluster, and how many layouts came how far.
+
+    With a share of the layouts, of the clusters that it has: `reunited` makes one answer of all.
+    """
     if top < 1:
         raise InputError(f"the number of layouts to keep must be at least 1: {top}")
     started = time.perf_counter()
     _keep_pages()
     space = space_of(question)
-    found = families(space)
-    counts = Counts(len(question.nodes), found)
+    counts = Counts(len(question.nodes))
     state = _Search(question, counts, top, hooks or SearchHooks())
-    if counts.legal:
-        for part in parts(space, found, most=GRID):
-            state.go(*part)
+    share = share or Share()
+    every = tuple(blocks(space))[share.number :: share.of]
+    for number, block in enumerate(every):
+        if number and state.stopped():
+            break
+        found = families(block)
+        counts.take(found)
+        # Blocks are about as large: what is still to come is likely to have as many.
+        state.expected = counts.legal * len(every) // (number + 1)
+        if any(len(family.legal) for family in found):
+            for part in parts(block, found, most=GRID):
+                state.go(*part)
+    state.keep_forms()
     ending = Ending(
         space=space,
         counts=counts,
@@ -82,20 +138,22 @@ def search(question: Question, *, top: int = 20, hooks: SearchHooks | None = Non
         ranking=state.ranking,
         misses=state.misses,
         available_bytes=state.available_bytes,
-        refusals=tuple(state.refusals),
+        refusals=state.every_refusal(),
+        stopped=state.has_stopped,
     )
     return answer(ending, top=top, elapsed_s=time.perf_counter() - started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Batch:
-    """The layouts of a run that fit in memory."""
+    """The layouts of a run that fit in memory; `pieces`: all its legal ones."""
 
     number: int
     run: Run
-    program: StepProgram
+    memory: JobMemory
     points: Points
     memory_bytes: FloatArray
+    pieces: Sequence[_Piece]
 
 
 class _Search:
@@ -109,55 +167,97 @@ class _Search:
         self.misses = LayoutRanking(clusters=len(question.nodes), top=1)
         self.runs: list[Run] = []
         self.available_bytes = question.available_bytes
+        careful, expected = question.fragmentation_ratio, question.stack.fragmentation
+        self.lost = (careful,) if careful == expected else (careful, expected)
         self.refusals: dict[str, None] = {}
+        self.least_on_host = np.inf
+        self.has_stopped = False
+        self.expected = 0
         self._engines: Engines = {}
+
+    def keep_forms(self) -> None:
+        """Store the closed forms of placed groups for the next process that asks."""
+        keep_forms(self._engines)
+
+    def every_refusal(self) -> tuple[str, ...]:
+        """Return in words what was refused of layouts that fit on the chips."""
+        least, instance = self.least_on_host, self.question.platform.instance
+        host = host_states_refusal(instance, least) if np.isfinite(least) else None
+        return (*self.refusals, *((host,) if host else ()))
+
+    def stopped(self) -> bool:
+        """Tell whether the asker has had enough."""
+        self.has_stopped = self.has_stopped or self.hooks.cancel()
+        return self.has_stopped
 
     def go(self, space: Space, found: tuple[ScheduleFamily, ...]) -> None:
         """Look at every variant of a space: first which layouts fit, then how long they take."""
-        pieces = {
-            id(family): [(chunk, Flights()) for chunk in family.legal.chunks(CHUNK)]
-            for family in found
-        }
+        pieces = {id(family): _pieces(space, family) for family in found}
+        of_variant: dict[Variant, list[ScheduleFamily]] = {}
+        for family in found:
+            for variant in family.variants if len(family.legal) else ():
+                of_variant.setdefault(variant, []).append(family)
         lowered: dict[Variant, StepProgram] = {}
         batches: list[_Batch] = []
         for variant in space.variants:
-            mine = [family for family in found if variant in family.variants and len(family.legal)]
-            if not mine or self.hooks.cancel():
+            mine = of_variant.get(variant)
+            if not mine or self.stopped():
                 continue
             layout = space.layout(space.schedules[0], variant)
-            own = own_modes(variant)
-            program = training_step(self.question.model, layout, like=lowered.get(own))
+            own = block_modes(own_modes(variant))
+            like = lowered.get(own)
+            program = training_step(self.question.model, layout, like=like, known_legal=True)
             lowered[own] = program
+            memory = JobMemory.of(program, self.question.stack.memory)
             for family in mine:
-                played = _played(program, family.schedule)
-                run = Run(space=space, variant=variant, whole=played.layout)
-                batches.append(self._fitting(run, played, pieces[id(family)]))
+                memory = memory.played(_played(program, family.schedule))
+                run = Run(space=space, variant=variant, whole=memory.program.layout)
+                batches.append(self._fitting(run, memory, pieces[id(family)]))
         fitting = [batch for batch in batches if len(batch.points)]
-        if fitting and not self.hooks.cancel():
+        if fitting and not self.stopped():
             self._price(space, fitting)
+        for batch in batches:
+            self._miss(batch)
 
     def _price(self, space: Space, fitting: list[_Batch]) -> None:
         """Time all layouts of a space that fit."""
-        wanted = np.zeros((*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :]), dtype=np.bool_)
+        products = Products()
+        exchanges: Memo[Variant, Exchanges] = Memo()
+        prices: dict[tuple[Variant, bool], JobPrices] = {}
         for batch in fitting:
+            variant = batch.run.variant
+            groups = group_modes(variant)
+            shared = exchanges.of(groups, partial(self._exchanges, space, fitting, groups))
+            # A schedule changes when things happen; what they cost, only if it splits slots.
+            key = block_modes(variant), splits_backward(batch.run.whole.schedule)
+            if key not in prices:
+                prices[key] = job_prices(
+                    batch.memory.program,
+                    partial(
+                        step_prices,
+                        platform=self.question.platform,
+                        exchanges=shared,
+                        products=products,
+                    ),
+                    logical_size=self.question.logical_size,
+                    rates=job_rates(self.question.platform.instance, None),
+                )
+                self._refuse(prices[key])
+            self._time(batch, prices[key].played(batch.memory.program))
+
+    def _exchanges(self, space: Space, fitting: list[_Batch], groups: Variant) -> Exchanges:
+        """Return the prices of exchanges that all programs with the same groups share."""
+        wanted = np.zeros((*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :]), dtype=np.bool_)
+        mine = [batch for batch in fitting if group_modes(batch.run.variant) == groups]
+        for batch in mine:
             at = batch.points.index
             wanted[(*at[:CHUNKS], np.zeros_like(at[CHUNKS]), *at[CHUNKS + 1 :])] = True
-        exchanges = self._exchanges(fitting[0].program, wanted)
-        products = Products()
-        prices: dict[tuple[Variant, bool], StepPrices] = {}
-        for batch in fitting:
-            # A schedule changes when things happen; what they cost, only if it splits slots.
-            key = batch.run.variant, splits_backward(batch.run.whole.schedule)
-            if key not in prices:
-                prices[key] = self._prices(batch.program, exchanges, products)
-            self._time(batch, replace(prices[key], program=batch.program))
-
-    def _exchanges(self, program: StepProgram, wanted: BoolArray) -> Exchanges:
-        """Return the prices of exchanges that all programs of a space share."""
+        program, nodes = mine[0].memory.program, int(space.axes["nodes"][0])
         question = self.question
+        domain = question.platform.domain_of(nodes)
         return exchanges_of(
             program,
-            question.platform,
+            question.platform.joined(domain),
             question.efficiency,
             question.collectives,
             logical_size=question.logical_size,
@@ -165,60 +265,80 @@ class _Search:
             engines=self._engines,
         )
 
-    def _prices(self, program: StepProgram, exchanges: Exchanges, products: Products) -> StepPrices:
-        question = self.question
-        compute = compute_time(
-            program,
-            question.platform.chip,
-            question.efficiency.compute,
-            logical_size=question.logical_size,
-            known=products,
-        )
-        prices = step_prices(
-            program,
-            question.platform,
-            question.efficiency,
-            question.collectives,
-            logical_size=question.logical_size,
-            exchanges=exchanges,
-            compute=compute,
-        )
+    def _refuse(self, prices: JobPrices) -> None:
         self.refusals.update(dict.fromkeys(prices.reasons))
         self.refusals.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
-        return prices
 
-    def _fitting(self, run: Run, program: StepProgram, pieces: Pieces) -> _Batch:
+    def _fitting(self, run: Run, memory: JobMemory, pieces: Sequence[_Piece]) -> _Batch:
         """Return the layouts that fit, and count those that do not."""
         number = len(self.runs)
         self.runs.append(run)
-        question = self.question
-        careful = question.fragmentation_ratio != question.stack.fragmentation
-        lost = (question.fragmentation_ratio, *([question.stack.fragmentation] if careful else ()))
         kept: list[Points] = []
         sizes: list[FloatArray] = []
-        for chunk, flights in pieces:
-            if self.hooks.cancel():
+        platform = self.question.platform
+        on_host = host_states_bytes(memory.program, platform.ranks(self.question.logical_size))
+        for piece in pieces:
+            if self.stopped():
                 break
-            needed, *expected = needed_bytes(
-                program, fragmentation_ratios=lost, points=chunk, flights=flights
-            )
+            left = piece
+            if piece.piped:
+                # Most layouts that do not fit do not on their first stage.
+                (needed,) = self._needed(
+                    memory, piece, self.lost[:1], piece.roles(memory.program)[0]
+                )
+                fits = needed <= self.available_bytes
+                left = replace(piece, points=some(piece.points, fits), flights={})
+            needed, *expected = self._needed(memory, left, self.lost, *left.roles(memory.program))
             fits = needed <= self.available_bytes
-            kept.append(some(chunk, fits))
+            held = platform.instance.host.memory_bytes or np.inf
+            hosted = left.points.pick(on_host) <= held
+            if not hosted.all() and (fits & ~hosted).any():
+                least = np.min(
+                    np.broadcast_to(left.points.pick(on_host), fits.shape)[fits & ~hosted]
+                )
+                self.least_on_host = min(self.least_on_host, float(least))
+            fits = fits & hosted
+            kept.append(some(left.points, fits))
             sizes.append((expected[0] if expected else needed)[fits])
-            over, too_much = some(chunk, ~fits), needed[~fits]
-            clusters = run.space.clusters[over.index[0]]
-            self.counts.reject(MEMORY, clusters)
-            self.misses.add(number, over, clusters, too_much, too_much)
+            for_each = (run.space.clusters[points.index[0]] for points in (piece.points, kept[-1]))
+            self.counts.reject(MEMORY, *for_each)
             self._tell()
         return _Batch(
             number=number,
             run=run,
-            program=program,
+            memory=memory,
             points=_joined(run.space.shape, kept),
             memory_bytes=np.concatenate([np.zeros(0), *sizes]),
+            pieces=pieces,
         )
 
-    def _time(self, batch: _Batch, prices: StepPrices) -> None:
+    def _miss(self, batch: _Batch) -> None:
+        """Note which layouts came nearest on clusters where none has a price."""
+        without = self.counts.priced_on()[batch.run.space.clusters] == 0
+        if not without.any():
+            return
+        for piece in batch.pieces:
+            if self.stopped():
+                break
+            points = some(piece.points, without[piece.points.index[0]])
+            left = replace(piece, points=points, flights={})
+            (needed,) = self._needed(
+                batch.memory, left, self.lost[:1], *left.roles(batch.memory.program)
+            )
+            over = needed > self.available_bytes
+            missed, too_much = some(points, over), needed[over]
+            clusters = batch.run.space.clusters[missed.index[0]]
+            self.misses.add(batch.number, missed, clusters, too_much, too_much)
+
+    def _needed(
+        self, memory: JobMemory, piece: _Piece, lost: Sequence[float], *roles: StageRole
+    ) -> list[FloatArray]:
+        """Return what layouts need, on stages of these roles, at these shares of lost memory."""
+        return memory.bytes(
+            piece.points, fragmentation_ratios=lost, flights=piece.flights, roles=roles
+        )
+
+    def _time(self, batch: _Batch, prices: JobPrices) -> None:
         """Time the layouts that fit, and keep the best."""
         start = 0
         for chunk in self._chunks(batch.points):
@@ -241,12 +361,22 @@ class _Search:
 
     def _chunks(self, points: Points) -> Iterator[Points]:
         for chunk in points.chunks(CHUNK):
-            if self.hooks.cancel():
+            if self.stopped():
                 return
             yield chunk
 
     def _tell(self) -> None:
-        self.hooks.progress(self.counts.done, self.counts.legal, "layouts")
+        self.hooks.progress(self.counts.done, self.expected, "layouts")
+
+
+def _pieces(space: Space, family: ScheduleFamily) -> tuple[_Piece, ...]:
+    """Return the legal layouts of a family a few at a time."""
+    piped = (space.axes["pp"] > 1)[family.legal.index[0]]
+    return tuple(
+        _Piece(points=chunk, piped=several)
+        for several in (False, True)
+        for chunk in some(family.legal, piped == several).chunks(CHUNK)
+    )
 
 
 def _keep_pages() -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import gc
+import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
@@ -16,10 +22,16 @@ from textual.widget import Widget
 
 from trnbench import app as use_cases
 from trnbench.catalog.search import Catalog
+from trnbench.catalog.whole_file import write_whole
 from trnbench.errors import TrnbenchError, UnknownNameError
+from trnbench.tui.asking import Asking
+from trnbench.tui.at_terminal import LOOK_S, at_terminal
 from trnbench.tui.cluster import Cluster
-from trnbench.tui.colours import Styled
+from trnbench.tui.colours import Styled, Undimmed
 from trnbench.tui.help import HelpScreen, bindings_by_group, every_binding
+from trnbench.tui.launch_view import LaunchingView
+from trnbench.tui.quick_escape import read_apart
+from trnbench.tui.scenario_form import configured_texts
 from trnbench.tui.settings import (
     Config,
     State,
@@ -29,24 +41,23 @@ from trnbench.tui.settings import (
     state_path,
     write_state,
 )
+from trnbench.tui.themes import HIGH_CONTRAST
 from trnbench.tui.view import SMALLEST, View
+from trnbench.tui.views import VIEWS
+from trnbench.units import counted
 
 if TYPE_CHECKING:
     from trnbench.report.report import Report
     from trnbench.scenario import Scenario
     from trnbench.tui.views.compare import CompareView
 
-VIEWS: Mapping[str, tuple[str, str]] = {
-    "compare": ("Compare", "CompareView"),
-    "layouts": ("Layouts", "LayoutsView"),
-    "matrix": ("Matrix", "MatrixView"),
-    "collective": ("Collective", "CollectiveView"),
-    "schedule": ("Schedule", "ScheduleView"),
-    "evidence": ("Evidence", "EvidenceView"),
-    "run": ("Run", "RunView"),
-}
-"""Name -> label and class, in the module `trnbench.tui.views.NAME`."""
+_ENDED_BY = 128
+"""And the number of the signal: the exit code of who is asked to end."""
 DEFAULT_THEME = "textual-dark"
+SETTLED_S = 3.0
+"""So long after its start the application has painted what it opens with."""
+TWICE_S = 3.0
+"""A second ctrl+c within so many seconds leaves at once."""
 FORMATS = {"csv": "CSV", "json": "JSON", "markdown": "Markdown"}
 
 
@@ -80,14 +91,15 @@ class TrnbenchApp(App[None]):
     ]
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-tiny-high"),
-        (SMALLEST[1], "-short"),
+        (SMALLEST[1], "-low"),
+        (24, "-short"),
         (32, "-medium"),
         (50, "-tall"),
     ]
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(str(number), f"view('{name}')", label, show=False, id=f"app.{name}")
-            for number, (name, (label, _)) in enumerate(VIEWS.items(), start=1)
+            Binding(digit, f"view('{name}')", label, show=False, id=f"app.{name}")
+            for digit, (name, (label, _)) in zip("1234567890", VIEWS.items(), strict=False)
         ),
         Binding("right_square_bracket", "turn(1)", "Next view", show=False, id="app.next"),
         Binding("left_square_bracket", "turn(-1)", "Previous view", show=False, id="app.previous"),
@@ -99,6 +111,8 @@ class TrnbenchApp(App[None]):
             "a", "jump", "Jump", show=False, id="app.jump", tooltip="Jump to a place by letter"
         ),
         Binding("t", "next_theme", "Theme", show=False, id="app.theme", tooltip="The next theme"),
+        Binding("w", "save", "Save", show=False, id="app.save", tooltip="Save the scenario"),
+        Binding("o", "load", "Open", show=False, id="app.load", tooltip="Load a scenario"),
         Binding("q", "leave", "Quit", id="app.quit"),
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True, id="app.quit_always"),
     ]
@@ -116,9 +130,17 @@ class TrnbenchApp(App[None]):
         self.today = today or datetime.date.today()
         self.cluster = Cluster()
         self.failure: Exception | None = None
-        self._styled = Styled()
+        self._written: set[Path] = set()
+        self._exported: set[Path] = set()
+        self._styled, self._undimmed = Styled(), Undimmed()
+        self._interrupted = -TWICE_S
         self.folder = folder or Path.cwd()
+        for theme in HIGH_CONTRAST:
+            self.register_theme(theme)
+        self.first_run = not state_path().exists()
         self._state = read_state(state_path())
+        left = "plan" if self._state.view == "plan" else "compare"
+        self.scenario = {**configured_texts(), **self._state.texts.get(left, {})}
         self._config, self._complaint = self._configured()
         wanted = view or self._state.view
         self._first = wanted if wanted in VIEWS else "compare"
@@ -133,7 +155,7 @@ class TrnbenchApp(App[None]):
         """Where specs come from."""
         origins = dict.fromkeys(folder.origin for folder in self.catalog.folders)
         count = len(self.catalog.entries("instances"))
-        return (f"specs {' + '.join(origins)}, {count} instances",)
+        return (f"specs {' + '.join(origins)}, {counted(count, 'instance')}",)
 
     @property
     def view(self) -> View | None:
@@ -143,22 +165,39 @@ class TrnbenchApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what changes lines before they are written."""
         filters = super().get_line_filters()
-        return [self._styled, *filters] if self.no_color else filters
+        if self.no_color:
+            return [self._styled, *filters]
+        contrast = self.theme in (theme.name for theme in HIGH_CONTRAST)
+        return [self._undimmed, *filters] if contrast else filters
 
     def texts_of(self, view: str) -> Mapping[str, str]:
         """Return the texts that the last session left in a view."""
         return self._state.texts.get(view, {})
 
     def on_mount(self) -> None:
-        """Open the first view."""
+        """Open the first view; from now on, a request to end is leaving."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._ended, number)
+        if at_terminal():
+            self.set_interval(LOOK_S, self._look_for_terminal)
         for name in (self._config.theme, self._state.theme, DEFAULT_THEME):
             if name in self.available_themes:
                 self.theme = name
                 break
         self.set_keymap(dict(self._config.keys))
         self.switch_mode(self._first)
+        if not gc.isenabled():
+            self.set_timer(SETTLED_S, _collect_again)
         if self._complaint:
             self.notify(self._complaint, severity="warning", timeout=15)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Take Escape and a key that came with it one after the other."""
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            for key in read_apart(event, self._config.keys.values()):
+                await super().on_event(key)
+        else:
+            await super().on_event(event)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield what the palette offers, the verbs grouped."""
@@ -182,6 +221,12 @@ class TrnbenchApp(App[None]):
         yield SystemCommand(
             "compute: cancel", "Stop what is being computed", _call(self._on_view, "action_cancel")
         )
+        if isinstance(self.view, LaunchingView):
+            yield SystemCommand(
+                "launch: files of the marked row",
+                "See what starts it, for every framework and scheduler, and write it",
+                _call(self._on_view, "action_launch"),
+            )
         for theme in self.available_themes:
             yield SystemCommand(f"theme: {theme}", "Change colours", _call(self._set_theme, theme))
         yield SystemCommand("help: every key", "Keys and their ids", self.action_help)
@@ -195,6 +240,13 @@ class TrnbenchApp(App[None]):
         if isinstance(self.screen, View) and self.current_mode != name:
             self.switch_mode(name)
 
+    def action_command_palette(self) -> None:
+        """Open the palette, unless it is open."""
+        from trnbench.tui.dialogs import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
+
     def action_turn(self, by: int) -> None:
         """Go to the next or the previous view."""
         names = list(VIEWS)
@@ -202,11 +254,13 @@ class TrnbenchApp(App[None]):
 
     def action_help(self) -> None:
         """Show every key."""
+        here = self.screen if isinstance(self.screen, Asking) else self.view
         self.push_screen(
             HelpScreen(
                 bindings_by_group(known_bindings()),
                 dict(self._config.keys),
                 str(config_path()),
+                "" if here is None else here.NAME,
             )
         )
 
@@ -215,7 +269,7 @@ class TrnbenchApp(App[None]):
         from trnbench.tui.dialogs import JumpScreen
 
         view = self.view
-        if view is None:
+        if view is None or view is not self.screen:
             return
 
         def go(target: Widget | None) -> None:
@@ -246,10 +300,24 @@ class TrnbenchApp(App[None]):
 
         self.push_screen(Confirm(f"{running[0].unfinished}. Quit all the same?"), decided)
 
+    def _look_for_terminal(self) -> None:
+        if not at_terminal():
+            self._ended(signal.SIGHUP)
+
+    def _ended(self, number: int) -> None:
+        self._keep_state()
+        self.exit(return_code=_ENDED_BY + number)
+
     def action_help_quit(self) -> None:
-        """Say how to leave: ctrl+c copies what is marked, and leaves nothing half done."""
+        """Say how to leave; asked twice, leave."""
+        now = time.monotonic()
+        if now - self._interrupted < TWICE_S:
+            self._keep_state()
+            self.exit()
+            return
+        self._interrupted = now
         key = self._config.keys.get("app.quit_always", "ctrl+q")
-        self.notify(f"{key} leaves trnbench", title="still here")
+        self.notify(f"ctrl+c again leaves trnbench, as {key} does", title="still here")
 
     def action_save(self) -> None:
         """Save the scenario of the Compare view."""
@@ -257,7 +325,7 @@ class TrnbenchApp(App[None]):
 
         self.switch_mode("compare")
         self.call_after_refresh(
-            self._with_compare, lambda view: save(self, self.folder, view.scenario)
+            self._with_compare, lambda view: save(self, self.folder, view.scenario, self._written)
         )
 
     def action_load(self) -> None:
@@ -309,18 +377,41 @@ class TrnbenchApp(App[None]):
         if report is None:
             self.notify("there are no rows to copy", severity="warning")
         else:
-            self.copy_text(rows_as(report, "csv").decode(), f"{len(report.rows)} rows")
+            self.copy_text(
+                rows_as(report, "csv").decode(), f"{counted(len(report.rows), 'row')} as CSV"
+            )
+
+    def copy_command(self, command: str, what: str) -> None:
+        """Copy a command line, with the folders that data files were looked for in."""
+        from trnbench.app.command_lines import with_folders
+
+        lines = [with_folders(line, self.catalog) for line in command.splitlines()]
+        self.copy_text("\n".join(lines), what)
 
     def copy_text(self, text: str, what: str) -> None:
-        """Copy a text, and show it: not every terminal takes what is copied."""
+        """Offer a text to the clipboard, which not every terminal has, and keep it in a file."""
         self.copy_to_clipboard(text)
+        path = state_path().with_name("copied.txt")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, f"{text}\n".encode(errors="replace"))
+            told = f"sent to the terminal's clipboard; also in {path}"
+        except (OSError, TrnbenchError):
+            told = "sent to the terminal's clipboard"
+        from trnbench.tui.export import folded
+
         shown = text if len(text) < 400 else f"{text[:400]} ..."
-        self.notify(shown, title=f"{what} copied", timeout=8, markup=False)
+        self.notify(f"{told}\n\n{folded(shown)}", title=what, timeout=12, markup=False)
 
     def _write(self, stem: str, ending: str, data: bytes) -> None:
         from trnbench.tui.export import free_path, write
 
-        path = free_path(self.folder, stem, ending, datetime.datetime.now())
+        now = datetime.datetime.now()
+        path = free_path(self.folder, stem, ending, now, self._exported)
+        self._exported.add(path)
+        if self.is_web:  # to the visitor's machine, not to this one
+            self.deliver_binary(BytesIO(data), save_filename=path.name)
+            return
         try:
             write(path, data)
         except TrnbenchError as error:
@@ -375,6 +466,12 @@ class TrnbenchApp(App[None]):
         )
 
 
+def _collect_again() -> None:
+    """Look for garbage from now on, but not among what is there since the start."""
+    gc.freeze()
+    gc.enable()
+
+
 def known_bindings() -> Iterator[Binding]:
     """Yield every binding of application, views and widgets."""
     yield from every_binding([TrnbenchApp, View, *map(_class_of, VIEWS)])
@@ -387,11 +484,12 @@ def _call(function: Callable[[str], object], argument: str) -> Callable[[], None
     return called
 
 
-def run(spec_dirs: list[Path], view: str | None) -> None:
-    """Run the application until it is left."""
+def run(spec_dirs: list[Path], view: str | None) -> int:
+    """Run the application until it is left; return the exit code."""
     if view is not None and view not in VIEWS:
         raise UnknownNameError("view", view, VIEWS)
     opened = TrnbenchApp(use_cases.open_catalog(spec_dirs), view=view)
     opened.run()
     if opened.failure is not None:
         raise opened.failure
+    return opened.return_code or 0

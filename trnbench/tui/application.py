@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from trnbench.catalog.search import Catalog
@@ -11,14 +12,22 @@ from trnbench.tui.cluster import Cluster
 
 if TYPE_CHECKING:
     from trnbench.report.report import Report
+    from trnbench.scenario import Scenario
 
 
 class Application(Protocol):
-    """The application, as a view knows it; `cluster` is shared by Layouts and Schedule."""
+    """The application, as a view knows it.
+
+    `cluster` is shared by views of one cluster; `scenario`, texts of fields, by Compare and Plan.
+    `first_run`: nobody has left a session before. What is written goes to `folder`.
+    """
 
     catalog: Catalog
     today: datetime.date
     cluster: Cluster
+    scenario: dict[str, str]
+    first_run: bool
+    folder: Path
 
     @property
     def view_names(self) -> tuple[tuple[str, str], ...]:
@@ -38,6 +47,10 @@ class Application(Protocol):
         """Go to a view."""
         ...
 
+    def take_scenario(self, scenario: Scenario) -> None:
+        """Put a scenario into the Compare view, and go there."""
+        ...
+
     def choose_cluster(self, cluster: Cluster) -> None:
         """Make a cluster the one that Layouts and Schedule look at, and go to Layouts."""
         ...
@@ -46,6 +59,6 @@ class Application(Protocol):
         """Write rows to a file whose name begins with `stem`, and say where."""
         ...
 
-    def copy_text(self, text: str, what: str) -> None:
-        """Copy a text, and show it."""
+    def copy_command(self, command: str, what: str) -> None:
+        """Copy a command line, and show it."""
         ...

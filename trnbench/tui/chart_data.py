@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 
+from trnbench.records import dataclass
 from trnbench.report.plot import MARKS
-from trnbench.units import Dimension, show, significant, unit_scale
+from trnbench.units import Dimension, scale_for, show, significant, unit_scale
+
+DECADES = 1e4
+"""An axis that reaches further than this has no one prefix that suits all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +18,7 @@ class ChartSeries:
     """Points of one kind: (x, y), each with the ends of its interval along y if it has one.
 
     `joined` draws a line through them; `strong` marks the one that the cursor is on. Series of one
-    `hue` share a colour; without one each has its own.
+    `hue` share a colour; without one each has its own. `tag` is written beside the last point.
     """
 
     label: str
@@ -24,6 +28,7 @@ class ChartSeries:
     marked: bool = True
     strong: bool = False
     hue: int | None = None
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +62,61 @@ def number(value: float) -> str:
     return significant(value, 3)
 
 
-def in_unit(dimension: Dimension, unit: str | None = None) -> Callable[[float], str]:
-    """Return how quantities are written along an axis: with their own prefix, or in one unit."""
+def log_axis(
+    title: str,
+    dimension: Dimension,
+    values: Sequence[float],
+    *,
+    unit: str | None = None,
+    binary: bool = False,
+) -> ChartAxis:
+    """Return a logarithmic axis of quantities: its unit stands once, in the title.
+
+    Where the values reach too far for one prefix, each number has its own.
+    """
+    known = sorted(value for value in values if value > 0) or [1.0]
+    if unit is None and known[-1] > DECADES * known[0]:
+        return ChartAxis(
+            title=title,
+            text=lambda value: show(value, dimension, digits=3),
+            log=True,
+            binary=binary,
+        )
     if unit is None:
-        return lambda value: show(value, dimension, digits=3)
-    scale = unit_scale(unit, dimension)
-    return lambda value: significant(value / scale.factor, 3)
+        scale = scale_for(known[len(known) // 2], dimension)
+    else:
+        scale = unit_scale(unit, dimension)
+    named = " ".join(filter(None, (title, f"({scale.unit})" if scale.unit else "")))
+    return ChartAxis(
+        title=named, text=lambda value: number(value / scale.factor), log=True, binary=binary
+    )
 
 
 def marks_of(series: Sequence[ChartSeries]) -> tuple[str, ...]:
     """Return the mark of each series; lines without marks have a stroke."""
     free = iter(MARKS * (len(series) // len(MARKS) + 1))
     return tuple(next(free) if one.marked else "-" for one in series)
+
+
+def spaced(places: Sequence[int], lengths: Sequence[int]) -> bool:
+    """Tell whether labels around these places, in ascending order, leave a cell between them."""
+    ends = [
+        (place - length // 2, place - length // 2 + length)
+        for place, length in zip(places, lengths, strict=True)
+    ]
+    return all(end < start for (_, end), (start, _) in pairwise(ends))
+
+
+def tag_place(
+    at: tuple[int, int], text: str, taken: frozenset[tuple[int, int]], size: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return where a text beside a mark hides no other mark, if there is such a place."""
+    x, y = at
+    width, height = size
+    for row in (y, y - 1, y + 1):
+        for start in (x + 2, x - 1 - len(text)):
+            cells = {(column, row) for column in range(start - 1, start + len(text) + 1)} - {at}
+            inside = 0 < start < width - len(text) and 0 < row < height - 1
+            if inside and not cells & taken:
+                return start, row
+    return None

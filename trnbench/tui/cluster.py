@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from trnbench.answers.row import Row
+from trnbench.records import dataclass
 from trnbench.workload.layout import KNOBS
 from trnbench.workload.partial_layout import PartialLayout
 

@@ -9,7 +9,7 @@ from textual.widgets import Static
 from trnbench.tui.cluster import Cluster
 from trnbench.tui.layout_form import job_fields, job_of, layout_by_hand, layout_fields
 from trnbench.tui.layout_questions import ClusterJob
-from trnbench.tui.view import View
+from trnbench.tui.view import View, form_hint
 from trnbench.tui.widgets.field import Form
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -35,8 +35,17 @@ class ClusterView(View):
             Form(fields, id=f"{self.NAME}-job"),
             Static("layout by hand", classes="heading"),
             Form(layout_fields(), id=f"{self.NAME}-hand"),
+            form_hint(),
             classes="side",
             can_focus=False,
+        )
+
+    def subject(self) -> str:
+        """Return the job in a line."""
+        texts = self.job_form.texts
+        return (
+            f"{texts['model']} on {texts['nodes']} x {texts['instance']}, batch "
+            f"{texts['global_batch']}, sequence {texts['sequence']}, {texts['precision']}"
         )
 
     def on_screen_resume(self) -> None:

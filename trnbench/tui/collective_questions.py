@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trnbench.program.collective import op_named
+from trnbench.records import dataclass
 from trnbench.report.report import Report, columns
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.answers.collective import CollectiveAnswer
     from trnbench.app.collective_steps import CollectiveSteps
+    from trnbench.app.command_lines import CommandQuestion
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
     from trnbench.workload.operation import Op
@@ -34,6 +36,17 @@ class CollectiveQuestion:
     max_size: float
     factor: float
 
+    def asked(self, algorithm: str) -> CommandQuestion:
+        """Return the question of the command line for one algorithm."""
+        from trnbench.app.command_lines import collective_question
+
+        return collective_question(
+            self.op,
+            self.places,
+            (self.min_size, self.max_size, self.factor),
+            algorithm=None if algorithm == AUTO else algorithm,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptSize:
@@ -55,6 +68,7 @@ def collective_sweep(
     from trnbench.app.collective_request import inputs_of
     from trnbench.app.command_lines import place_text
     from trnbench.app.verbs import collective as use_case
+    from trnbench.report.collective import collective_report
 
     base = use_case.collective.request(
         question.op,
@@ -68,6 +82,9 @@ def collective_sweep(
         hooks.progress(number, len(question.algorithms), algorithm)
         request = replace(base, algorithm=None if algorithm == AUTO else algorithm)
         answers = use_case.run(catalog, request, progress=hooks.progress)
+        report = collective_report(answers, inputs_of(request))
+        good = all(answer.feasible for answer in answers)
+        hooks.keep(catalog, question.asked(algorithm), report, good=good)
         sizes += [SweptSize(asked=algorithm, answer=answer) for answer in answers]
     # Algorithms of one place stand together; all else is in the order in which it was asked.
     order = list(dict.fromkeys(size.on for size in sizes))
@@ -96,4 +113,5 @@ def collective_rounds(catalog: Catalog, size: SweptSize, hooks: WorkHooks) -> Co
         Place(instance=answer.instance, nodes=answer.nodes),
         answer.size_bytes,
         algorithm=None if size.asked == AUTO else size.asked,
+        time_s=answer.time_s or None,
     )

@@ -12,6 +12,13 @@ from textual.color import Color, ColorParseError
 from textual.filter import LineFilter
 
 _NULL = Style.null()
+_FULL = Style(dim=False)
+
+DARK = ("#56b4e9", "#e69f00", "#2fc49a", "#e58ac0", "#f0e442", "#ff7f50", "#b9a3ff", "#c8c8c8")
+LIGHT = ("#0067a8", "#a85800", "#007a5a", "#a8327c", "#756900", "#c2330c", "#5b3fb5", "#4a4a4a")
+ANSI = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_black", "default")
+"""Colours that also people who see fewer tell apart: those of Okabe and Ito, made lighter or darker
+until they stand out from the background."""
 
 
 class Styled(LineFilter):
@@ -25,6 +32,19 @@ class Styled(LineFilter):
         ]
 
 
+class Undimmed(LineFilter):
+    """Leaves nothing dim: for themes whose point is contrast."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments, none of them dim."""
+        return [
+            Segment(segment.text, segment.style + _FULL, segment.control)
+            if segment.style is not None and segment.style.dim
+            else segment
+            for segment in segments
+        ]
+
+
 def theme_style(app: App[object], name: str, *, bold: bool = False, reverse: bool = False) -> Style:
     """Return the style of a theme variable; one that names no colour leaves the colour alone."""
     try:
@@ -32,6 +52,27 @@ def theme_style(app: App[object], name: str, *, bold: bool = False, reverse: boo
     except ColorParseError:
         colour = None
     return Style(color=colour, bold=bold, reverse=reverse)
+
+
+def series_colours(app: App[object], count: int) -> list[str]:
+    """Return colours of things side by side in a drawing; they repeat after eight."""
+    known = DARK if app.current_theme.dark else LIGHT
+    if app.theme.startswith("ansi"):
+        known = ANSI
+    return [known[number % len(known)] for number in range(count)]
+
+
+def filled(colour: str) -> Style:
+    """Return the style of a cell filled with a colour of `series_colours`, readable on it."""
+    on = "#101010" if colour in DARK else "#ffffff" if colour in LIGHT else "black"
+    return Style(color=on, bgcolor=colour)
+
+
+def part_styles(app: App[object], names: Sequence[str]) -> dict[str, Style]:
+    """Return the style of each part of a whole: a filled cell, or none at all with NO_COLOR."""
+    if app.no_color:
+        return dict.fromkeys(names, Style.null())
+    return dict(zip(names, map(filled, series_colours(app, len(names))), strict=True))
 
 
 def abreast(blocks: Sequence[Sequence[Text]], width: int, *, gap: int) -> Text:

@@ -5,26 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit, number
+from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
 from trnbench.tui.compare_questions import ClusterPoint
 from trnbench.tui.widgets.bars import Bar, BarsData, letters_for
-from trnbench.units import DAY_S, Dimension, show
+from trnbench.units import DAY_S, Dimension, show, significant
 
 if TYPE_CHECKING:
     from trnbench.answers.quote import Quote
     from trnbench.answers.train import TrainAnswer
+    from trnbench.report.quote_text import TimeUnit
+
+
+WORTH_DRAWING = 4.0
+"""Clusters that take longer than so many times what was asked are not drawn."""
 
 
 def cost_chart(
-    quotes: Sequence[Quote], points: Sequence[ClusterPoint], here: Quote | None
+    quotes: Sequence[Quote],
+    points: Sequence[ClusterPoint],
+    here: Quote | None,
+    *,
+    winner: Quote | None = None,
+    deadline_s: float | None = None,
 ) -> ChartData:
-    """Return cost over time: the quotes with their intervals, and every other cluster."""
+    """Return cost over time: the quotes with their intervals, and other sizes of their clusters.
+
+    `winner` is named beside its mark. Lines end soon after what was asked for, and after the
+    slowest quote.
+    """
+    ends = [deadline_s or 0.0, *(one.elapsed_s.value for one in quotes if one.elapsed_s)]
+    last = WORTH_DRAWING * max(ends) / DAY_S
+    unit = table_unit(quotes)
     series = []
     for hue, quote in enumerate(quotes):
         mine = sorted(
-            (point.days, point.cost_usd)
+            (point.days * DAY_S / unit.seconds, point.cost_usd)
             for point in points
-            if point.instance == quote.instance and point.cost_usd is not None
+            if point.instance == quote.instance
+            and point.cost_usd is not None
+            and point.days <= last
         )
         if mine:
             series.append(
@@ -35,20 +54,31 @@ def cost_chart(
             series.append(
                 ChartSeries(
                     label=cluster_label(quote),
-                    points=((time_s.value / DAY_S, cost.value),),
+                    points=((time_s.value / unit.seconds, cost.value),),
                     whiskers=((cost.low, cost.high),),
                     strong=quote is here,
                     hue=hue,
+                    tag=f"cheapest: {cluster_label(quote)}" if quote is winner else "",
                 )
             )
-    unpriced = [quote.instance for quote in quotes if quote.cost_usd is None]
+    costs = [y for one in series for _, y in one.points]
     return ChartData(
-        title="cost against time; a line joins the cluster sizes of one instance type",
+        title="cost over time, with 80 % intervals; a line joins the cluster sizes of a type",
         series=tuple(series),
-        x=ChartAxis(title="days", text=number, log=True),
-        y=ChartAxis(title="USD", text=in_unit(Dimension.USD), log=True),
-        missing=f"no price or no plan: {', '.join(unpriced)}" if unpriced else "",
+        x=ChartAxis(title=unit.word, text=number, log=True),
+        y=log_axis("cost", Dimension.USD, costs),
+        missing=_missing(quotes),
     )
+
+
+def _missing(quotes: Sequence[Quote]) -> str:
+    """Return what is not drawn, and why."""
+    kinds = (
+        ("no price", [one for one in quotes if one.elapsed_s is not None and one.cost_usd is None]),
+        ("cannot run", [one for one in quotes if one.elapsed_s is None]),
+    )
+    told = [f"{why}: {', '.join(one.instance for one in those)}" for why, those in kinds if those]
+    return f"not drawn: {'; '.join(told)}" if told else ""
 
 
 def speed_chart(
@@ -66,35 +96,43 @@ def speed_chart(
                 )
             )
     return ChartData(
-        title="throughput against nodes, the fastest layout that fits",
+        title="tokens per second over nodes, in the fastest layout that fits",
         series=tuple(series),
-        x=ChartAxis(title="nodes", text=number, log=True),
-        y=ChartAxis(title="tokens/s", text=in_unit(Dimension.COUNT), log=True),
+        x=ChartAxis(title="nodes", text=number, log=True, binary=True),
+        y=log_axis("tokens/s", Dimension.COUNT, [y for one in series for _, y in one.points]),
         missing="" if points else "looking at every cluster ...",
     )
 
 
 def time_interval_chart(quotes: Sequence[Quote], here: Quote | None) -> ChartData:
-    """Return the days of every quote with the ends of its interval."""
+    """Return the time of every quote with the ends of its interval."""
     series = []
+    unit = table_unit(quotes)
     for place, quote in enumerate(quotes):
         if quote.elapsed_s is not None:
-            days = quote.elapsed_s.scaled(1 / DAY_S)
+            time = quote.elapsed_s.scaled(1 / unit.seconds)
             series.append(
                 ChartSeries(
                     label=cluster_label(quote),
-                    points=((float(place + 1), days.value),),
-                    whiskers=((days.low, days.high),),
+                    points=((float(place + 1), time.value),),
+                    whiskers=((time.low, time.high),),
                     strong=quote is here,
                     hue=place,
                 )
             )
     return ChartData(
-        title="days to train, with 80 % intervals",
+        title=f"{unit.word} to train, with 80 % intervals",
         series=tuple(series),
         x=ChartAxis(title="row", text=number, low=0.5, high=len(quotes) + 0.5),
-        y=ChartAxis(title="days", text=number, low=0.0),
+        y=ChartAxis(title=unit.word, text=number, low=0.0),
     )
+
+
+def table_unit(quotes: Sequence[Quote]) -> TimeUnit:
+    """Return the unit of time of a table of these quotes: a chart beside it has the same."""
+    from trnbench.report.quote_text import time_unit
+
+    return time_unit(one.elapsed_s.value for one in quotes if one.elapsed_s is not None)
 
 
 def cluster_label(found: Quote | TrainAnswer) -> str:
@@ -102,24 +140,32 @@ def cluster_label(found: Quote | TrainAnswer) -> str:
     return f"{found.instance}:{found.nodes}"
 
 
+def seconds_text(value: float) -> str:
+    """Return a step time as tables write it."""
+    return f"{significant(value, 4)} s"
+
+
 def time_bars(
-    answers: Sequence[TrainAnswer], here: TrainAnswer | None, labels: Sequence[str] = ()
+    answers: Sequence[TrainAnswer],
+    here: TrainAnswer | None,
+    labels: Sequence[str] = (),
+    *,
+    besides: str = "",
 ) -> BarsData:
-    """Return the step times by category, a bar each; without labels a bar has its cluster's."""
+    """Return the step times by category, a bar each; without labels a bar has its cluster's.
+
+    Letters `besides` are taken by another drawing.
+    """
     bars = tuple(
-        Bar(
-            label=label,
-            parts=answer.step.exposed_s,
-            strong=answer is here,
-        )
+        Bar(label=label, parts=answer.step.exposed_s, strong=answer is here)
         for answer, label in zip(answers, labels or map(cluster_label, answers), strict=True)
         if answer.step is not None
     )
     return BarsData(
-        title="where the time of a step goes (exposed; shares of the marked row below)",
+        title="step time by part, not counting overlap; percentages: marked row",
         bars=bars,
-        text=lambda value: show(value, Dimension.SECONDS, digits=3),
-        letters=letters_for(list(bars[0].parts) if bars else []),
+        text=seconds_text,
+        letters=letters_for(list(bars[0].parts) if bars else [], besides=besides),
         note="" if bars else "no row has a step time",
     )
 
@@ -139,7 +185,7 @@ def memory_bars(
         if answer.memory is not None
     )
     return BarsData(
-        title="memory of a rank of the worst stage; | is what it may use",
+        title="memory per rank of the worst stage; | is what it may use",
         bars=bars,
         text=lambda value: show(value, Dimension.BYTES, digits=3),
         letters=letters_for(list(bars[0].parts) if bars else []),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trnbench.answers.row import Row
+from trnbench.records import dataclass
 from trnbench.report.report import Report, columns
 from trnbench.scenario import Scenario
 from trnbench.tui.found import TableFound
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
 
-COLUMNS = columns(
-    *("instance", "nodes", "days", "cost_usd", "tokens_per_s", "mfu", "usd_per_million_tokens"),
-    *("step_time_s", "bottleneck", "tp", "pp", "dp", "micro_batch", "memory_bytes"),
-    *("memory_available_bytes", "usd_per_hour", "purchase", "region", "price_date"),
-    *("low_days", "high_days", "low_cost_usd", "high_cost_usd", "evidence", "feasible"),
+COLUMNS = (
+    *columns("instance", "nodes"),
+    *columns("days", "cost_usd", interval=True),
+    *columns("purchase", "basis", "price_date", "mfu", "tokens_per_s"),
+    *columns("usd_per_million_tokens", "relative_time", "relative_cost", interval=True),
+    *columns("break_even_mfu", "step_time_s", "bottleneck", "tp", "pp", "dp", "micro_batch"),
+    *columns("memory_bytes", "memory_available_bytes", "fit_probability", "usd_per_hour"),
+    *columns("region", "evidence", "feasible"),
 )
 """The most important first: what does not fit stands to the right."""
 
@@ -51,22 +55,29 @@ class ClusterPoint:
 class CompareFound(TableFound):
     """The quotes of a comparison, and every cluster that was looked at.
 
-    `one_size`: only clusters of the size asked for were looked at.
+    `one_size`: only clusters of the size asked for were looked at. `verdict` says in a sentence
+    what came of it, and `winner` is the place of the row that it calls the cheapest. `rests_on`:
+    on what the speed and the price of each row rest, in words.
     """
 
     points: tuple[ClusterPoint, ...]
     one_size: bool
+    verdict: str
+    winner: int | None
+    rests_on: tuple[str, ...]
+    deadline_s: float | None
 
 
 def compare_request(scenario: Scenario) -> CompareRequest:
     """Return the request for the use case."""
-    from trnbench.app.run_request import Part, RunRequest
+    from trnbench.app.run_parts import parts_of
+    from trnbench.app.run_request import RunRequest
     from trnbench.app.verbs.compare import CompareRequest
 
     return CompareRequest(
         run=RunRequest(
             model=scenario.model,
-            parts=(Part(tokens=scenario.tokens),),
+            parts=parts_of(scenario.tokens, None, scenario.phases),
             instances=scenario.instances,
             price_date=scenario.price_date or datetime.date.today(),
             layout=PartialLayout(
@@ -78,14 +89,25 @@ def compare_request(scenario: Scenario) -> CompareRequest:
             purchase=scenario.purchase,
             region=scenario.region,
             discount=scenario.discount,
-            prices=scenario.prices,
+            prices=tuple(_used(scenario)),
             assumed_prices=scenario.assumed_prices,
+            stack=scenario.stack,
         ),
         deadline_s=scenario.deadline_s,
     )
 
 
-def _watch(hooks: WorkHooks) -> Watch:
+def _used(scenario: Scenario) -> Iterator[str]:
+    """Yield the own prices that count: those of a file only where their instance is compared."""
+    from trnbench.app.run_request import IF_ASKED
+
+    for text in scenario.prices:
+        own = text.removesuffix(IF_ASKED)
+        if own == text or own.partition("=")[0].strip() in scenario.instances:
+            yield own
+
+
+def watch_of(hooks: WorkHooks) -> Watch:
     """Return the hooks by which a search reports progress and is cancelled."""
     from trnbench.app.searching import Watch
 
@@ -95,19 +117,28 @@ def _watch(hooks: WorkHooks) -> Watch:
 
 def compare_rows(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> CompareFound:
     """Return the comparison, and the clusters that were looked at for it."""
+    from trnbench.app.command_lines import compare_question
     from trnbench.app.markets import explore_all
     from trnbench.app.verbs.compare import compare_run, inputs_of
     from trnbench.report.compare import compare_report
+    from trnbench.report.notes import basis_text
+    from trnbench.report.verdict import verdict_text
 
     request = compare_request(scenario)
-    explored = explore_all(catalog, request.run, watch=_watch(hooks))
+    explored = explore_all(catalog, request.run, watch=watch_of(hooks))
     answer = compare_run(catalog, request, explored=explored)
     report = compare_report(answer, inputs_of(request))
+    if answer.complete:
+        hooks.keep(catalog, compare_question(request), report, good=answer.positive)
     return CompareFound(
         report=replace(report, columns=COLUMNS, people=None),
         answers=tuple(one.quote for one in answer.compared),
         points=tuple(point for one in explored for point in _points(one)),
         one_size=request.by_nodes,
+        verdict=verdict_text(answer),
+        winner=None if answer.lead is None else answer.lead.winner,
+        rests_on=tuple(basis_text(one.quote) for one in answer.compared),
+        deadline_s=answer.deadline_s,
     )
 
 
@@ -118,7 +149,7 @@ def compare_points(
     from trnbench.app.markets import explore_all
 
     run = replace(compare_request(scenario).run, nodes=())
-    explored = explore_all(catalog, run, watch=_watch(hooks))
+    explored = explore_all(catalog, run, watch=watch_of(hooks))
     return tuple(point for one in explored for point in _points(one))
 
 

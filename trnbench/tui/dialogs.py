@@ -2,20 +2,59 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from contextlib import suppress
 from string import ascii_lowercase
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.css.query import NoMatches
+from textual.screen import ModalScreen, ScreenResultType
+from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
 
-class Confirm(ModalScreen[bool]):
+class Dialog(ModalScreen[ScreenResultType]):
+    """Lies over a view and ends once: of a key that is pressed twice, the second is nobody's."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """End with a result, unless it has ended already."""
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+
+class Palette(CommandPalette):
+    """The command palette, which ends once too, and turns no page before it has one."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """End with a command, unless it has ended already."""
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def _action_command_list(self, action: str) -> None:
+        with suppress(KeyError, ZeroDivisionError, NoMatches):
+            super()._action_command_list(action)
+
+    def _action_cursor_down(self) -> None:
+        # A key that comes once the palette is leaving finds no list.
+        with suppress(NoMatches):
+            super()._action_cursor_down()
+
+    # Exclusive: what is typed meanwhile starts the search anew.
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
+    async def _gather_commands(self, search_value: str) -> None:
+        """Look for commands; once the palette is gone, so is the list for them."""
+        gather: Any = inspect.unwrap(CommandPalette._gather_commands)
+        with suppress(NoMatches):
+            await gather(self, search_value)
+
+
+class Confirm(Dialog[bool]):
     """Ends with True for yes."""
 
     DEFAULT_CSS = """
@@ -39,7 +78,7 @@ class Confirm(ModalScreen[bool]):
         yield Static(f"{self._question}\n\ny: yes   n: no", markup=False)
 
 
-class AskPath(ModalScreen[str | None]):
+class AskPath(Dialog[str | None]):
     """Ends with what was typed, or with None."""
 
     DEFAULT_CSS = """
@@ -54,17 +93,18 @@ class AskPath(ModalScreen[str | None]):
         Binding("escape", "dismiss(None)", "Close", show=False)
     ]
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, suggester: Suggester | None = None) -> None:
         super().__init__()
         self._title = title
         self._text = text
+        self._suggester = suggester
 
     def compose(self) -> ComposeResult:
         """Yield the question."""
         with Vertical() as frame:
             frame.border_title = self._title
-            yield Input(self._text, compact=True)
-            yield Static("Enter takes it, Esc leaves", markup=False)
+            yield Input(self._text, compact=True, suggester=self._suggester)
+            yield Static("right completes, Enter takes it, Esc leaves", markup=False)
 
     @on(Input.Submitted)
     def _taken(self, event: Input.Submitted) -> None:
@@ -72,7 +112,7 @@ class AskPath(ModalScreen[str | None]):
         self.dismiss(event.value.strip() or None)
 
 
-class JumpScreen(ModalScreen[Widget | None]):
+class JumpScreen(Dialog[Widget | None]):
     """Shows the letters over the screen below; ends with the widget that was chosen."""
 
     DEFAULT_CSS = """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trnbench.records import dataclass
 from trnbench.report.report import columns
 from trnbench.tui.found import TableFound
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from trnbench.tui.work_process import WorkHooks
 
 COLUMNS = columns(
-    *("id", "set", "measured_s", "predicted_s", "low_s", "high_s", "error", "fitted", "model"),
+    *("id", "error", "measured_s", "predicted_s", "low_s", "high_s", "set", "fitted", "model"),
     *("nodes", "size_bytes", "calibration", "reason"),
 )
 CLAIM_COLUMNS = columns("verdict", "claim", "says", "text")
@@ -31,13 +32,23 @@ class EvidenceFound(TableFound):
 def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> EvidenceFound:
     """Return the shipped measurements, each with its prediction."""
     from trnbench import app
+    from trnbench.app.command_lines import CommandQuestion
     from trnbench.report.validation import validation_report
 
     sections = app.validate(set=sets, catalog=catalog, progress=hooks.progress)
     report = validation_report(sections, {"sets": sets})
+    hooks.keep(catalog, CommandQuestion(verb="validate", options={"set": sets}), report, good=True)
+    answers = [row for section in sections for row in section.rows]
+    # What could not be predicted stands last: there is nothing to see in it but the reason.
+    order = sorted(range(len(answers)), key=lambda number: answers[number].error is None)
     return EvidenceFound(
-        report=replace(report, columns=COLUMNS, people=None),
-        answers=tuple(row for section in sections for row in section.rows),
+        report=replace(
+            report,
+            rows=tuple(report.rows[number] for number in order),
+            columns=COLUMNS,
+            people=None,
+        ),
+        answers=tuple(answers[number] for number in order),
         errors={
             f"{section.name}, {name}": errors
             for section in sections

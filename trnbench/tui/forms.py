@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TypeAlias
 
 from trnbench import parsing
+from trnbench.calibration.frameworks import SOFTWARE
 from trnbench.catalog.search import Catalog
 from trnbench.tui.widgets.field import FieldSpec
 
 Parser: TypeAlias = Callable[[str], object]
 FieldKind: TypeAlias = Callable[[str], Parser]
 """Label -> parser of what is typed into the field."""
+
+KnownNames: TypeAlias = Callable[[], Sequence[tuple[str, str]]]
+"""Gives names to pick from, each with what is to be known of it."""
 
 BATCHES = ("512", "1024", "2048", "4096")
 NODES = ("16", "32", "64", "128")
@@ -27,6 +32,8 @@ def field(
     advice: str = "",
     choices: Sequence[str] = (),
     label: str = "",
+    known: KnownNames | None = None,
+    several: bool = False,
 ) -> FieldSpec:
     """Return a field labelled by its key; with advice it may stay empty, which is None."""
     label = label or key.replace("_", " ")
@@ -36,7 +43,14 @@ def field(
     else:
         parse = kind(label)
     return FieldSpec(
-        key=key, label=label, parse=parse, text=text, advice=advice, choices=tuple(choices)
+        key=key,
+        label=label,
+        parse=parse,
+        text=text,
+        advice=advice,
+        choices=tuple(choices),
+        known=known,
+        several=several,
     )
 
 
@@ -54,7 +68,45 @@ def name_field(catalog: Catalog, key: str, text: str) -> FieldSpec:
     """Return the field of a data file's name: a model or an instance."""
     section = f"{key}s"
     known = tuple(entry.name for entry in catalog.entries(section))
-    return field(key, plain(parsing.one_of(key, catalog.names(section))), text, choices=known)
+    return field(
+        key,
+        plain(parsing.one_of(key, catalog.names(section))),
+        text,
+        choices=known,
+        known=titles(catalog, section),
+    )
+
+
+def titles(catalog: Catalog, section: str) -> KnownNames:
+    """Return what lists the data files of a section with their titles."""
+
+    @cache
+    def listed() -> Sequence[tuple[str, str]]:
+        from trnbench.catalog.toml_file import read_toml
+
+        return [
+            (entry.name, str(read_toml(entry.path).get("title", "")))
+            for entry in catalog.entries(section)
+        ]
+
+    return listed
+
+
+def stack_field(catalog: Catalog) -> FieldSpec:
+    """Return the field of a training stack; none is that of each instance."""
+    begin = "training-"
+
+    @cache
+    def known() -> Sequence[tuple[str, str]]:
+        files = titles(catalog, "calibration")()
+        calibrated = [(name.removeprefix(begin), title) for name, title in files if begin in name]
+        frameworks = [(name, "framework: its stack on each instance") for name in SOFTWARE]
+        return [*calibrated, *frameworks]
+
+    def parsed(text: str) -> str:
+        return parsing.one_of("stack", [name for name, _ in known()])(text)
+
+    return field("stack", plain(parsed), advice="that of each instance", known=known)
 
 
 def precision_field(text: str = "", *, advice: str = "") -> FieldSpec:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from trnbench.records import dataclass
 from trnbench.report.report import Report
 
 

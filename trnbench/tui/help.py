@@ -10,19 +10,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.dom import DOMNode
-from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from trnbench.tui.dialogs import Dialog
+from trnbench.tui.views import VIEWS
 
 GROUPS = {
     "app": "Everywhere",
     "view": "In every view",
-    "compare": "Compare",
-    "layouts": "Layouts",
-    "matrix": "Matrix",
-    "collective": "Collective",
-    "schedule": "Schedule",
-    "evidence": "Evidence",
-    "run": "Run",
+    **{name: label for name, (label, _) in VIEWS.items()},
+    "launch": "In launch files",
     "table": "In tables",
     "field": "In fields",
     "chart": "In charts",
@@ -31,13 +28,15 @@ GROUPS = {
 
 def every_binding(owners: Iterable[type[DOMNode]]) -> Iterator[Binding]:
     """Yield the bindings with ids, of the application, its views, and the widgets."""
+    from trnbench.tui.launch_screen import LaunchScreen
     from trnbench.tui.widgets.chart import Chart
     from trnbench.tui.widgets.field import Field
     from trnbench.tui.widgets.result_table import ResultTable
 
-    widgets: list[type[DOMNode]] = [ResultTable, Field, Chart]
-    for owner in [*owners, *widgets]:
-        for binding in owner.BINDINGS:
+    widgets: list[type[DOMNode]] = [LaunchScreen, ResultTable, Field, Chart]
+    kinds = dict.fromkeys(kind for owner in [*owners, *widgets] for kind in owner.__mro__)
+    for kind in kinds:
+        for binding in vars(kind).get("BINDINGS", ()):
             if isinstance(binding, Binding) and (binding.id or "").partition(".")[0] in GROUPS:
                 yield binding
 
@@ -52,7 +51,7 @@ def bindings_by_group(bindings: Iterator[Binding]) -> dict[str, dict[str, Bindin
     return {group: each for group, each in found.items() if each}
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Every key, what it does, and the id by which it can be given to another key."""
 
     DEFAULT_CSS = """
@@ -63,41 +62,55 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen Static { height: auto; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss", "Close", show=False)
+        Binding("escape,q,question_mark", "dismiss", "Close", show=False),
+        Binding("i", "ids", "Ids", show=False),
     ]
 
     def __init__(
-        self, groups: dict[str, dict[str, Binding]], keys: dict[str, str], config: str
+        self,
+        groups: dict[str, dict[str, Binding]],
+        keys: dict[str, str],
+        config: str,
+        view: str = "",
     ) -> None:
         super().__init__()
-        self._groups = groups
+        first = (view, "view", "table", "field", "chart", "app")
+        order = [*(name for name in first if name in groups), *groups]
+        self._groups = {name: groups[name] for name in dict.fromkeys(order)}
         self._keys = keys
         self._config = config
+        self._ids = False
 
     @property
     def text(self) -> Text:
-        """The list."""
+        """The list, with ids if they are wanted."""
         text = Text()
         for group, bindings in self._groups.items():
             text.append(f"{GROUPS[group]}\n", style="bold")
             for name, binding in bindings.items():
                 what = binding.tooltip or binding.description
                 key = self._keys.get(name) or binding.key
-                text.append(f"  {shown(key):<18}{what:<42}")
-                text.append(f"{name}\n", style="dim")
+                text.append(f"  {shown(key):<15}{what}")
+                text.append(f"  {name}\n" if self._ids else "\n", style="dim")
             text.append("\n")
         text.append("Mouse\n", style="bold")
-        text.append("  click a heading to sort, a row to mark it, twice to choose it;\n")
-        text.append("  drag and wheel pan and zoom charts; click a view's name to go there\n\n")
-        text.append(f"Other keys: [keys] in {self._config}, id = key; ids stand to the right.")
+        text.append("  views, charts' names, headings and rows: click; a row twice to open it\n")
+        text.append("  v behind a field: its list; the line below a table: the next column\n")
+        text.append("  drag and wheel pan and zoom charts; the wheel zooms a schedule\n\n")
+        text.append(f"Other keys: [keys] in {self._config}, id = key; i shows the ids.")
         return text
+
+    def action_ids(self) -> None:
+        """Show the ids by which keys can be given to others, or hide them."""
+        self._ids = not self._ids
+        self.query_one(".keys", Static).update(self.text)
 
     def compose(self) -> ComposeResult:
         """Yield the list."""
         with Vertical() as frame:
-            frame.border_title = "keys (Esc closes)"
+            frame.border_title = "keys (i: ids, Esc closes)"
             with VerticalScroll():
-                yield Static(self.text, markup=False)
+                yield Static(self.text, markup=False, classes="keys")
 
 
 def shown(keys: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from trnbench import parsing
 from trnbench.catalog.search import Catalog
@@ -11,7 +11,7 @@ from trnbench.tui.forms import BATCHES, NODES, SEQUENCES, field, name_field, pre
 from trnbench.tui.layout_questions import ClusterJob
 from trnbench.tui.widgets.field import FieldSpec, Form
 from trnbench.workload.knob_text import knob_parser, knob_texts
-from trnbench.workload.layout import KNOBS, Knob
+from trnbench.workload.layout import ANY, KNOBS, Knob, Value
 from trnbench.workload.partial_layout import PartialLayout
 
 DEGREES = ("1", "2", "4", "8", "16", "32", "64")
@@ -37,13 +37,22 @@ def layout_fields() -> list[FieldSpec]:
 
 
 def _field(knob: Knob) -> FieldSpec:
+    asked = (ANY,) if knob.on_request else ()
     return FieldSpec(
         key=knob.name,
         label=knob.title if len(knob.title) <= LABEL else knob.short,
         advice="any" if knob.searched else "default",
-        parse=parsing.optional(knob_parser(knob, knob.title)),
-        choices=("", *(DEGREES if knob.is_degree else knob_texts(knob))),
+        parse=_optional(knob),
+        choices=("", *asked, *(DEGREES if knob.counts else knob_texts(knob))),
     )
+
+
+def _optional(knob: Knob) -> Callable[[str], Value | None]:
+    """Return a parser for which no text leaves a knob open; `any` asks a search for it."""
+    one = knob_parser(knob, knob.title)
+    if not knob.on_request:
+        return parsing.optional(one)
+    return lambda text: one(text) if text.strip() else None
 
 
 def job_of(form: Form) -> ClusterJob:

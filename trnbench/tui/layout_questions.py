@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from trnbench.answers.row import Row
-from trnbench.report.report import Report, columns
-from trnbench.workload.layout import KNOBS
+from trnbench.records import dataclass
+from trnbench.report.report import Column, Report, columns
+from trnbench.workload.layout import ANY, KNOBS
 from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
@@ -20,13 +22,22 @@ if TYPE_CHECKING:
 MOST = 2_000
 """Layouts that are ranked; the counts are of all."""
 
-_SEARCHED = [knob for knob in KNOBS.values() if knob.searched]
-COLUMNS = columns(
-    "rank",
-    *(knob.name for knob in _SEARCHED if knob.kind is not bool),
-    *("step_time_s", "mfu", "memory_bytes", "tokens_per_s"),
-    *(knob.name for knob in _SEARCHED if knob.kind is bool),
-)
+_SEARCHED = tuple(name for name, knob in KNOBS.items() if knob.searched)
+
+
+def _columns(knobs: Sequence[str]) -> tuple[Column, ...]:
+    """Return the columns of ranked layouts, switches last."""
+    switches = [name for name in knobs if KNOBS[name].kind is bool]
+    return columns(
+        # What the layouts are ranked by stands where a narrow terminal shows it, too.
+        *("rank", "step_time_s", "mfu", "memory_bytes"),
+        *(name for name in knobs if name not in switches),
+        "tokens_per_s",
+        *switches,
+    )
+
+
+COLUMNS = _columns(_SEARCHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +52,7 @@ class ClusterJob:
     def inputs(self) -> dict[str, object]:
         """Return the job as plain data."""
         where = {"model": self.model, "instance": self.instance, "nodes": self.nodes}
-        return {**where, **self.layout.given}
+        return {**where, **self.layout.said}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +79,7 @@ def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> Ranke
     """Return every layout of a cluster, the fastest first; what was seen if it is cancelled."""
     from trnbench import app
 
+    asked: dict[str, Any] = dict.fromkeys(job.layout.wanted, ANY)
     found = app.search_layouts(
         catalog=catalog,
         model=job.model,
@@ -79,6 +91,7 @@ def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> Ranke
         top=MOST,
         progress=hooks.note,
         cancel=hooks.ended,
+        **asked,
     )
     rows: list[Row] = [
         {
@@ -93,8 +106,9 @@ def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> Ranke
         }
         for rank, one in enumerate(found.ranked, start=1)
     ]
+    shown = (*_SEARCHED, *(name for name in job.layout.wanted if name not in _SEARCHED))
     return RankedLayouts(
-        report=Report(verb="train", inputs=job.inputs(), rows=tuple(rows), columns=COLUMNS),
+        report=Report(verb="train", inputs=job.inputs(), rows=tuple(rows), columns=_columns(shown)),
         legal=found.legal,
         feasible=found.feasible,
         complete=found.complete,
@@ -107,10 +121,39 @@ def layout_detail(
     catalog: Catalog, job: ClusterJob, layout: PartialLayout, by_hand: bool, hooks: WorkHooks
 ) -> LayoutDetail:
     """Return time and memory of one layout, or why it is not legal."""
+    request = train_request(job, layout)
+    answer = _answered(catalog, request, hooks)
+    keep_step(catalog, request, answer, hooks)
+    return LayoutDetail(answer=answer, by_hand=by_hand)
+
+
+def layout_pair(
+    catalog: Catalog, job: ClusterJob, layouts: Sequence[PartialLayout], hooks: WorkHooks
+) -> tuple[TrainAnswer, ...]:
+    """Return time and memory of layouts, to be held against each other."""
+    return tuple(_answered(catalog, train_request(job, one), hooks) for one in layouts)
+
+
+def keep_step(
+    catalog: Catalog, request: TrainRequest, answer: TrainAnswer, hooks: WorkHooks
+) -> Report:
+    """Keep a step as `train` would, and return its report."""
+    from trnbench.app.command_lines import train_question
+    from trnbench.app.train_request import inputs_of
+    from trnbench.report.train import train_report
+    from trnbench.report.train_memory import memory_report
+
+    told = memory_report if request.memory else train_report
+    report = told((answer,), inputs_of(request))
+    hooks.keep(catalog, train_question(request), report, good=answer.feasible)
+    return report
+
+
+def _answered(catalog: Catalog, request: TrainRequest, hooks: WorkHooks) -> TrainAnswer:
     from trnbench.app.verbs.train import run
 
-    (answer,) = run(catalog, train_request(job, layout), progress=hooks.progress)
-    return LayoutDetail(answer=answer, by_hand=by_hand)
+    (answer,) = run(catalog, request, progress=hooks.progress)
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +204,9 @@ def schedule_chart(
     from trnbench.report.text_table import Style
 
     hooks.note(0, 2, "playing the step")
-    answer = _played(catalog, train_request(job, layout))
+    request = replace(train_request(job, layout), engines=("emulate",))
+    answer = _played(catalog, request)
+    keep_step(catalog, request, answer, hooks)
     hooks.progress(1, 2, "drawing")
     timeline, answer = answer.timeline, replace(answer, timeline=None)
     if timeline is None:
@@ -180,7 +225,7 @@ def _played(catalog: Catalog, request: TrainRequest) -> TrainAnswer:
     """Return a played step; scrolling through it plays it once."""
     from trnbench.app.verbs.train import run
 
-    (answer,) = run(catalog, replace(request, engines=("emulate",), timeline=True))
+    (answer,) = run(catalog, replace(request, timeline=True))
     return answer
 
 
@@ -192,6 +237,6 @@ def train_request(job: ClusterJob, layout: PartialLayout) -> TrainRequest:
         model=job.model,
         instance=job.instance,
         nodes=job.nodes,
-        layout=PartialLayout(**{**job.layout.given, **layout.given}),
+        layout=PartialLayout(**{**job.layout.said, **layout.said}),
     )
     return TrainRequest(cases=(case,))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trnbench.records import dataclass
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from trnbench.mapping.tiling.schedule import Kernel
     from trnbench.tui.work_process import WorkHooks
     from trnbench.workload.suite import Product
-
-GRID = (128, 512, 2048, 8192, 32768)
-"""Sizes of the heat map along m and n."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,23 +47,26 @@ class MatrixQuestion:
 
 def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> TableFound:
     """Return the answers in closed form."""
+    from trnbench.app.command_lines import matrix_question
     from trnbench.app.verbs import matrix as use_case
     from trnbench.report.matrix import matrix_report
 
     request = question.request(catalog)
     answers = use_case.run(catalog, request, progress=hooks.progress)
     report = matrix_report(answers, use_case.inputs_of(request))
+    good = all(answer.feasible for answer in answers)
+    hooks.keep(catalog, matrix_question(request, question.suite), report, good=good)
     return TableFound(report=replace(report, people=None), answers=tuple(answers))
 
 
 def matrix_heat(
-    catalog: Catalog, question: MatrixQuestion, k: int, hooks: WorkHooks
+    catalog: Catalog, question: MatrixQuestion, k: int, sizes: tuple[int, ...], hooks: WorkHooks
 ) -> dict[str, dict[tuple[int, int], float | None]]:
-    """Return utilisation by (m, n) for each chip and format, at one k."""
+    """Return utilisation by (m, n), each of these sizes, for each chip and format, at one k."""
     from trnbench.app.verbs import matrix as use_case
     from trnbench.workload.suite import Product
 
-    products = tuple(Product(m=m, k=k, n=n) for m in GRID for n in GRID)
+    products = tuple(Product(m=m, k=k, n=n) for m in sizes for n in sizes)
     request = replace(question.request(catalog), products=products)
     found: dict[str, dict[tuple[int, int], float | None]] = {}
     for answer in use_case.run(catalog, request, progress=hooks.progress):

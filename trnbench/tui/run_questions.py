@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trnbench.answers.row import Row
+from trnbench.records import dataclass
 from trnbench.report.report import Report, columns
 
 if TYPE_CHECKING:
+    from trnbench.app.command_lines import CommandQuestion
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
 
-KINDS = ("matrix", "collective", "training")
+VERBS = {"matrix": "matrix", "collective": "collective", "training": "train"}
+"""By kind of suite, the verb that runs it."""
 ENGINES = ("analytic", "emulate", "both")
 SUITE_COLUMNS = columns("suite", "title")
 
@@ -24,6 +27,7 @@ class SuiteRun:
 
     kind: str
     name: str
+    engine: str
     report: Report
     complete: bool
 
@@ -37,10 +41,17 @@ def suites(catalog: Catalog) -> Report:
             "suite": f"{kind}/{entry.name}",
             "title": str(read_toml(entry.path).get("title", "")),
         }
-        for kind in KINDS
+        for kind in VERBS
         for entry in catalog.entries(kind)
     ]
     return Report(verb="workload-list", inputs={}, rows=tuple(rows), columns=SUITE_COLUMNS)
+
+
+def suite_question(kind: str, name: str, engine: str) -> CommandQuestion:
+    """Return the question of the command line that runs a suite."""
+    from trnbench.app.command_lines import CommandQuestion
+
+    return CommandQuestion(verb=VERBS[kind], options={"suite": name, "engine": engine})
 
 
 def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHooks) -> SuiteRun:
@@ -60,9 +71,13 @@ def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHo
         if answers
         else Report(verb="run", inputs={"suite": name}, rows=(), columns=())
     )
+    if done == len(pieces):
+        question = suite_question(kind, name, engine)
+        hooks.keep(catalog, question, report, good=all(one.feasible for one in answers))
     return SuiteRun(
         kind=kind,
         name=name,
+        engine=engine,
         report=replace(report, people=None),
         complete=done == len(pieces),
     )

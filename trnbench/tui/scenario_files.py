@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnbench.errors import TrnbenchError
-from trnbench.tui.dialogs import AskPath
+from trnbench.catalog.whole_file import write_whole
+from trnbench.errors import InputError, TrnbenchError
+from trnbench.terminal_text import shown
+from trnbench.tui.completion import PathSuggester
+from trnbench.tui.dialogs import AskPath, Confirm
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -17,22 +20,38 @@ if TYPE_CHECKING:
 USUAL = "scenario.toml"
 
 
-def save(app: App[None], folder: Path, scenario: Scenario) -> None:
-    """Ask for a path in `folder`, and write the scenario there."""
+def save(app: App[None], folder: Path, scenario: Scenario, written: set[Path]) -> None:
+    """Ask for a path in `folder`, and write the scenario there.
+
+    A file that is there and not among those `written` in this session is replaced only if the
+    user says so.
+    """
     from trnbench.scenario import scenario_text
+
+    def write(path: Path) -> None:
+        try:
+            write_whole(path, scenario_text(scenario).encode())
+        except TrnbenchError as error:
+            told(app, error)
+        else:
+            written.add(path)
+            app.notify(shown(str(path)), title="scenario saved", markup=False)
 
     def named(text: str | None) -> None:
         if not text:
             return
-        path = folder / Path(text).expanduser()
         try:
-            path.write_text(scenario_text(scenario), encoding="utf-8")
-        except OSError as error:
-            app.notify(f"cannot write {path}: {error.strerror}", severity="error", markup=False)
+            path = typed_path(folder, text)
+        except TrnbenchError as error:
+            told(app, error)
+            return
+        if path in written or not path.exists():
+            write(path)
         else:
-            app.notify(str(path), title="scenario saved", markup=False)
+            question = f"{shown(str(path))} is there already. Replace it?"
+            app.push_screen(Confirm(question), lambda yes: write(path) if yes else None)
 
-    app.push_screen(AskPath("save the scenario as", USUAL), named)
+    app.push_screen(AskPath("save the scenario as", USUAL, PathSuggester(folder, ".toml")), named)
 
 
 def load(app: App[None], folder: Path, take: Callable[[Scenario], None]) -> None:
@@ -43,9 +62,24 @@ def load(app: App[None], folder: Path, take: Callable[[Scenario], None]) -> None
         if not text:
             return
         try:
-            take(read_scenario(folder / Path(text).expanduser()))
+            take(read_scenario(typed_path(folder, text)))
         except TrnbenchError as error:
-            text = f"{error.message}\n{error.hint or ''}".strip()
-            app.notify(text, severity="error", markup=False, timeout=15)
+            told(app, error)
 
-    app.push_screen(AskPath("load the scenario in", USUAL), named)
+    app.push_screen(AskPath("load the scenario in", USUAL, PathSuggester(folder, ".toml")), named)
+
+
+def typed_path(folder: Path, text: str) -> Path:
+    """Return the path that was typed; one that no system could have is refused."""
+    if "\0" in text:
+        raise InputError("no path has a NUL character")
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError as error:  # ~NAME of nobody
+        raise InputError(f"{text}: {error}") from None
+
+
+def told(app: App[None], error: TrnbenchError) -> None:
+    """Say what cannot be done."""
+    text = f"{shown(error.message)}\n{shown(error.hint or '')}".strip()
+    app.notify(text, severity="error", markup=False, timeout=15)

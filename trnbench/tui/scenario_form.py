@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from trnbench import parsing
 from trnbench.catalog.search import Catalog
@@ -17,11 +18,19 @@ from trnbench.tui.forms import (
     name_field,
     plain,
     precision_field,
+    stack_field,
+    titles,
 )
 from trnbench.tui.widgets.field import FieldSpec, Form
+from trnbench.units import counted
 
 PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote")
 REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-north-1")
+SCENARIO_KEYS = (
+    *("model", "tokens", "phases", "sequence", "global_batch", "precision", "nodes", "deadline"),
+    *("purchase", "region", "discount", "price_date", "instances", "prices", "stack"),
+)
+"""Fields that make a scenario; forms may have more."""
 FIRST_INSTANCES = "trn1.32xlarge, trn1n.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge"
 
 
@@ -30,40 +39,120 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
     purchase = list_of(parsing.one_of("purchase option", PURCHASES))
     instances = list_of(parsing.one_of("instance", catalog.names("instances")))
     known = (entry.name for entry in catalog.entries("instances"))
-    prices = "name=USD/h, or name=4xOTHER"
+    prices = "trn2.48xlarge=30"
     return [
         name_field(catalog, "model", "llama3.1-70b"),
         field("tokens", parsing.count, "2T"),
-        field("sequence", parsing.sequence, advice="the model's, at most 8192", choices=SEQUENCES),
-        field("global_batch", parsing.whole, advice="1024 or just above", choices=BATCHES),
+        field("phases", plain(_phases), advice="none; 90%@8k; 10%@64k,cp=8"),
+        field("sequence", parsing.sequence, advice="min(model max, 8192)", choices=SEQUENCES),
+        field("global_batch", parsing.whole, advice="1024 (rounded up)", choices=BATCHES),
         precision_field(advice="bf16-master"),
-        field("nodes", parsing.whole, advice="fewest in time", choices=(*NODES, "256")),
+        field(
+            "nodes", parsing.whole, advice="fewest that meet the deadline", choices=(*NODES, "256")
+        ),
         field(
             "deadline",
             parsing.duration,
-            advice="60 d, unless nodes",
+            advice="60 d (ignored if nodes set)",
             choices=("30 d", "60 d", "90 d"),
         ),
-        field("purchase", purchase, advice="whatever is committed", choices=PURCHASES),
-        field("region", plain(_region(catalog)), advice="the cheapest", choices=REGIONS),
+        field(
+            "purchase",
+            purchase,
+            advice="cheapest, no spot",
+            choices=PURCHASES,
+            known=lambda: [(name, "") for name in PURCHASES],
+            several=True,
+        ),
+        field(
+            "region",
+            plain(_region(catalog)),
+            advice="the cheapest",
+            choices=REGIONS,
+            known=_regions(catalog),
+        ),
         field("discount", parsing.share, advice="none; e.g. 18%"),
         field("price_date", parsing.date, today.isoformat()),
-        field("instances", instances, FIRST_INSTANCES, choices=(FIRST_INSTANCES, *known)),
+        field(
+            "instances",
+            instances,
+            FIRST_INSTANCES,
+            choices=(FIRST_INSTANCES, *known),
+            known=titles(catalog, "instances"),
+            several=True,
+        ),
         field("prices", list_of(_own_price), advice=prices, label="own prices"),
+        stack_field(catalog),
     ]
+
+
+def plan_fields() -> list[FieldSpec]:
+    """Return the fields that a plan has besides its scenario."""
+    objectives = ("cost", "time", "pareto")
+    objective = plain(parsing.one_of("objective", objectives))
+    return [
+        field("budget", parsing.money, advice="none; e.g. 5M"),
+        field("objective", objective, advice="cost", choices=objectives),
+        field("confidence", parsing.confidence, advice="by the estimate", choices=("80%", "90%")),
+        field("max_nodes", parsing.whole, advice="512", choices=("64", "128", "256")),
+        field("confirm", parsing.whole, advice="none; plays the best", label="simulate"),
+    ]
+
+
+_CONFIGURED = {
+    "region": "region",
+    "discount": "discount",
+    "price": "prices",
+    "on": "instances",
+    "stack": "stack",
+}
+"""Option that the user's `trnbench.toml` has a default of -> field of the form."""
+
+
+def configured_texts() -> dict[str, str]:
+    """Return the texts of the fields that the user's `trnbench.toml` fills in."""
+    from trnbench.app.configuration import configuration
+
+    texts = {}
+    for option, value in configuration().options("compare").items():
+        words = value.split(",") if isinstance(value, str) else value
+        texts[_CONFIGURED[option]] = ", ".join(words)
+    return texts
+
+
+def scenario_line(texts: Mapping[str, str]) -> str:
+    """Return a scenario in a line, the most important first."""
+    words = [texts["model"], f"{texts['tokens']} tokens"]
+    for key, text in (
+        ("phases", "in parts {}"),
+        ("nodes", "on {} nodes"),
+        ("deadline", "within {}"),
+        ("sequence", "sequence {}"),
+        ("global_batch", "batch {}"),
+        ("precision", "{}"),
+        ("purchase", "{}"),
+        ("region", "{}"),
+        ("discount", "less {}"),
+        ("stack", "stack {}"),
+        ("prices", "own prices {}"),
+    ):
+        words += [text.format(texts[key])] if texts.get(key) else []
+    return ", ".join(words)
 
 
 def scenario_of(form: Form) -> Scenario:
     """Return the scenario of the form's last good values."""
     value = form.values
     own = value.pop("prices") or ()
+    scenario = {key: one for key, one in value.items() if key in SCENARIO_KEYS}
     return Scenario(
-        deadline_s=value.pop("deadline"),
-        purchase=value.pop("purchase") or (),
-        discount=value.pop("discount") or 0.0,
+        deadline_s=scenario.pop("deadline"),
+        phases=scenario.pop("phases") or (),
+        purchase=scenario.pop("purchase") or (),
+        discount=scenario.pop("discount") or 0.0,
         prices=tuple(text for text in own if not _is_assumed(text)),
         assumed_prices=tuple(text for text in own if _is_assumed(text)),
-        **value,
+        **scenario,
     )
 
 
@@ -75,17 +164,30 @@ def texts_of(scenario: Scenario) -> dict[str, str]:
 
     from trnbench.app.command_lines import count_text, share_text, time_text
 
-    same = ("model", "sequence", "global_batch", "precision", "nodes", "region", "price_date")
+    same = (
+        *("model", "sequence", "global_batch", "precision", "nodes", "region", "price_date"),
+        "stack",
+    )
     own = (*scenario.prices, *scenario.assumed_prices)
     return {
         **{name: text(getattr(scenario, name)) for name in same},
         "tokens": count_text(scenario.tokens),
+        "phases": "; ".join(scenario.phases),
         "deadline": "" if scenario.deadline_s is None else time_text(scenario.deadline_s),
         "purchase": ", ".join(scenario.purchase),
         "discount": share_text(scenario.discount) if scenario.discount else "",
         "instances": ", ".join(scenario.instances),
         "prices": ", ".join(price.replace(" ", "") for price in own),
     }
+
+
+def _phases(text: str) -> tuple[str, ...]:
+    """Return the parts that a text lists with semicolons; knobs of a part have commas."""
+    from trnbench.app.run_parts import parts_of
+
+    phases = tuple(part.strip() for part in text.split(";") if part.strip())
+    parts_of(1.0, None, phases)
+    return phases
 
 
 def _region(catalog: Catalog) -> Callable[[str], str]:
@@ -100,15 +202,30 @@ def _region(catalog: Catalog) -> Callable[[str], str]:
     return parsed
 
 
+def _regions(catalog: Catalog) -> Callable[[], Sequence[tuple[str, str]]]:
+    """Return what lists the regions of the price lists, with how many have a price there."""
+
+    @cache
+    def listed() -> Sequence[tuple[str, str]]:
+        from trnbench.plan.price_terms import regions
+
+        return [
+            (name, f"{counted(count, 'instance')} with a price") for name, count in regions(catalog)
+        ]
+
+    return listed
+
+
 def _is_assumed(text: str) -> bool:
     return any(sign in text.partition("=")[2] for sign in "x*X")
 
 
 def _own_price(text: str) -> str:
+    from trnbench.app.run_request import IF_ASKED
     from trnbench.plan.price_terms import parse_assumption, parse_own_price
 
     if _is_assumed(text):
         parse_assumption(text)
     else:
-        parse_own_price(text)
+        parse_own_price(text.removesuffix(IF_ASKED))
     return text

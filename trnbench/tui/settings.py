@@ -7,11 +7,13 @@ user state folder / tui.toml      view, theme, texts of forms                   
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from trnbench.catalog.toml_file import read_toml, toml_text
+from trnbench.catalog.whole_file import write_whole
 from trnbench.errors import DataFileError, Fault, TrnbenchError, did_you_mean
+from trnbench.records import dataclass
 
 FILE = "tui.toml"
 
@@ -98,6 +100,6 @@ def write_state(path: Path, state: State) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         plain = {"view": state.view, "theme": state.theme}
-        path.write_text(toml_text({**plain, **state.texts}), encoding="utf-8")
-    except OSError:
+        write_whole(path, toml_text({**plain, **state.texts}).encode(errors="replace"))
+    except (OSError, TrnbenchError):
         return

@@ -1,50 +1,39 @@
-"""A view: one screen of the application, the lanes it asks, and what can be taken away from it."""
+"""A view: one screen of the application, and what can be taken away from it."""
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
-from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
+from trnbench.answers.figures import FIGURES
 from trnbench.answers.row import Row
-from trnbench.errors import unhandled
 from trnbench.report.report import Report
+from trnbench.tui.asking import Asking
 from trnbench.tui.found import TableFound
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
-from trnbench.tui.widgets.frame import StatusLine, ViewBar
+from trnbench.tui.widgets.frame import KeyLine, StatusLine, ViewBar
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.tui.widgets.table_model import TableSource
+from trnbench.tui.widgets.table_model import TableSource, TableState
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.tui.work import Crash, News, WorkLane
-from trnbench.tui.work_process import (
-    Cancelled,
-    Failure,
-    WorkAnswer,
-    WorkProgress,
-    WorkRefusal,
-)
-
-if TYPE_CHECKING:
-    from trnbench.tui.application import Application
 
 SMALLEST = (60, 16)
 """Columns and lines below which nothing can be shown properly."""
-LAST_LINES = 5
-"""Of a traceback that are shown."""
+
+FIVE_KEYS = "new here?  f form   / filter   s sort   c next chart   ? all keys"
+PICTURE, SORT, FILTER = "~picture", "~sort", "~filter"
+"""Keys of what a session leaves besides the texts of fields."""
 
 
 def hidden(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:
@@ -52,75 +41,85 @@ def hidden(key: str, action: str, label: str, id: str, tooltip: str = "") -> Bin
     return Binding(key, action, label, show=False, id=id, tooltip=tooltip)
 
 
+def form_hint() -> Static:
+    """Return the line below a form that says how to fill it in."""
+    return Static("F2 lists, up/down steps, Esc leaves", classes="hint", markup=False)
+
+
 def evidence_facts(found: Sequence[Row]) -> tuple[str, ...]:
     """Return, for the status line, the calibrations of rows, and their weakest evidence."""
     facts = []
-    for key, words in (("basis", "calibration"), ("evidence", "weakest evidence")):
-        kinds = dict.fromkeys(str(row[key]) for row in found if row.get(key))
+    for key, words in (("basis", "speed"), ("evidence", "weakest evidence")):
+        figure = FIGURES[key]
+        told = (figure.words.get(str(row[key]), str(row[key])) for row in found if row.get(key))
+        kinds = dict.fromkeys(told)
         facts += [f"{words}: {', '.join(kinds)}"] if kinds else []
     return tuple(facts)
 
 
-class WorkNews(Message):
-    """Something new about question `generation` of a lane."""
-
-    def __init__(self, lane: str, generation: int, news: News) -> None:
-        super().__init__()
-        self.lane = lane
-        self.generation = generation
-        self.news = news
-
-
-class View(Screen[None]):
+class View(Asking):
     """Base of the views.
 
-    A view declares the fields of its form, its pictures and the columns that a baseline compares
-    (`DELTAS`); it asks with `ask`, and shows in `answered` what came of it.
+    A view declares the fields of its form, its pictures, the columns that a baseline compares
+    (`DELTAS`) and those whose best value is marked (`BEST`, 1 for the largest, -1 for the
+    smallest); it asks with `ask`, and shows in `answered` what came of it.
     """
 
     AUTO_FOCUS = None
-    NAME: ClassVar[str] = ""
     DELTAS: ClassVar[frozenset[str]] = frozenset()
+    BEST: ClassVar[Mapping[str, int]] = {}
     DEFAULT_CSS = """
     View > .body { height: 1fr; }
+    View > .subject { height: 1; padding: 0 1; color: $text-accent; }
+    View > .subject.-none { display: none; }
+    View > .first-run { height: 1; padding: 0 1; background: $primary; color: $text; }
+    View .side > .hint { height: 1; padding: 0 1; color: $text-muted; }
     View > .too-small { display: none; width: 100%; height: 100%; content-align: center middle; }
     View.-tiny-wide > *, View.-tiny-high > * { display: none; }
     View.-tiny-wide > .too-small, View.-tiny-high > .too-small { display: block; }
     View.-tiny-wide > ErrorPanel.-shown, View.-tiny-high > ErrorPanel.-shown { display: none; }
     View .side { width: 38; border-right: vkey $panel; }
     View.-wide .side { width: 54; }
-    View.-short TablePane { height: 2fr; }
-    View.-short PictureSwitch { height: 3fr; }
+    View.-short TablePane { height: 9fr; }
+    View.-short PictureSwitch, View.-low PictureSwitch { height: 8fr; }
+    View.-low TablePane { height: 5fr; min-height: 6; }
+    View.-short Chart > .legend, View.-low Chart > .legend { max-height: 2; }
+    View.-low > .first-run { display: none; }
     View.-medium PictureSwitch, View.-tall PictureSwitch { height: 2fr; }
     View.-narrow .side { display: none; width: 1fr; border-right: none; }
+    View.-narrow.-editing .side { display: block; }
+    View.-narrow.-editing .main { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Priority: what is typed right after it has to find the form open.
+        # Priority: what is typed right after has to find the form open, or left.
         Binding("f", "form", "Form", id="view.form", tooltip="Edit what is asked", priority=True),
-        Binding("escape", "leave", "Back", id="view.leave", tooltip="Leave form or filter"),
+        Binding(
+            "escape",
+            "leave",
+            "Back",
+            id="view.leave",
+            tooltip="Leave form or filter",
+            priority=True,
+        ),
+        hidden("u", "undo", "Undo", "view.undo", "Take the newest edit of a form back"),
+        hidden("r", "again", "Again", "view.again", "Ask again"),
         hidden("x", "cancel", "Cancel", "view.cancel", "Stop computing"),
         hidden("e", "export('csv')", "Export", "view.export", "Visible rows to a CSV file"),
         hidden("y", "copy_command", "Copy", "view.copy", "Copy the command for this view"),
     ]
 
-    def __init__(self) -> None:
-        super().__init__(name=self.NAME)
-        self._lanes: dict[str, WorkLane] = {}
-        self._asked: dict[str, float] = {}
-
-    @property
-    def trnbench(self) -> Application:
-        """The application."""
-        return cast("Application", self.app)
-
     def compose(self) -> ComposeResult:
         """Yield the frame with the view's own body."""
+        self._fit()
         yield ViewBar(self.trnbench.view_names, self.NAME)
+        yield Static("", classes="subject", markup=False)
         with Container(classes="body"):
             yield from self.body()
         yield ErrorPanel()
+        if self.trnbench.first_run:
+            yield Static(FIVE_KEYS, classes="first-run", markup=False)
         yield StatusLine()
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
         yield Static(
             f"terminal too small: trnbench needs {SMALLEST[0]} x {SMALLEST[1]}",
             classes="too-small",
@@ -144,26 +143,21 @@ class View(Screen[None]):
     def side(self) -> Widget | None:
         """Return the widgets on the left: the form, where there is one."""
         fields = self.fields()
-        return Vertical(Form(fields, id=f"{self.NAME}-form"), classes="side") if fields else None
+        if not fields:
+            return None
+        return Vertical(Form(fields, id=f"{self.NAME}-form"), form_hint(), classes="side")
 
     def main(self) -> Iterable[Widget]:
         """Return the table and the pictures."""
         pictures = PictureSwitch(self.pictures(), id=f"{self.NAME}-pictures")
         return TablePane(id=f"{self.NAME}-table"), pictures
 
-    @abstractmethod
-    def answered(self, topic: str, value: object) -> None:
-        """Show an answer, the newest of its topic."""
-
-    def stale(self, topic: str) -> None:
-        """Mark the table as the answer of an earlier question; pictures stay as they are."""
-        if topic == self.NAME and self.table is not None:
-            self.table.stale = True
-
-    def show_table(self, found: TableFound, *columns: str) -> None:
-        """Show rows, keyed by these columns."""
+    def show_table(self, found: TableFound, *columns: str, chosen: int | None = None) -> None:
+        """Show rows, keyed by these columns; `chosen` is the place of the one that was chosen."""
+        source = TableSource.of(found.report, *columns, answers=found.answers)
+        key = None if chosen is None else source.keys[chosen]
         self.query_one(ResultTable).show(
-            TableSource.of(found.report, *columns, answers=found.answers, deltas=self.DELTAS)
+            replace(source, deltas=self.DELTAS, best=self.BEST, chosen=key)
         )
         self.state_facts()
 
@@ -176,6 +170,15 @@ class View(Screen[None]):
     def command(self) -> str:
         """Return the command line that reproduces what is shown."""
 
+    def subject(self) -> str:
+        """Return in a line what the view is about."""
+        return ""
+
+    @property
+    def copied(self) -> str:
+        """What the command line gives."""
+        return "command of this view"
+
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from, the most important first."""
         return ("modelled",)
@@ -186,13 +189,27 @@ class View(Screen[None]):
         return ""
 
     def texts(self) -> dict[str, str]:
-        """Return the texts of fields, restored at the next start."""
-        return {key: text for form in self.query(Form) for key, text in form.texts.items()}
+        """Return the texts of fields, and how rows were shown, restored at the next start."""
+        texts = {key: text for form in self.query(Form) for key, text in form.texts.items()}
+        for switch in self.query(PictureSwitch):
+            texts[PICTURE] = switch.shown
+        if self.table is not None:
+            state = self.table.state
+            texts[SORT] = f"{'-' if state.descending else ''}{state.sort or ''}"
+            texts[FILTER] = state.words
+        return texts
 
     def restore(self, texts: dict[str, str]) -> None:
         """Write what an earlier session left."""
         for form in self.query(Form):
             form.put(texts)
+        for switch in self.query(PictureSwitch):
+            switch.turn_to(texts.get(PICTURE, ""))
+        if self.table is not None:
+            sort = texts.get(SORT, "")
+            state = TableState(sort=sort.removeprefix("-") or None, descending=sort[:1] == "-")
+            self.table.choose_state(state)
+            self.table.pane_filter(texts.get(FILTER, ""))
 
     @property
     def table(self) -> ResultTable | None:
@@ -208,8 +225,22 @@ class View(Screen[None]):
         return table.report if table is not None and table.source.keys else None
 
     @abstractmethod
+    def action_again(self) -> None:
+        """Ask what the form says."""
+
     def begin(self) -> None:
         """Ask the first question; the form has what an earlier session left."""
+        self.action_again()
+
+    def _fit(self) -> None:
+        """Take the classes of the terminal's size before there is anything to style anew."""
+        breakpoints = (self.app.HORIZONTAL_BREAKPOINTS, self.app.VERTICAL_BREAKPOINTS)
+        for size, kinds in zip(self.app.size, breakpoints, strict=True):
+            self.add_class(*self._get_breakpoint_classes(size, kinds or []), update=False)
+
+    def _on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Style nothing anew that was styled just now, when it was mounted: twice the time."""
+        event.refresh_styles = event.refresh_styles and self._begun
 
     def on_mount(self) -> None:
         """Restore what an earlier session left, and ask once the screen has been painted."""
@@ -221,6 +252,7 @@ class View(Screen[None]):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
+        self._begun = True
         for form in self.query(Form):
             form.look()
         self.begin()
@@ -229,89 +261,12 @@ class View(Screen[None]):
             chart.load()
 
     def state_facts(self) -> None:
-        """Write the status line anew."""
+        """Write the status line anew, and what the view is about."""
+        subject = self.subject()
+        line = self.query_one(".subject", Static)
+        line.update(subject, layout=False)
+        line.set_class(not subject, "-none")
         self.query_one(StatusLine).state((*self.facts(), *self.trnbench.specs_facts))
-
-    def say(self, activity: str) -> None:
-        """Write the current activity into the status line."""
-        self.query_one(StatusLine).say(activity)
-
-    # Asking
-
-    def ask(self, topic: str, question: Callable[..., object], *arguments: object) -> None:
-        """Ask in place of what was last asked of this topic.
-
-        The question is called in another process, with the catalogue, the arguments and hooks.
-        """
-        if topic not in self._lanes:
-            self._lanes[topic] = WorkLane(topic, self._tell)
-        self._asked[topic] = time.monotonic()
-        self._lanes[topic].ask(partial(question, self.trnbench.catalog, *arguments))
-        self.stale(topic)
-        self.say(f"{topic} ...")
-
-    def warm(self, topic: str, *modules: str) -> None:
-        """Start the process that will answer a topic, while the screen is being painted."""
-        self._lanes[topic] = WorkLane(topic, self._tell, modules=modules)
-        self._lanes[topic].warm()
-
-    def lane(self, topic: str) -> WorkLane | None:
-        """Return the lane of a topic, once something was asked."""
-        return self._lanes.get(topic)
-
-    def _tell(self, lane: str, generation: int, news: News) -> None:
-        self.post_message(WorkNews(lane, generation, news))
-
-    def on_work_news(self, message: WorkNews) -> None:
-        """Show news of the newest question; news of older ones is dropped."""
-        message.stop()
-        topic = message.lane
-        if message.generation != self._lanes[topic].generation:
-            return
-        panel = self.query_one(ErrorPanel)
-        match message.news:
-            case WorkProgress(done, total, what) as progress:
-                self.say(f"{topic}: {done:,}/{total:,} {what} (x cancels)")
-                self.progressed(topic, progress)
-            case WorkAnswer(value):
-                panel.clear()
-                self.say(f"{topic}: {time.monotonic() - self._asked[topic]:.1f} s")
-                self.answered(topic, value)
-            case Cancelled():
-                self.say(f"{topic}: cancelled")
-                self.cancelled(topic)
-            case WorkRefusal(text, hint):
-                self.say(f"{topic}: refused")
-                self.refused(topic, text, hint or "")
-            case Failure(text, traceback):
-                self.say(f"{topic}: failed")
-                last = "\n".join(traceback.strip().splitlines()[-LAST_LINES:-1])
-                panel.say(f"{topic} failed, a bug in trnbench: {text}", last)
-            case Crash(code, said):
-                self.say(f"{topic}: crashed")
-                words = said.strip().splitlines()[-1:] or ["it said nothing"]
-                panel.say(
-                    f"{topic}: the process that computes died (exit code {code}); "
-                    "the next question starts another",
-                    words[0],
-                )
-            case unknown:
-                unhandled(unknown, "display")
-
-    def progressed(self, topic: str, progress: WorkProgress) -> None:
-        """Show how far a question is."""
-
-    def cancelled(self, topic: str) -> None:
-        """Show that a question was cancelled."""
-
-    def refused(self, topic: str, message: str, hint: str) -> None:
-        """Show that a question was malformed."""
-        self.query_one(ErrorPanel).say(message, hint)
-
-    def on_unmount(self) -> None:
-        """End the processes."""
-        for lane in self._lanes.values():
-            lane.close()
 
     # Keys that every view has
 
@@ -327,13 +282,30 @@ class View(Screen[None]):
         """Show the next picture."""
         self.query_one(PictureSwitch).turn(by)
 
-    def action_cancel(self) -> None:
-        """Cancel whatever is being computed."""
-        busy = [lane for lane in self._lanes.values() if lane.busy]
-        for lane in busy:
-            lane.cancel()
-        if not busy:
-            self.say("nothing is running")
+    def action_undo(self) -> None:
+        """Take the newest edit of a form back."""
+        undone = next(filter(None, (form.undo() for form in self.query(Form))), "")
+        self.notify(f"{undone} is as before" if undone else "no edit to take back", timeout=2)
+
+    def action_pick(self, key: str) -> None:
+        """Choose the value of a field from a list."""
+        self.query_one(Form).fields[key].action_pick()
+
+    @on(Field.Wanted)
+    def _pick(self, event: Field.Wanted) -> None:
+        """Let the value of a field be chosen from what is known."""
+        from trnbench.tui.picker import Picker
+
+        field, spec = event.field, event.field.spec
+        assert spec.known is not None
+        marked = [word.strip() for word in field.text.split(",")]
+
+        def taken(names: tuple[str, ...] | None) -> None:
+            if names:
+                field.put(", ".join(names))
+                field.look()
+
+        self.app.push_screen(Picker(spec.label, spec.known(), marked, several=spec.several), taken)
 
     def action_form(self) -> None:
         """Go to the form."""
@@ -343,19 +315,8 @@ class View(Screen[None]):
 
     def open_form(self, form: Form) -> None:
         """Put the cursor into a form; a narrow terminal then shows nothing else."""
-        if self.has_class("-narrow"):
-            self.query_one(".side").display = True
-            self.query_one(".main").display = False
+        self.add_class("-editing")
         self.set_focus(form.first)
-
-    def on_resize(self) -> None:
-        """Show form and results side by side as soon as there is room."""
-        if not self.has_class("-narrow"):
-            self._close_form()
-
-    def _close_form(self) -> None:
-        for part in self.query(".side, .main"):
-            part.styles.clear_rule("display")
 
     def action_leave(self) -> None:
         """Leave filter or form for the table."""
@@ -368,13 +329,14 @@ class View(Screen[None]):
                 # The form is out of sight now, and its reasons with it.
                 said = f"{field.reason}; {field.good_text or 'nothing'} still counts"
                 self.notify(said, title=field.spec.label, severity="warning", markup=False)
-        self._close_form()
-        self.call_after_refresh(self.focus_main)
+        self.remove_class("-editing")
+        # At once: keys that follow are meant for what is read.
+        self.focus_main()
 
     def focus_main(self) -> None:
         """Put the cursor where the view is read."""
         if self.table is not None:
-            self.table.focus()
+            self.set_focus(self.table)
 
     def action_export(self, output_format: str) -> None:
         """Write the visible rows to a file."""
@@ -382,7 +344,7 @@ class View(Screen[None]):
 
     def action_copy_command(self) -> None:
         """Copy the command line that reproduces the view."""
-        self.trnbench.copy_text(self.command(), "command")
+        self.trnbench.copy_command(self.command(), self.copied)
 
     @on(ViewBar.Wanted)
     def _elsewhere(self, event: ViewBar.Wanted) -> None:

@@ -15,14 +15,22 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import IO, TypeAlias
 
-from trnbench.tui.work_process import Ask, CancelAsk, Outcome, WorkProgress, WorkQuestion
+from trnbench.records import dataclass
+from trnbench.tui.work_process import (
+    Ask,
+    CancelAsk,
+    Outcome,
+    WorkNotice,
+    WorkProgress,
+    WorkQuestion,
+)
 
-GRACE_S = 0.4
+GRACE_S = 0.2
 """A question that is to end has so long to end by itself."""
 LAST_WORDS = 4_000
 """Characters that are kept of what a dying process said."""
@@ -40,7 +48,7 @@ class Crash:
     said: str
 
 
-News: TypeAlias = WorkProgress | Outcome | Crash
+News: TypeAlias = WorkProgress | Outcome | WorkNotice | Crash
 Tell: TypeAlias = Callable[[str, int, News], None]
 """Called from a thread with the lane, the number of the question, and its news."""
 
@@ -56,6 +64,8 @@ class WorkLane:
         self._tell = tell
         self._modules = modules
         self._lock = threading.Lock()
+        self._to_send = threading.Condition(self._lock)
+        self._outbox: list[bytes] = []
         self._generation = 0
         self._pending: Ask | None = None
         self._answered = 0
@@ -93,6 +103,7 @@ class WorkLane:
             self._generation += 1
             self._pending = Ask(self._generation, question)
             if self._connection is not None:
+                self._outbox.clear()  # the newest question ends those before it
                 self._send(self._pending)
                 if was_busy:
                     self._end_soon(self._generation - 1)
@@ -101,7 +112,7 @@ class WorkLane:
             return self._generation
 
     def cancel(self) -> None:
-        """Drop the question that is being answered; within half a second it is gone."""
+        """Drop the question that is being answered; it is gone within 0.3 s."""
         with self._lock:
             if not self.busy:
                 return
@@ -124,12 +135,24 @@ class WorkLane:
         threading.Thread(target=self._live, name=name, daemon=True).start()
 
     def _send(self, message: Ask | CancelAsk) -> None:
-        assert self._connection is not None
-        try:
-            self._connection.send(message)
-        except OSError:
-            # The listening thread finds the process dead and says so.
-            return
+        """Have a message sent: a process that is busy or telling a long answer reads it later."""
+        self._outbox.append(bytes(ForkingPickler.dumps(message)))
+        self._to_send.notify()
+
+    def _write(self, connection: Connection) -> None:
+        """Send messages to a process until it is gone, and keep nobody waiting meanwhile."""
+        while True:
+            with self._to_send:
+                while self._connection is connection and not self._outbox:
+                    self._to_send.wait()
+                if self._connection is not connection:
+                    return
+                message = self._outbox.pop(0)
+            try:
+                connection.send_bytes(message)
+            except OSError:
+                # The listening thread finds the process dead and says so.
+                return
 
     def _end_soon(self, generation: int) -> None:
         timer = threading.Timer(GRACE_S, self._end, (generation, self._process))
@@ -162,9 +185,12 @@ class WorkLane:
                     _kill(process)
                 elif self._pending is not None:
                     self._send(self._pending)
+            writer = threading.Thread(target=self._write, args=(here,), daemon=True)
+            writer.start()
             self._listen(here)
             code = process.wait()
             self._ended(code, said)
+        writer.join()
         here.close()
 
     def _listen(self, connection: Connection) -> None:
@@ -185,11 +211,17 @@ class WorkLane:
 
         with self._lock:
             self._process = self._connection = None
+            self._outbox.clear()
+            self._to_send.notify_all()
             if self._closed:
                 return
             generation, was_busy = self._generation, self.busy
             replacing, self._replacing = self._replacing, False
-            if replacing and self._pending is not None and was_busy:
+            if replacing and (self._pending is not None or not was_busy):
+                # For the newest question; or that was answered while its process was being
+                # ended, and the next one is to find a process that is ready.
+                if not was_busy:
+                    self._pending = None
                 self._start()
                 return
             self._answered = generation

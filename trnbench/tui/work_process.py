@@ -11,16 +11,23 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from trnbench.errors import TrnbenchError, unhandled
+from trnbench.records import dataclass
+from trnbench.tui.keeping import STOOD_S, AnswerKeeper, AskedAnswer
+
+if TYPE_CHECKING:
+    from trnbench.app.command_lines import CommandQuestion
+    from trnbench.catalog.search import Catalog
+    from trnbench.report.report import Report
 
 INTERVAL_S = 0.1
 """Seconds between two reports of progress, at least."""
-NICENESS = 5
+NICENESS = 10
 """The terminal comes first where processors are few."""
 
 
@@ -50,9 +57,10 @@ class WorkProgress:
 
 @dataclass(frozen=True, slots=True)
 class WorkAnswer:
-    """The answer of a question."""
+    """The answer of a question; `in_part` if the question was cancelled before its end."""
 
     value: object
+    in_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,13 @@ class Cancelled:
     """The question was dropped on request."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkNotice:
+    """Something to be said beside an answer that is shown."""
+
+    text: str
+
+
 Outcome: TypeAlias = WorkAnswer | WorkRefusal | Failure | Cancelled
 
 
@@ -84,9 +99,15 @@ class _Dropped(Exception):
 
 
 class WorkHooks:
-    """Through which a question reports its progress; `progress` may end it."""
+    """Through which a question reports its progress; `progress` may end it.
+
+    `answers`: what of it is to be kept, as from the command line. `in_part`: the question knows
+    that it was cancelled, and answers with what it has.
+    """
 
     def __init__(self, tell: Callable[[WorkProgress], None], check: Callable[[], None]) -> None:
+        self.answers: list[AskedAnswer] = []
+        self.in_part = False
         self._tell = tell
         self._check = check
         self._next = 0.0
@@ -101,8 +122,16 @@ class WorkHooks:
         try:
             self._check()
         except _Dropped:
-            return True
-        return False
+            self.in_part = True
+        return self.in_part
+
+    def keep(
+        self, catalog: Catalog, question: CommandQuestion, report: Report, *, good: bool
+    ) -> None:
+        """Keep an answer once it is shown; `good`: the command line would exit with 0."""
+        self.answers.append(
+            AskedAnswer(catalog=catalog, question=question, report=report, good=good)
+        )
 
     def note(self, done: int, total: int, what: str) -> None:
         """Report how far the question is, and go on."""
@@ -120,6 +149,8 @@ class _Server:
         self.connection = connection
         self.waiting: Ask | None = None
         self.dropped = 0
+        self.keeper = AnswerKeeper()
+        self.asked_at = self.kept_at = time.monotonic()
 
     def serve(self) -> None:
         """Answer until the other side is gone."""
@@ -129,26 +160,40 @@ class _Server:
                 continue
             ask, self.waiting = self.waiting, None
             if ask.generation > self.dropped:
-                self.connection.send((ask.generation, self.answer(ask)))
+                self.serve_one(ask)
             else:
                 self.connection.send((ask.generation, Cancelled()))
+
+    def serve_one(self, ask: Ask) -> None:
+        """Answer a question; once it is answered, keep that if no newer one came meanwhile."""
+        began, start = datetime.now(tz=UTC), time.monotonic()
+        stood = self.asked_at - self.kept_at >= STOOD_S
+        hooks = WorkHooks(
+            lambda progress: self.connection.send((ask.generation, progress)),
+            lambda: self.check(ask.generation),
+        )
+        self.connection.send((ask.generation, self.answer(ask, hooks)))
+        seconds = time.monotonic() - start
+        while self.connection.poll():
+            self.take(self.connection.recv())
+        if hooks.answers and self.waiting is None:
+            for text in self.keeper.keep(hooks.answers, began, seconds, stood=stood):
+                self.connection.send((ask.generation, WorkNotice(text)))
+            self.kept_at = time.monotonic()
 
     def take(self, message: Ask | CancelAsk) -> None:
         match message:
             case Ask():
                 self.waiting = message
+                self.asked_at = time.monotonic()
             case CancelAsk():
                 self.dropped = message.generation
             case unknown:
                 unhandled(unknown, "effect on questions")
 
-    def answer(self, ask: Ask) -> Outcome:
-        hooks = WorkHooks(
-            lambda progress: self.connection.send((ask.generation, progress)),
-            lambda: self.check(ask.generation),
-        )
+    def answer(self, ask: Ask, hooks: WorkHooks) -> Outcome:
         try:
-            return WorkAnswer(ask.question(hooks))
+            return WorkAnswer(ask.question(hooks), in_part=hooks.in_part)
         except _Dropped:
             return Cancelled()
         except TrnbenchError as error:

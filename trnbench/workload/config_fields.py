@@ -92,6 +92,14 @@ class Fields:
         self.fault(key, f"expected a list of texts, found {kind_of(value)}")
         return ()
 
+    def items(self, key: str) -> list[object]:
+        """Return a list of texts or numbers, empty where the key is absent."""
+        value = self._present(key, [])
+        if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+            return value
+        self.fault(key, f"expected a list of texts or numbers, found {kind_of(value)}")
+        return []
+
     def table(self, key: str) -> Mapping[str, object]:
         """Return a table, empty where the key is absent."""
         value = self._present(key, {})

@@ -9,8 +9,11 @@ from pathlib import Path
 from trnbench.catalog.document import Documented, load
 from trnbench.catalog.listing import unknown_name
 from trnbench.catalog.search import Catalog
-from trnbench.errors import Fault
+from trnbench.errors import Fault, did_you_mean
+from trnbench.workload.fleet import FleetFile, read_fleet
+from trnbench.workload.layout import KNOBS
 from trnbench.workload.library import read_model
+from trnbench.workload.study import read_study
 from trnbench.workload.suite import CollectiveSuite, MatrixSuite, TrainingSuite
 
 READERS: Mapping[str, Callable[[Path], Documented]] = {
@@ -18,9 +21,17 @@ READERS: Mapping[str, Callable[[Path], Documented]] = {
     "matrix": partial(load, record=MatrixSuite),
     "collective": partial(load, record=CollectiveSuite),
     "training": partial(load, record=TrainingSuite),
+    "fleets": read_fleet,
+    "studies": read_study,
 }
 
-_MARKS = {"products": "matrix", "places": "collective", "case": "training"}
+_MARKS = {
+    "products": "matrix",
+    "places": "collective",
+    "case": "training",
+    "horizon": "fleets",
+    "axes": "studies",
+}
 
 
 def section_of(table: Mapping[str, object]) -> str | None:
@@ -41,7 +52,26 @@ def cross_faults(record: Documented, catalog: Catalog) -> Iterator[Fault]:
                 yield from unknown_name(
                     catalog, "instances", place.instance, f"places[{i}].instance"
                 )
+        case FleetFile():
+            yield from _unknown_in(record, catalog)
         case TrainingSuite():
             for i, case in enumerate(record.case):
                 yield from unknown_name(catalog, "models", case.model, f"case[{i}].model")
                 yield from unknown_name(catalog, "instances", case.instance, f"case[{i}].instance")
+
+
+def _unknown_in(fleet: FleetFile, catalog: Catalog) -> Iterator[Fault]:
+    """Yield the names in a fleet that are in no catalogue."""
+    for i, instance in enumerate(fleet.on):
+        yield from unknown_name(catalog, "instances", instance, f"on[{i}]")
+    for i, job in enumerate(fleet.job):
+        yield from unknown_name(catalog, "models", job.model, f"job[{i}].model")
+        for j, instance in enumerate(job.on):
+            yield from unknown_name(catalog, "instances", instance, f"job[{i}].on[{j}]")
+        for name in job.layout:
+            if name not in KNOBS:
+                message = f"a layout has no {name!r}{did_you_mean(name, KNOBS)}"
+                yield Fault(path=f"job[{i}].layout", message=message)
+    for what in ("quota", "commitment", "block"):
+        for i, one in enumerate(getattr(fleet, what)):
+            yield from unknown_name(catalog, "instances", one.instance, f"{what}[{i}].instance")

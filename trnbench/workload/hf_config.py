@@ -1,4 +1,4 @@
-"""Hugging Face config.json -> a model file.
+"""Hugging Face config.json -> a model file, by the family tables of `families.toml`.
 
 Absent keys get the defaults that the library itself gives them; sizes have none and must be there.
 """
@@ -7,63 +7,151 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from trnbench.catalog.structure import structure
-from trnbench.catalog.toml_file import toml_text
+from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
+from trnbench.records import dataclass
 from trnbench.workload.config_fields import Fields
+from trnbench.workload.config_language import Scope
 from trnbench.workload.json_file import read_object
-from trnbench.workload.model import ROTARY_BASE, Model
+from trnbench.workload.layers import MAX_LAYERS, LayerKind, as_pattern
+from trnbench.workload.mamba_config import as_hugging_face, is_mamba_config
+from trnbench.workload.model import Model
 
 ConfigTable = dict[str, object]
 
+FILE = "config.json"
+BASES = ("base", "encoder")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu",
-    "gelu_fast": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "quick_gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-_MISTRAL_WINDOW = 4096
+_STRUCTURAL = re.compile(
+    r"size|dim|rank|head|layer|expert|window|hidden|ffn|group|kernel|conv|state|mlp|attn|attention"
+    r"|vocab|adapter|projector|index|embed|depth|width|tower|compress|share"
+)
+"""Words in the keys that may change parameters or FLOP."""
+_PREDICTED = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+_LISTS = ("optional", "zero", "inert", "unread")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedModel:
+    """A model file from a configuration; `ignored` says in words what of it was not read."""
+
+    name: str
+    family: str
+    text: str
+    ignored: tuple[str, ...]
 
 
 def read_config(path: Path) -> dict[str, object]:
-    """Return the configuration in a config.json."""
+    """Return the configuration in a config.json, or in the folder of one."""
+    if path.is_dir():
+        inside = path / FILE
+        if not inside.is_file():
+            raise DataFileError(str(path), [Fault(path="", message=f"a folder without {FILE}")])
+        path = inside
     return read_object(path)
 
 
-def import_config(
-    config: Mapping[str, object], name: str, *, date: datetime.date, origin: str = "config.json"
-) -> str:
-    """Return the text of the file `name`.toml that describes the configured model.
+@cache
+def families() -> Mapping[str, Mapping[str, object]]:
+    """Return every family of models that can be imported, with all that it takes over."""
+    written = read_toml(Path(__file__).with_name("families.toml"))
+    found: dict[str, Mapping[str, object]] = {}
 
-    `date` is when the configuration was read; `origin` names it in messages.
+    def whole(name: str) -> Mapping[str, object]:
+        if name not in found:
+            own = written[name]
+            assert isinstance(own, Mapping)
+            like = own.get("like")
+            found[name] = own if like is None else _taken_over(whole(str(like)), own)
+        return found[name]
+
+    return {name: whole(name) for name in written}
+
+
+def _taken_over(base: Mapping[str, object], own: Mapping[str, object]) -> Mapping[str, object]:
+    model = _copied(base["model"])
+    for path in own.get("drop", ()):  # type: ignore[attr-defined]
+        *way, last = str(path).split(".")
+        inside = model
+        for part in way:
+            inside = inside[part]  # type: ignore[assignment]
+        del inside[last]
+    joined = _merged({**base, "model": model}, own)
+    lists = {key: [*base.get(key, ()), *own.get(key, ())] for key in _LISTS}  # type: ignore[misc]
+    alone = {key: own.get(key) for key in ("architectures", "model_types", "inside") if key in own}
+    kept = {k: v for k, v in joined.items() if k not in ("architectures", "model_types", "inside")}
+    return {**kept, **lists, **alone}
+
+
+def _merged(base: Mapping[str, object], own: Mapping[str, object]) -> ConfigTable:
+    result = dict(base)
+    for key, value in own.items():
+        before = result.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        result[key] = _merged(before, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _copied(table: object) -> ConfigTable:
+    assert isinstance(table, Mapping)
+    return {k: _copied(v) if isinstance(v, Mapping) else v for k, v in table.items()}
+
+
+def family_names() -> tuple[str, ...]:
+    """Return the names of all families, as `model_type` has them."""
+    return tuple(sorted(name for name in families() if name not in BASES))
+
+
+def import_config(
+    config: Mapping[str, object],
+    name: str,
+    *,
+    date: datetime.date,
+    origin: str = FILE,
+    family: str | None = None,
+    depths: bool = False,
+) -> ImportedModel:
+    """Return the file `name`.toml that describes the configured model.
+
+    `date` is when the configuration was read; `origin` names it in messages; `family` reads it as
+    one of that family, whatever it says of itself. `depths`: modules that predict further tokens
+    are a part of it.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{name!r:.60} cannot name a model; use small letters, digits, '.', '-' and '_'"
         )
-    fields = Fields(config)
-    architecture = _architecture(config, origin)
-    model = ARCHITECTURES[architecture](fields)
-    if fields.faults:
-        raise _refused(origin, list(dict.fromkeys(fields.faults)))
+    if is_mamba_config(config):
+        config = as_hugging_face(config, origin)
+    chosen = _family(config, origin) if family is None else _known(family)
+    reader = _Reader(chosen, config)
+    model = reader.model()
+    reader.refuse_unread()
+    if reader.faults:
+        raise _refused(origin, list(dict.fromkeys(reader.faults)))
     head: ConfigTable = {
         "name": name,
-        "title": f"{name}, imported from a {architecture} configuration",
+        "title": f"{name}, imported from a {chosen} configuration",
     }
+    predicted = reader.predicted if depths else ()
+    if depths and not predicted:
+        message = f"missing: there is nothing to take in with --mtp; one of {', '.join(_PREDICTED)}"
+        raise DataFileError(origin, [Fault(path=_PREDICTED[0], message=message)])
+    for _, count in predicted[:1]:
+        head["mtp_depths"] = count
     built = structure({**head, **model}, Model)
     if isinstance(built, list):
         raise _refused(origin, built)
     source: ConfigTable = {"title": f"Hugging Face config.json of {name}", "date": date}
     remarks: ConfigTable = {"source": "config", "kind": "vendor", "sources": {"config": source}}
-    return toml_text({**head, **remarks, **model})
+    text = toml_text({**head, **remarks, **model})
+    ignored = (*reader.ignored(), *(() if depths else reader.without_depths()))
+    return ImportedModel(name=name, family=chosen, text=text, ignored=ignored)
 
 
 def _refused(origin: str, faults: Sequence[Fault]) -> DataFileError:
@@ -71,283 +159,217 @@ def _refused(origin: str, faults: Sequence[Fault]) -> DataFileError:
     return DataFileError(origin, faults, hint=f"also {'; '.join(map(str, faults[1:]))}")
 
 
-def _architecture(config: Mapping[str, object], origin: str) -> str:
+def _known(family: str) -> str:
+    if family not in family_names():
+        raise UnknownNameError("family", family[:60], family_names())
+    return family
+
+
+def _family(config: Mapping[str, object], origin: str) -> str:
     name = config.get("model_type")
+    named = config.get("architectures")
+    classes = named if isinstance(named, list) else []
+    for family, table in families().items():
+        if name in (family, *table.get("model_types", ())) and family not in BASES:  # type: ignore[misc]
+            return family
+    for family, table in families().items():
+        if any(one in table.get("architectures", ()) for one in classes):  # type: ignore[operator]
+            return family
     if not isinstance(name, str):
         message = "missing" if name is None else "expected a text"
-        known = ", ".join(sorted(ARCHITECTURES))
+        known = ", ".join(family_names())
         raise DataFileError(
             origin, [Fault(path="model_type", message=f"{message}; one of {known}")]
         )
-    if name not in ARCHITECTURES:
-        raise UnknownNameError("architecture", name[:60], ARCHITECTURES, where=origin)
-    return name
+    unknown = UnknownNameError("architecture", name[:60], family_names(), where=origin)
+    unknown.hint = f"--as FAMILY reads it as one of {', '.join(family_names())}"
+    raise unknown
 
 
-# Parts that architectures share
+class _Reader:
+    """Reads a configuration, or a table of one, as a family."""
+
+    def __init__(self, family: str, config: Mapping[str, object]) -> None:
+        self.table = families()[family]
+        self.config = config
+        inside = self.table.get("inside")
+        nested = config.get(str(inside)) if inside else None
+        self.inner = nested if isinstance(nested, Mapping) else config
+        self.scope = Scope(self.table, Fields(self.inner), Fields(config))
+        self.parts: dict[str, _Reader] = {}
+        self.nested = {str(inside)} if isinstance(nested, Mapping) else set()
+        for key, about in self._tables("tables"):
+            found = config.get(key)
+            if isinstance(found, Mapping):
+                self.parts[key] = _Reader(str(about["like"]), found)
+                self.scope.tables[key] = self.parts[key].part
+        self._made: ConfigTable | None = None
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Everything that is wrong."""
+        own = [fault for fields in self.scope.fields for fault in fields.faults]
+        return [
+            *own,
+            *(
+                Fault(path=f"{key}.{fault.path}", message=fault.message)
+                for key, part in self.parts.items()
+                for fault in part.faults
+            ),
+        ]
+
+    def part(self, name: str) -> object:
+        """Return a part of this model, or the value of a key."""
+        made = self.model()
+        return made[name] if name in made else self.scope.value(name)
+
+    def model(self) -> ConfigTable:
+        """Return the tables of a model file."""
+        if self._made is not None:
+            return self._made
+        self._made = {}
+        for key, about in self._tables("only"):
+            value, why = about["value"], str(about["why"])
+            self.scope.used.add(key)
+            for fields in self.scope.fields[:1]:
+                fields.only(key, value, why)  # type: ignore[arg-type]
+        for key, most in self._of("most").items():
+            value = self.scope.value(key)
+            if isinstance(value, float) and isinstance(most, float) and value > most:
+                self.scope.fault(key, f"must be at most {most:g}, found {value}")
+        equal = self.table.get("equal")
+        if isinstance(equal, list) and not self.scope.evaluate(str(equal[0])):
+            key, _, why = str(equal[1]).partition(": ")
+            self.scope.fault(key, why)
+        made = self._built(_copied(self.table["model"]))
+        transformer = made.get("transformer")
+        if isinstance(transformer, dict):
+            _settle_layers(transformer, self.scope)
+        self._made = made
+        return made
+
+    def _built(self, table: ConfigTable) -> ConfigTable:
+        """Return a table with its expressions worked out, without what comes to nothing."""
+        made: ConfigTable = {}
+        order = table.pop("order", None)
+        for key, leaf in table.items():
+            if isinstance(leaf, dict):
+                if "when" in leaf and not self.scope.evaluate(str(leaf.pop("when"))):
+                    continue
+                value: object = self._built(leaf)
+                # A kind without a word of its own is the plain one.
+                if not value and key not in self._kinds():
+                    continue
+            else:
+                value = self.scope.evaluate(str(leaf))
+                if value is None:
+                    continue
+            made[key] = value
+            if key == "layers":
+                self.scope.bound["num_layers"] = value
+        if order is not None:
+            count = made.get("layers")
+            layers = min(count, MAX_LAYERS) if isinstance(count, int) else 0
+            made["order"] = [self._at(str(order), i) for i in range(layers)]
+        return made
+
+    def _kinds(self) -> Mapping[str, object]:
+        transformer = self._of("model").get("transformer")
+        kinds = transformer.get("kinds", {}) if isinstance(transformer, Mapping) else {}
+        return kinds if isinstance(kinds, Mapping) else {}
+
+    def _at(self, expression: str, layer: int) -> str:
+        self.scope.bound["i"] = layer
+        found = self.scope.evaluate(expression)
+        del self.scope.bound["i"]
+        return str(found)
+
+    def _of(self, part: str) -> Mapping[str, object]:
+        found = self.table.get(part, {})
+        return found if isinstance(found, Mapping) else {}
+
+    def _tables(self, part: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+        for key, about in self._of(part).items():
+            if isinstance(about, Mapping):
+                yield key, about
+
+    def _left(self) -> Iterator[str]:
+        """Yield the keys that say something and that nobody read."""
+        skipped = [*self.table.get("inert", ()), *self.table.get("unread", ())]  # type: ignore[misc]
+        inert = re.compile("|".join(skipped))
+        seen = self.scope.used | self.nested | set(self.parts)
+        tables = (self.inner,) if self.inner is self.config else (self.inner, self.config)
+        for key in dict.fromkeys(key for table in tables for key in table):
+            said = next(table[key] for table in tables if key in table)
+            if (
+                key not in seen
+                and said not in (None, False, 0, "", [], {})
+                and not inert.fullmatch(key)
+            ):
+                yield key
+
+    def refuse_unread(self) -> None:
+        """Add a fault for every key that may change what is counted and was not read."""
+        for part in self.parts.values():
+            part.refuse_unread()
+        for key in self._left():
+            if _STRUCTURAL.search(key):
+                self.scope.fault(key, "not read, and it may change parameters or FLOP")
+
+    def ignored(self) -> Iterator[str]:
+        """Yield in words what was left out."""
+        for key in self._left():
+            yield f"{key} is ignored"
+        for name, part in self.parts.items():
+            yield from (f"{name}.{words}" for words in part.ignored())
+
+    @property
+    def predicted(self) -> tuple[tuple[str, object], ...]:
+        """The key that says how many further tokens are predicted, and what it says."""
+        tables = (self.config,) if self.inner is self.config else (self.config, self.inner)
+        found = ((key, table.get(key)) for table in tables for key in _PREDICTED)
+        return tuple((key, count) for key, count in found if count)
+
+    def without_depths(self) -> Iterator[str]:
+        """Yield in words that depths are left out."""
+        for key, count in self.predicted:
+            yield (
+                f"{key} {count}: modules that predict further tokens are left out; "
+                "--mtp takes them in"
+            )
 
 
-def _attention(fields: Fields, *, causal: bool, biases: str) -> ConfigTable:
-    heads = fields.whole("num_attention_heads")
-    kv_heads = fields.whole("num_key_value_heads", heads)
-    if fields.has("num_key_value_heads"):
-        fields.share("num_attention_heads", "num_key_value_heads")
-    size = (
-        fields.whole("head_dim")
-        if fields.has("head_dim")
-        else fields.share("hidden_size", "num_attention_heads")
+def _settle_layers(transformer: ConfigTable, scope: Scope) -> None:
+    """Turn the order of layers into a pattern and its kinds, or into plain parts without one."""
+    order = transformer.pop("order", None)
+    kinds = transformer.pop("kinds", {})
+    if not isinstance(order, list) or not isinstance(kinds, dict):
+        return
+    unknown = sorted({name for name in order if name not in kinds})
+    if unknown or not order:
+        if not scope.fields[0].faults:
+            scope.fault("layer_types", f"has layers of no known kind: {', '.join(unknown)[:60]}")
+        return
+    used = {name: kinds[name] for name in dict.fromkeys(order)}
+    made = {name: LayerKind(**about) for name, about in used.items()}
+    feeds, mixers = (
+        {getattr(one, part) for one in made.values()} for part in ("feed_forward", "mixer")
     )
-    table: ConfigTable = {"heads": heads, "kv_heads": kv_heads, "head_size": size, "causal": causal}
-    return table if biases == "none" else {**table, "biases": biases}
-
-
-def _mlp(fields: Fields, size: str = "intermediate_size", *, biases: bool = False) -> ConfigTable:
-    table: ConfigTable = {
-        "hidden": fields.whole(size),
-        "gated": True,
-        "activation": fields.choice("hidden_act", _ACTIVATIONS, "silu"),
-    }
-    return {**table, "biases": True} if biases else table
-
-
-def _plain_mlp(fields: Fields, hidden: int, activation: str) -> ConfigTable:
-    return {
-        "hidden": hidden,
-        "gated": False,
-        "activation": fields.choice(activation, _ACTIVATIONS, "gelu"),
-        "biases": True,
-    }
-
-
-def _rotary(fields: Fields, key: str = "rope_theta") -> ConfigTable:
-    scaling = Fields(fields.table("rope_parameters"))
-    base = fields.real(key, scaling.real("rope_theta", ROTARY_BASE))
-    fields.faults += scaling.faults
-    return {
-        "encoding": "rotary",
-        "length": fields.whole("max_position_embeddings"),
-        "rotary_base": base,
-    }
-
-
-def _vocabulary(fields: Fields, *, tied: bool) -> ConfigTable:
-    return {
-        "size": fields.whole("vocab_size"),
-        "tied": fields.flag("tie_word_embeddings", default=tied),
-    }
-
-
-def _rms_decoder(fields: Fields, attention: ConfigTable, rest: ConfigTable) -> ConfigTable:
-    transformer: ConfigTable = {
-        "layers": fields.whole("num_hidden_layers"),
-        "hidden": fields.whole("hidden_size"),
-        "norm": "rms",
-        "attention": attention,
-        **rest,
-        "position": _rotary(fields),
-    }
-    return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=False)}
-
-
-def _decoder_attention(fields: Fields, biases: str = "none") -> ConfigTable:
-    return _attention(fields, causal=True, biases=biases)
-
-
-def _attention_bias(fields: Fields) -> str:
-    return "all" if fields.flag("attention_bias", default=False) else "none"
-
-
-# One function an architecture
-
-
-def _llama(fields: Fields) -> ConfigTable:
-    attention = _decoder_attention(fields, _attention_bias(fields))
-    biases = fields.flag("mlp_bias", default=False)
-    return _rms_decoder(fields, attention, {"mlp": _mlp(fields, biases=biases)})
-
-
-def _mistral(fields: Fields) -> ConfigTable:
-    attention = _decoder_attention(fields)
-    # Absent, the library assumes its default; written as null, there is no window.
-    if fields.has("sliding_window") or not fields.mentions("sliding_window"):
-        attention["window"] = fields.whole("sliding_window", _MISTRAL_WINDOW)
-    return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
-
-
-def _mixtral(fields: Fields) -> ConfigTable:
-    attention = _decoder_attention(fields)
-    if fields.has("sliding_window"):
-        attention["window"] = fields.whole("sliding_window")
-    moe: ConfigTable = {
-        "experts": fields.whole("num_local_experts"),
-        "top_k": fields.whole("num_experts_per_tok"),
-        "expert": _mlp(fields),
-    }
-    return _rms_decoder(fields, attention, {"moe": moe})
-
-
-def _qwen2(fields: Fields) -> ConfigTable:
-    attention = {**_decoder_attention(fields, "qkv"), **_qwen_window(fields)}
-    return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
-
-
-def _qwen3(fields: Fields) -> ConfigTable:
-    attention = {**_decoder_attention(fields, _attention_bias(fields)), **_qwen_window(fields)}
-    attention["query_key_norm"] = True
-    attention["head_size"] = fields.whole("head_dim")
-    return _rms_decoder(fields, attention, {"mlp": _mlp(fields)})
-
-
-def _qwen_window(fields: Fields) -> ConfigTable:
-    if not fields.flag("use_sliding_window", default=False):
-        return {}
-    window = fields.whole("sliding_window")
-    full = fields.whole("max_window_layers", minimum=0)
-    if 0 < full < fields.whole("num_hidden_layers"):
-        fields.fault("max_window_layers", "layers with and without a window cannot be imported")
-    return {} if full else {"window": window}
-
-
-def _gpt2(fields: Fields) -> ConfigTable:
-    fields.only("add_cross_attention", False, "it is a decoder alone")
-    hidden, heads = fields.whole("n_embd"), fields.whole("n_head")
-    attention: ConfigTable = {
-        "heads": heads,
-        "kv_heads": heads,
-        "head_size": fields.share("n_embd", "n_head"),
-        "causal": True,
-        "biases": "all",
-    }
-    transformer: ConfigTable = {
-        "layers": fields.whole("n_layer"),
-        "hidden": hidden,
-        "norm": "layer",
-        "attention": attention,
-        "mlp": _plain_mlp(fields, fields.whole("n_inner", 4 * hidden), "activation_function"),
-        "position": {"encoding": "learned", "length": fields.whole("n_positions")},
-    }
-    return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=True)}
-
-
-def _gpt_neox(fields: Fields) -> ConfigTable:
-    fields.only("attention_bias", True, "its projections have biases")
-    hidden = fields.whole("hidden_size")
-    attention = _attention(fields, causal=True, biases="all")
-    share = fields.real("rotary_pct", 0.25)
-    if share > 1:
-        fields.fault("rotary_pct", f"must be at most 1, found {share}")
-    size = attention["head_size"]
-    position = _rotary(fields, "rope_theta" if fields.has("rope_theta") else "rotary_emb_base")
-    if isinstance(size, int) and share < 1:
-        position["rotary_size"] = max(int(size * share), 1)
-    parallel = fields.flag("use_parallel_residual", default=True)
-    transformer: ConfigTable = {
-        "layers": fields.whole("num_hidden_layers"),
-        "hidden": hidden,
-        "norm": "layer",
-        "residual": "parallel" if parallel else "sequential",
-        "attention": attention,
-        "mlp": _plain_mlp(fields, fields.whole("intermediate_size"), "hidden_act"),
-        "position": position,
-    }
-    return {"transformer": transformer, "vocabulary": _vocabulary(fields, tied=False)}
-
-
-def _encoder(fields: Fields, placement: str, position: ConfigTable) -> ConfigTable:
-    hidden = fields.whole("hidden_size")
-    return {
-        "layers": fields.whole("num_hidden_layers"),
-        "hidden": hidden,
-        "norm": "layer",
-        "norm_placement": placement,
-        "attention": _attention(fields, causal=False, biases="all"),
-        "mlp": _plain_mlp(fields, fields.whole("intermediate_size"), "hidden_act"),
-        "position": position,
-    }
-
-
-def _bert(fields: Fields) -> ConfigTable:
-    fields.only("is_decoder", False, "it is an encoder")
-    fields.only("position_embedding_type", "absolute", "relative positions add weights")
-    position: ConfigTable = {
-        "encoding": "learned",
-        "length": fields.whole("max_position_embeddings"),
-    }
-    vocabulary = _vocabulary(fields, tied=True)
-    vocabulary["token_types"] = fields.whole("type_vocab_size", minimum=0)
-    return {
-        "transformer": _encoder(fields, "post", position),
-        "vocabulary": vocabulary,
-        "head": {"pooler": True},
-    }
-
-
-def _vit(fields: Fields) -> ConfigTable:
-    fields.only("qkv_bias", True, "its projections have biases")
-    patches = fields.share("image_size", "patch_size") ** 2
-    position: ConfigTable = {"encoding": "learned", "length": patches + 1}
-    image: ConfigTable = {
-        "size": fields.whole("image_size"),
-        "channels": fields.whole("num_channels"),
-        "patch": fields.whole("patch_size"),
-        "class_token": True,
-    }
-    transformer = _encoder(fields, "pre", position)
-    return {"transformer": transformer, "image": image, "head": _vit_head(fields)}
-
-
-def _vit_head(fields: Fields) -> ConfigTable:
-    named = fields.texts("architectures") or ("ViTModel",)
-    if named == ("ViTForImageClassification",):
-        # The library's default is two classes, and the table of labels, where there is one, counts.
-        labels = len(fields.table("id2label")) or fields.whole("num_labels", 2)
-        return {"classes": labels}
-    if named != ("ViTModel",):
-        fields.fault("architectures", "only ViTModel or ViTForImageClassification can be imported")
-    return {"pooler": True}
-
-
-def _deepseek_v3(fields: Fields) -> ConfigTable:
-    fields.only("attention_bias", False, "its projections have no biases")
-    fields.only("moe_layer_freq", 1, "every layer after the dense ones has experts")
-    heads = fields.whole("num_attention_heads")
-    latent: ConfigTable = {
-        "kv_rank": fields.whole("kv_lora_rank"),
-        "rope_head_size": fields.whole("qk_rope_head_dim"),
-        "value_head_size": fields.whole("v_head_dim"),
-    }
-    if fields.has("q_lora_rank"):
-        latent["query_rank"] = fields.whole("q_lora_rank")
-    attention: ConfigTable = {
-        "heads": heads,
-        "kv_heads": heads,
-        "head_size": fields.whole("qk_nope_head_dim"),
-        "causal": True,
-        "latent": latent,
-    }
-    dense = fields.whole("first_k_dense_replace", minimum=0)
-    moe: ConfigTable = {
-        "experts": fields.whole("n_routed_experts"),
-        "top_k": fields.whole("num_experts_per_tok"),
-        "shared_experts": fields.whole("n_shared_experts", 0, minimum=0),
-        "dense_layers": dense,
-        "selection_bias": fields.text("topk_method", "noaux_tc") == "noaux_tc",
-        "expert": _mlp(fields, "moe_intermediate_size"),
-    }
-    mlp: ConfigTable = {"mlp": _mlp(fields)} if dense else {}
-    return _rms_decoder(fields, attention, {**mlp, "moe": moe})
-
-
-ARCHITECTURES: Mapping[str, Callable[[Fields], ConfigTable]] = {
-    "bert": _bert,
-    "deepseek_v3": _deepseek_v3,
-    "gpt2": _gpt2,
-    "gpt_neox": _gpt_neox,
-    "llama": _llama,
-    "mistral": _mistral,
-    "mixtral": _mixtral,
-    "qwen2": _qwen2,
-    "qwen3": _qwen3,
-    "vit": _vit,
-}
-"""model_type -> how its configuration is read."""
+    for part, there in (("mlp", feeds), ("moe", feeds), ("attention", mixers), ("scan", mixers)):
+        if part not in there:
+            transformer.pop(part, None)
+    if len(used) == 1 and mixers == {"attention"} and feeds != {"none"}:
+        (kind,) = made.values()
+        if kind.rotary and kind.first_norm:
+            bounds = {"window": kind.window, "chunk": kind.chunk}
+            attention = transformer["attention"]
+            assert isinstance(attention, dict)
+            attention |= {key: value for key, value in bounds.items() if value}
+            return
+    leading = next((i for i, name in enumerate(order) if name != "dense"), len(order))
+    moe = transformer.get("moe")
+    if set(used) == {"dense", "moe"} and set(order[leading:]) == {"moe"} and isinstance(moe, dict):
+        moe["dense_layers"] = leading
+        return
+    transformer["pattern"] = as_pattern(tuple(order))
+    transformer["kinds"] = used

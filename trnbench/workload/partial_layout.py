@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from trnbench.workload.layout import DEGREES, KNOBS, RANK_DEGREES, Layout, Value
+from trnbench.records import dataclass
+from trnbench.workload.jobs import sequences_per_sample
+from trnbench.workload.layout import ANY, DEGREES, KNOBS, RANK_DEGREES, Layout, Value
 
 ALWAYS_SHOWN = ("tp", "pp", "dp")
 """Degrees that are shown even where they are 1."""
@@ -17,28 +18,44 @@ class PartialLayout:
     """Any subset of a layout's knobs; those not given are open: to be chosen, or not known.
 
     Without `capacity_factor` no token is dropped; that is a value of its own, not an open one.
+    `wanted` are open knobs that a search is asked to choose: those given as `any`, but for knobs
+    that every search chooses, of which that says nothing more.
     Values are checked once they are part of a `Layout`.
     """
 
     pairs: tuple[tuple[str, Value], ...]
+    wanted: tuple[str, ...]
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401
         for name in given:
             if name not in KNOBS:
                 raise TypeError(f"a layout has no {name!r}; it has {', '.join(KNOBS)}")
-        pairs = tuple((name, given[name]) for name in KNOBS if given.get(name) is not None)
+        pairs = tuple((name, given[name]) for name in KNOBS if given.get(name) not in (None, ANY))
+        wanted = (name for name, knob in KNOBS.items() if knob.on_request)
         object.__setattr__(self, "pairs", pairs)
+        object.__setattr__(self, "wanted", tuple(n for n in wanted if given.get(n) == ANY))
 
     @classmethod
     def of(cls, layout: Layout) -> PartialLayout:
-        """Return all knobs of a layout whose degrees are single numbers."""
+        """Return all knobs of a layout whose degrees are single numbers.
+
+        Stages that are drawn by hand share nothing evenly: what they would share is left out.
+        """
         values = {name: getattr(layout, name) for name in KNOBS}
+        if layout.pipeline_layout is not None:
+            del values["stage_split"]
         return cls(**values | {name: int(values[name]) for name in DEGREES})
 
     @property
     def given(self) -> Mapping[str, Value]:
         """The values that are settled, by knob."""
         return dict(self.pairs)
+
+    @property
+    def said(self) -> Mapping[str, Value]:
+        """The values that are settled, and `any` for knobs that a search is asked to choose."""
+        given = {**self.given, **dict.fromkeys(self.wanted, ANY)}
+        return {name: given[name] for name in KNOBS if name in given}
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -75,13 +92,18 @@ class PartialLayout:
         return value
 
     @property
+    def sample_tokens(self) -> int:
+        """The tokens of a sample, in all its sequences; 1 where the sequence is open."""
+        return self.degree("sequence") * sequences_per_sample(self["job"])
+
+    @property
     def replica_ranks(self) -> int:
         """The ranks that hold one copy of the model: tp x pp x cp."""
         return self.degree("tp") * self.degree("pp") * self.degree("cp")
 
     def changed(self, **knobs: Value | None) -> PartialLayout:
         """Return it with other values of some knobs; None opens one."""
-        return PartialLayout(**{**self.given, **knobs})
+        return PartialLayout(**{**self.said, **knobs})
 
     def complete(self, defaults: Mapping[str, Value | None] | None = None) -> Layout:
         """Return the layout, open knobs from `defaults` or else with the table's own defaults.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 MAX_SIZE = 2**31
 """No dimension, layer count or degree reaches this; products of two still fit 64 bits."""
@@ -18,9 +19,7 @@ def check_sizes(record: object) -> None:
 
 
 def _out_of_bounds(record: object) -> Iterator[str]:
-    import attrs  # late: the command line reads the bounds before it needs any record
-
-    for field in attrs.fields(type(record)):  # type: ignore[arg-type]
+    for field in fields(record):  # type: ignore[arg-type]
         value = getattr(record, field.name)
         minimum = field.metadata.get("minimum", 1)
         for number in value if isinstance(value, tuple) else (value,):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import attrs
+from dataclasses import field
 
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Bytes
 from trnbench.numerics.formats import FORMATS
+from trnbench.records import dataclass
 from trnbench.workload.layout import Layout
 from trnbench.workload.operation import Op
 from trnbench.workload.sizes import check_sizes
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """A matrix product: m x k by k x n, `batch` times; the label says where it comes from."""
 
@@ -22,12 +23,12 @@ class Product:
     batch: int = 1
     label: str = ""
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixSuite:
     """Matrix products to run in each of the formats on each of the chips."""
 
@@ -37,11 +38,11 @@ class MatrixSuite:
     chips: tuple[str, ...]
     formats: tuple[str, ...]
     products: tuple[Product, ...]
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse empty lists and formats nobody knows."""
         _refuse_empty(self, "chips", "formats", "products")
         unknown = sorted(set(self.formats) - set(FORMATS))
@@ -49,19 +50,19 @@ class MatrixSuite:
             raise ValueError(f"unknown number format {unknown[0]!r}; known: {', '.join(FORMATS)}")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """So many instances of a type."""
 
     instance: str
     nodes: int = 1
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveSuite:
     """Collectives over all ranks of each place, with messages from `min_size` up by `factor`."""
 
@@ -73,11 +74,11 @@ class CollectiveSuite:
     min_size_bytes: Bytes
     max_size_bytes: Bytes
     factor: int
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse sizes that do not grow."""
         check_sizes(self)
         _refuse_empty(self, "places", "operations")
@@ -85,7 +86,7 @@ class CollectiveSuite:
             raise ValueError("sizes go up from `min_size` to `max_size` by a `factor` above 1")
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingCase:
     """One training configuration: a model on so many instances in a layout."""
 
@@ -96,12 +97,12 @@ class TrainingCase:
     layout: Layout
     note: str = ""
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSuite:
     """Training configurations to run one after the other."""
 
@@ -109,11 +110,11 @@ class TrainingSuite:
     title: str
     aliases: tuple[str, ...] = ()
     case: tuple[TrainingCase, ...]
-    provenance: Provenance = attrs.field(
-        factory=Provenance, repr=False, eq=False, metadata={"derived": True}
+    provenance: Provenance = field(
+        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse an empty suite and labels that name two cases."""
         _refuse_empty(self, "case")
         labels = [case.label for case in self.case]

@@ -4,22 +4,34 @@ Dimension names say what is counted, so that a layout can cut along them: `head`
 `ffn`, `vocabulary`, `expert`, `row` (of an embedding table). A bias has its weight's name and
 ".bias". Blocks, in the order data passes them:
 
-    embedding | patch, conditioning      dense, moe (one copy a layer)      head
+    embedding | patch, conditioning      kinds of layers (one copy a layer)      mtp.1 ...    head
     tables, bottom, interaction, top     (recommender)
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
 from math import prod
 
-from trnbench.workload.model import Attention, Latent, Mlp, Model, Recommender, Transformer
+from trnbench.records import dataclass, replace
+from trnbench.workload.layers import Scan
+from trnbench.workload.model import Attention, Image, Latent, Mlp, Model, Tower, Transformer
+from trnbench.workload.recommender import Recommender
 
 LAYER_MODULATIONS = 6
 """adaLN-Zero: shift, scale and gate, for attention and for the MLP (DiT, arXiv 2212.09748)."""
 FINAL_MODULATIONS = 2
 """Shift and scale before the output projection."""
+
+DEPTH = "mtp."
+"""What the names of blocks begin with that predict further tokens."""
+MERGE = "merge"
+"""The weight that makes one stream of a stream and the embedding of the next token."""
+TABLES = ("learned", "fixed")
+"""Encodings of positions that are tables."""
 
 Dims = tuple[tuple[str, int], ...]
 
@@ -45,19 +57,25 @@ class Weight:
         return self.elements * self.count
 
 
+@lru_cache(maxsize=64)
 def weights(model: Model) -> tuple[Weight, ...]:
     """Return every weight tensor of the model, block by block."""
     if model.recommender is not None:
         return tuple(_recommender(model.recommender))
     transformer = model.transformer
     assert transformer is not None
-    dense = transformer.dense_layers
+    layers = Counter(transformer.order)
+    tower = model.tower
     blocks: tuple[tuple[str, int, Iterable[Weight]], ...] = (
+        *(() if tower is None else _tower(tower)),
         ("embedding", 1, _embedding(model, transformer)),
-        ("patch", 1, _patch(model, transformer)),
+        ("patch", 1, _patch(model.image, transformer)),
         ("conditioning", 1, _conditioning(model, transformer)),
-        ("dense", dense, _layer(model, transformer, _mlp(transformer))),
-        ("moe", transformer.layers - dense, _layer(model, transformer, _moe(transformer))),
+        *(
+            (kind, layers[kind], _layer(model, transformer.of_kind(kind), kind))
+            for kind in transformer.layer_kinds
+        ),
+        *((name, 1, _depth(model, transformer)) for name in depth_blocks(model)),
         ("head", 1, _head(model, transformer)),
     )
     return tuple(
@@ -66,6 +84,11 @@ def weights(model: Model) -> tuple[Weight, ...]:
         if count
         for weight in members
     )
+
+
+def depth_blocks(model: Model) -> tuple[str, ...]:
+    """Return the names of the blocks that predict further tokens, one for each depth."""
+    return tuple(f"{DEPTH}{number}" for number in range(1, model.mtp_depths + 1))
 
 
 def parameter_count(model: Model) -> int:
@@ -91,6 +114,11 @@ def parameters_by_block(model: Model) -> Mapping[str, int]:
     return counts
 
 
+def has_final_norm(transformer: Transformer) -> bool:
+    """Return whether what leaves the last layer is normalised."""
+    return transformer.norm_final and transformer.norm_placement != "post"
+
+
 def _linear(name: str, ins: Dims, outs: Dims, *, bias: bool) -> Iterator[Weight]:
     yield Weight(name=name, dims=(*ins, *outs))
     if bias:
@@ -113,26 +141,48 @@ def _embedding(model: Model, transformer: Transformer) -> Iterator[Weight]:
         return
     hidden = ("hidden", transformer.hidden)
     yield Weight(name="embedding.token", dims=(("vocabulary", vocabulary.size), hidden))
-    if position.encoding != "rotary":
+    if position.encoding in TABLES:
         yield _position_table("embedding.position", transformer)
     if vocabulary.token_types:
         dims = (("token_type", vocabulary.token_types), hidden)
         yield Weight(name="embedding.token_type", dims=dims)
-    if transformer.norm_placement == "post":
+    if transformer.norm_placement == "post" or transformer.norm_input:
         yield from _norm("norm.embedding", hidden, transformer.norm)
 
 
-def _patch(model: Model, transformer: Transformer) -> Iterator[Weight]:
-    image = model.image
+def _tower(tower: Tower) -> Iterator[tuple[str, int, Iterable[Weight]]]:
+    """Yield the blocks of a vision encoder beside a decoder."""
+    transformer = tower.transformer
+    (kind,) = transformer.layer_kinds
+    yield "tower.patch", 1, _patch(tower.image, transformer)
+    yield "tower.layer", transformer.layers, _layer(None, transformer.of_kind(kind), kind)
+    yield "tower.projector", 1, _projector(tower, transformer)
+
+
+def _projector(tower: Tower, transformer: Transformer) -> Iterator[Weight]:
+    hidden = ("hidden", transformer.hidden)
+    if has_final_norm(transformer):
+        yield from _norm("norm.final", hidden, transformer.norm)
+    if tower.projector_norm:
+        yield Weight(name="norm.projector", dims=(hidden,))
+    for i, (ins, outs) in enumerate(pairwise(tower.projector)):
+        yield Weight(
+            name=f"projector.{i}", dims=((f"projector_{i}", ins), (f"projected_{i}", outs))
+        )
+
+
+def _patch(image: Image | None, transformer: Transformer) -> Iterator[Weight]:
     if image is None:
         return
     hidden = ("hidden", transformer.hidden)
     pixels = ("pixel", image.channels * image.patch**2)
-    yield from _linear("patch.projection", (pixels,), (hidden,), bias=True)
+    yield from _linear("patch.projection", (pixels,), (hidden,), bias=image.bias)
     if image.class_token:
         yield Weight(name="patch.class_token", dims=(hidden,))
-    if transformer.position.encoding != "rotary":
+    if transformer.position.encoding in TABLES:
         yield _position_table("patch.position", transformer)
+    if transformer.norm_input:
+        yield from _norm("norm.embedding", hidden, transformer.norm)
 
 
 def _position_table(name: str, transformer: Transformer) -> Weight:
@@ -156,21 +206,57 @@ def _conditioning(model: Model, transformer: Transformer) -> Iterator[Weight]:
 # One layer
 
 
-def _layer(
-    model: Model, transformer: Transformer, feed_forward: Iterable[Weight]
-) -> Iterator[Weight]:
-    hidden = ("hidden", transformer.hidden)
-    if model.diffusion is not None:
+def _layer(model: Model | None, transformer: Transformer, name: str) -> Iterator[Weight]:
+    """Yield the weights of one layer of a kind, whose model of it alone is given."""
+    kind = transformer.layer_kinds[name]
+    if model is not None and model.diffusion is not None:
         yield from _modulation("modulation", transformer, LAYER_MODULATIONS)
-    yield from _norm("norm.attention", hidden, transformer.norm)
-    if transformer.attention.latent is None:
-        yield from _attention(transformer.attention, transformer)
-    else:
-        yield from _latent_attention(
-            transformer.attention, transformer.attention.latent, transformer
-        )
-    yield from _norm("norm.mlp", hidden, transformer.norm)
-    yield from feed_forward
+    if kind.mixer != "none":
+        if kind.first_norm:
+            yield from _part_norms("attention", transformer)
+        yield from _mixer(transformer)
+    if kind.feed_forward != "none":
+        if kind.first_norm or kind.mixer != "none":
+            yield from _part_norms("mlp", transformer)
+        yield from _mlp(transformer)
+        yield from _moe(transformer)
+
+
+def _part_norms(part: str, transformer: Transformer) -> Iterator[Weight]:
+    hidden = ("hidden", transformer.hidden)
+    yield from _norm(f"norm.{part}", hidden, transformer.norm)
+    if transformer.norm_placement == "both":
+        yield from _norm(f"norm.{part}.out", hidden, transformer.norm)
+
+
+def _mixer(transformer: Transformer) -> Iterator[Weight]:
+    attention = transformer.attention
+    if transformer.scan is not None:
+        yield from _scan(transformer.scan, transformer)
+    elif attention is not None and attention.latent is not None:
+        yield from _latent_attention(attention, attention.latent, transformer)
+    elif attention is not None:
+        yield from _attention(attention, transformer)
+
+
+def _scan(scan: Scan, transformer: Transformer) -> Iterator[Weight]:
+    """Yield what a scan projects from, convolves, and updates its states by."""
+    hidden, heads = ("hidden", transformer.hidden), ("head", scan.heads)
+    value = (heads, ("head_size", scan.head_size))
+    key = (("kv_head", scan.key_heads), ("state_size", scan.state_size))
+    delta = scan.form == "gated-delta"
+    for name, out in (("gate", value), ("value", value), ("key", key), ("query", key)):
+        yield Weight(name=f"scan.{name}", dims=(hidden, *out))
+    for name in ("step", "decay") if delta else ("step",):
+        yield Weight(name=f"scan.{name}", dims=(hidden, heads))
+    for name, out in (("value", value), ("key", key), ("query", key)):
+        yield Weight(name=f"convolution.{name}", dims=(*out, ("tap", scan.convolution)))
+        if scan.convolution_bias:
+            yield Weight(name=f"convolution.{name}.bias", dims=out)
+    for name in ("rate", "offset") if delta else ("rate", "offset", "skip"):
+        yield Weight(name=f"scan.{name}", dims=(heads,))
+    yield Weight(name="norm.scan", dims=value[1:] if delta else value)
+    yield Weight(name="scan.output", dims=(*value, hidden))
 
 
 def _modulation(name: str, transformer: Transformer, vectors: int) -> Iterator[Weight]:
@@ -188,7 +274,15 @@ def _attention(attention: Attention, transformer: Transformer) -> Iterator[Weigh
     yield from _linear("attention.query", (hidden,), query, bias=biased)
     yield from _linear("attention.key", (hidden,), shared, bias=biased)
     yield from _linear("attention.value", (hidden,), shared, bias=biased)
-    yield from _query_key_norm(attention, size, transformer.norm)
+    if attention.output_gate:
+        yield Weight(name="attention.gate", dims=(hidden, *query))
+    if attention.sinks:
+        yield Weight(name="attention.sinks", dims=query[:1])
+    if attention.query_key_norm_over == "all" and attention.query_key_norm:
+        yield Weight(name="attention.query_norm", dims=query)
+        yield Weight(name="attention.key_norm", dims=shared)
+    else:
+        yield from _query_key_norm(attention, size, transformer.norm)
     yield from _linear("attention.output", query, (hidden,), bias=attention.biases == "all")
 
 
@@ -226,46 +320,83 @@ def _latent_attention(
 
 def _mlp(transformer: Transformer) -> Iterator[Weight]:
     if transformer.mlp is not None:
-        yield from _feed_forward("mlp", transformer.mlp, transformer, ())
+        yield from _feed_forward("mlp", transformer.mlp, ("hidden", transformer.hidden), ())
 
 
 def _moe(transformer: Transformer) -> Iterator[Weight]:
     moe = transformer.moe
     if moe is None:
         return
-    experts = ("expert", moe.experts)
-    yield Weight(name="router", dims=(("hidden", transformer.hidden), experts))
+    hidden, experts = ("hidden", transformer.hidden), ("expert", moe.experts)
+    yield from _linear("router", (hidden,), (experts,), bias=moe.router_bias)
     if moe.selection_bias:
         yield Weight(name="router.selection_bias", dims=(experts,), trained=False)
-    yield from _feed_forward("experts", moe.expert, transformer, (experts,))
+    if moe.latent is not None:
+        latent = ("latent", moe.latent)
+        yield Weight(name="latent.down", dims=(hidden, latent))
+        yield from _feed_forward("experts", moe.expert, latent, (experts,))
+        yield Weight(name="latent.up", dims=(latent, hidden))
+    else:
+        yield from _feed_forward("experts", moe.expert, hidden, (experts,))
     if moe.shared_experts:
         shared = (("shared_expert", moe.shared_experts),)
-        yield from _feed_forward("shared_experts", moe.expert, transformer, shared)
+        yield from _feed_forward("shared_experts", moe.shared, hidden, shared)
+        if moe.shared_gate:
+            yield Weight(name="shared_gate", dims=(hidden,))
 
 
-def _feed_forward(name: str, mlp: Mlp, transformer: Transformer, lead: Dims) -> Iterator[Weight]:
-    hidden, ffn = ("hidden", transformer.hidden), ("ffn", mlp.hidden)
-    if mlp.gated:
-        yield from _linear(f"{name}.gate", (*lead, hidden), (ffn,), bias=mlp.biases)
-    yield from _linear(f"{name}.up", (*lead, hidden), (ffn,), bias=mlp.biases)
-    yield from _linear(f"{name}.down", (*lead, ffn), (hidden,), bias=mlp.biases)
+def _feed_forward(name: str, mlp: Mlp, hidden: tuple[str, int], lead: Dims) -> Iterator[Weight]:
+    ffn = ("ffn", mlp.hidden)
+    # A bias of experts is one for each of them.
+    parts = (("gate", hidden, ffn), ("up", hidden, ffn), ("down", ffn, hidden))
+    for part, ins, outs in parts if mlp.gated else parts[1:]:
+        yield Weight(name=f"{name}.{part}", dims=(*lead, ins, outs))
+        if mlp.biases:
+            yield Weight(name=f"{name}.{part}.bias", dims=(*lead, outs))
 
 
 # What comes after the layers
 
 
+def _depth(model: Model, transformer: Transformer) -> Iterator[Weight]:
+    """Yield the weights of a depth: token table and output weights are the model's."""
+    hidden = ("hidden", transformer.hidden)
+    for what in ("stream", "embedded"):
+        yield from _norm(f"norm.{what}", hidden, transformer.norm)
+    yield Weight(
+        name=MERGE, dims=(("joined", 2 * transformer.hidden), ("merged", transformer.hidden))
+    )
+    kind = transformer.order[-1]
+    yield from _layer(model, transformer.of_kind(kind), kind)
+    if has_final_norm(transformer):
+        yield from _norm("norm.depth", hidden, transformer.norm)
+
+
 def _head(model: Model, transformer: Transformer) -> Iterator[Weight]:
     hidden = ("hidden", transformer.hidden)
     pooled = ("pooled", transformer.hidden)
-    if transformer.norm_placement == "pre":
+    if has_final_norm(transformer):
         yield from _norm("norm.final", hidden, transformer.norm)
+    if model.head.attention_pool and transformer.mlp is not None:
+        yield Weight(name="pool.probe", dims=(hidden,))
+        for part in ("query", "key", "value", "output"):
+            yield from _linear(f"pool.{part}", (hidden,), (pooled,), bias=True)
+        yield from _norm("norm.pool", hidden, transformer.norm)
+        yield from _feed_forward("pool.mlp", transformer.mlp, hidden, ())
+    if model.head.transform:
+        yield Weight(name="transform", dims=(hidden, pooled))
+        yield from _norm("norm.transform", hidden, transformer.norm)
     if model.head.pooler:
         yield from _linear("pooler", (hidden,), (pooled,), bias=True)
     if model.head.classes is not None:
         before = pooled if model.head.pooler else hidden
         yield from _linear("classifier", (before,), (("class", model.head.classes),), bias=True)
-    if model.vocabulary is not None and not model.vocabulary.tied:
-        yield Weight(name="head", dims=(hidden, ("vocabulary", model.vocabulary.size)))
+    if model.vocabulary is not None:
+        words = ("vocabulary", model.vocabulary.size)
+        if not model.vocabulary.tied:
+            yield Weight(name="head", dims=(hidden, words))
+        if model.vocabulary.bias:
+            yield Weight(name="head.bias", dims=(words,))
     if model.diffusion is not None and model.image is not None:
         pixels = ("pixel", model.diffusion.output_channels * model.image.patch**2)
         yield from _modulation("modulation.final", transformer, FINAL_MODULATIONS)

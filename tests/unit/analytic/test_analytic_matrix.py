@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import attrs
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import operand_bytes
-from trnbench.analytic.matrix.stream import stream_time_s
 from trnbench.analytic.matrix.systolic import ArrayConventions, array_time
-from trnbench.analytic.matrix.time import matrix_time, roofline
+from trnbench.analytic.matrix.time import matrix_time, roofline, stream_time_s
 from trnbench.catalog.search import open_catalog
 from trnbench.hardware.compute_unit import GpuTile, Multiprocessors
 from trnbench.hardware.library import load_chip
@@ -213,8 +213,8 @@ def test_gpu_memory_traffic_by_hand(cache_bytes, n, read_bytes):
         rates_per_chip_flop_per_s={"bf16": 1e9},
         tiles=(GpuTile(rows=8, columns=8, relative_rate=1.0),),
     )
-    memory = attrs.evolve(CHIPS["h100"].memory, bandwidth_per_chip_bytes_per_s=1024.0)
-    chip = attrs.evolve(CHIPS["h100"], multiprocessors=unit, memory=memory)
+    memory = replace(CHIPS["h100"].memory, bandwidth_per_chip_bytes_per_s=1024.0)
+    chip = replace(CHIPS["h100"], multiprocessors=unit, memory=memory)
     time = matrix_time(matrix_product(32, 32, n), chip)
     written_bytes = 32 * n * 2
     assert float(time.read_bytes) == read_bytes

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.collectives import place_collective
-from trnbench.analytic.collective.profile import profile
-from trnbench.analytic.collective.rounds import PhaseMemo
+from trnbench.analytic.collective.profile import PhaseMemo, profile
 from trnbench.catalog.search import open_catalog
 from trnbench.hardware.library import load_platform
 from trnbench.mapping.message_plan.placed import Placed

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import points_where
-from trnbench.analytic.step.memory import CATEGORIES, memory, needed_bytes
+from trnbench.analytic.step.memory import NeededMemory, memory
+from trnbench.analytic.step.memory_parts import CATEGORIES
+from trnbench.calibration.memory_overheads import PLAIN, MemoryOverheads
 from trnbench.catalog.search import open_catalog
 from trnbench.hardware.library import load_platform
 from trnbench.program.step import training_step
@@ -23,6 +25,8 @@ CATALOG = open_catalog()
 TRN1 = load_platform(CATALOG, "trn1.32xlarge")
 TRN2 = load_platform(CATALOG, "trn2.48xlarge")
 FRAGMENTATION = 0.05
+
+ROLES = ("only", "first", "light", "heavy", "last")
 
 
 def decoder(layers: int = 2, *, dropout: bool = False) -> Model:
@@ -220,8 +224,7 @@ def test_a_refusal_lists_what_needs_the_memory():
     text = found.refusal()
     assert text is not None
     assert text.startswith("needs 9.")
-    assert "optimizer 89.75 GiB" in text
-    assert text.endswith("of 15.5 GiB")
+    assert "of 15.5 GiB: optimizer 89.75 GiB" in text
     assert held(decoder(), layout()).refusal() is None
 
 
@@ -256,24 +259,76 @@ GRID = layout(
 )
 
 
+WASTEFUL = MemoryOverheads(
+    whole=1.05,
+    states=1.1,
+    gradient_copies=0.5,
+    activations=1.3,
+    gathered=0.6,
+    logits=2.5,
+    runtime_bytes=100.0,
+    communicator_bytes=7.0,
+)
+
+
+def test_overheads_by_hand():
+    chosen = layout(tp=2, dp=2, sequence_parallel=True, zero=1)
+    plain = held(decoder(1), chosen).worst().by_category
+
+    def more(category, **overheads):
+        program = training_step(decoder(1), chosen)
+        found = memory(
+            program, TRN1, fragmentation_ratio=0.0, overheads=MemoryOverheads(**overheads)
+        )
+        return float(found.worst().by_category[category] - plain[category])
+
+    assert more("weights", states=1.5) == 0.5 * plain["weights"]
+    assert more("optimizer", states=1.5) == 0.5 * plain["optimizer"]
+    # A second set of gradients in bf16: half of the fp32 ones.
+    assert more("gradients", gradient_copies=1) == 0.5 * plain["gradients"]
+    assert more("activations", activations=1.5) == 0.5 * plain["activations"]
+    # Two norms of the layer and that of the head are gathered: 16 tokens of 8 wide in bf16, of
+    # which a rank has half.
+    assert more("activations", gathered=1) == 3 * 16 * 8 * 2 / 2
+    # Logits: 16 words of 32 on a rank, for 16 tokens, in fp32; with two the head needs most.
+    assert more("scratch", logits=3) - more("scratch", logits=2) == 16 * 16 * 4
+    # Groups of all ranks, of tensor-parallel ones, of replicas.
+    assert more("runtime", runtime_bytes=100.0, communicator_bytes=7.0) == 100 + 3 * 7
+
+
+def test_whole_is_of_all_but_the_runtime():
+    chosen = layout(tp=2, pp=2, dp=2, sequence_parallel=True)
+    program = training_step(decoder(), chosen)
+    overheads = MemoryOverheads(whole=1.25, runtime_bytes=64.0)
+    once, more = (
+        memory(program, TRN1, fragmentation_ratio=0.25, overheads=one) for one in (PLAIN, overheads)
+    )
+    assert float(more.total_bytes) == 1.25 * float(once.total_bytes) + 64
+
+
+@pytest.mark.parametrize("overheads", [PLAIN, WASTEFUL])
 @pytest.mark.parametrize("zero", [0, 1, 3])
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
-def test_a_grid_holds_what_its_layouts_hold(zero, schedule):
+def test_a_grid_holds_what_its_layouts_hold(zero, schedule, overheads):
     program = training_step(decoder(9), replace(GRID, zero=zero, schedule=schedule))
-    grid = memory(program, TRN1, fragmentation_ratio=0.1)
+    grid = memory(program, TRN1, fragmentation_ratio=0.1, overheads=overheads)
     points = points_where(program.legal)
-    some = memory(program, TRN1, fragmentation_ratio=0.1, points=points)
-    assert np.array_equal(some.total_bytes, grid.total_bytes[program.legal])
-    (quick,) = needed_bytes(program, fragmentation_ratios=(0.1,), points=points)
-    assert quick == pytest.approx(some.total_bytes, rel=1e-12)
-    parts = [
-        needed_bytes(program, fragmentation_ratios=(0.1,), points=c)[0] for c in points.chunks(7)
-    ]
+
+    needed = NeededMemory(program=program, overheads=overheads)
+
+    def quickly(chunk, roles=ROLES):
+        return needed.bytes(chunk, fragmentation_ratios=(0.1,), roles=roles)[0]
+
+    quick = quickly(points)
+    assert quick == pytest.approx(grid.total_bytes[program.legal], rel=1e-12)
+    parts = [quickly(chunk) for chunk in points.chunks(7)]
     assert np.array_equal(np.concatenate(parts), quick)
-    for number, index in enumerate(zip(*points.index, strict=True)):
-        alone = memory(program.at(index), TRN1, fragmentation_ratio=0.1)
+    each = [quickly(points, (role,)) for role in ROLES]
+    assert np.array_equal(np.max(each, axis=0), quick)
+    for index in zip(*points.index, strict=True):
+        alone = memory(program.at(index), TRN1, fragmentation_ratio=0.1, overheads=overheads)
         assert grid.total_bytes[index] == pytest.approx(float(alone.total_bytes), rel=1e-12)
-        assert sum(some.by_category((number,)).values()) == pytest.approx(
+        assert sum(grid.by_category(index).values()) == pytest.approx(
             float(alone.total_bytes), rel=1e-12
         )
 

@@ -220,6 +220,7 @@ def test_many_sizes_are_priced_like_one():
         assert together[at] == pytest.approx(float(alone), rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_shared_phases_and_rings_cost_what_groups_read_rank_by_rank_cost(data):

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from tests.fakes import decoder, hand_chip
 from trnbench.analytic.matrix.time import matrix_time
-from trnbench.analytic.step.compute import ComputeCategory, compute_time
+from trnbench.analytic.step.compute import compute_time
 from trnbench.calibration.chip_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
 from trnbench.catalog.search import open_catalog
 from trnbench.hardware.library import load_chip
 from trnbench.program.ops import MatMul
+from trnbench.program.slots import ComputeCategory
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
@@ -49,7 +50,14 @@ def efficiency(**changes) -> ComputeEfficiency:
     said: dict[str, Any] = {"name": "hand", "title": "hand", "chips": ("hand",)}
     return ComputeEfficiency(
         chip=ChipEfficiency(**said, **{key: changes.get(key, chip[key]) for key in chip}),
-        kernels=KernelEfficiency(**{key: changes.get(key, kernels[key]) for key in kernels}),
+        kernels=KernelEfficiency(
+            **{key: changes.get(key, kernels[key]) for key in kernels},
+            **{
+                key: value
+                for key, value in changes.items()
+                if key.startswith("attention_") and key not in kernels
+            },
+        ),
     )
 
 
@@ -105,11 +113,42 @@ def test_hand_example():
     assert not block.seconds("recompute")
 
 
+def test_causal_attention_computes_whole_tiles_of_keys_and_each_call_and_head_costs_something():
+    # Four heads, 16 queries, 136 pairs counted as 128; half a tile of 4 keys more for each query:
+    # 160. A tile as long as the sequence is all of the square, 256.
+    tiled = layer(layout(), of=efficiency(attention_forward_keys=4.0))
+    assert float(tiled.seconds("F", category="attention")) == pytest.approx(16 * 160 / 128)
+    whole = layer(layout(), of=efficiency(attention_forward_keys=64.0))
+    assert float(whole.seconds("F", category="attention")) == pytest.approx(32)
+    backward = layer(layout(), of=efficiency(attention_backward_keys=4.0))
+    assert float(backward.seconds("B_input", category="attention")) == pytest.approx(50 * 160 / 128)
+    # Two cores share four heads.
+    called = layer(layout(), of=efficiency(attention_call_s=3.0, attention_head_s=0.5))
+    cores = hand_chip().unit.cores_per_rank(None)
+    assert float(called.seconds("F", category="attention")) == pytest.approx(
+        16 + 3 + 0.5 * -(-4 // cores)
+    )
+
+
+@pytest.mark.parametrize(("size", "factor"), [(64, 2.0), (128, 1.0), (192, 4 / 3), (96, 4 / 3)])
+def test_a_systolic_array_takes_as_long_over_heads_that_do_not_fill_it(size, factor):
+    chip = CHIPS["trainium2"]
+    found = [
+        float(
+            layer(
+                layout(sequence=8192), model=decoder(head_size=of_size), chip=chip, of=IDEAL
+            ).seconds("F", category="attention")
+        )
+        for of_size in (size, 128)
+    ]
+    assert found[0] / found[1] == pytest.approx(factor * size / 128)
+
+
 def test_unfused_attention_touches_every_score():
     block = layer(layout(attention="naive"))
-    # Scores: four times 16 x 2 x 16, the depth padded to 8: 16 s at 0.5 * 2 / 10 of the rate.
+    # Scores: four times 16 x 2 x 16, the depth padded to 8: 16 s at 0.5 * 8 / 16 of the rate.
     # Context: four times 16 x 16 x 2, the width padded to 8: 16 s at 1/3. Two starts.
-    products = 160 + 48 + 2
+    products = 64 + 48 + 2
     # 4 * 16 * 16 scores of 2 bytes, 5 touches, 512 bytes/s.
     touches = 1024 * 2 * 5 / 512
     assert float(block.seconds("F", category="attention")) == pytest.approx(products + touches)
@@ -179,6 +218,7 @@ def test_ideal_products_take_what_the_matrix_model_says(name, cores):
         assert float(found.blocks[kind].seconds(category="matrix")) == pytest.approx(alone)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     chip=st.sampled_from(sorted(CHIPS)),
@@ -197,6 +237,7 @@ def test_a_larger_share_is_never_slower(chip, tp, sequence, attention, share, pa
         assert float(seconds) <= float(less.parts[key])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     tp=st.sampled_from([1, 2, 8]),
@@ -209,10 +250,8 @@ def test_more_bandwidth_or_peak_is_never_slower(tp, sequence, gain):
     assert unit is not None
     bandwidth = chip.memory.bandwidth_per_chip_bytes_per_s * gain
     rates = {name: rate * gain for name, rate in unit.rates_per_chip_flop_per_s.items()}
-    wider = attrs.evolve(
-        chip, memory=attrs.evolve(chip.memory, bandwidth_per_chip_bytes_per_s=bandwidth)
-    )
-    faster = attrs.evolve(chip, multiprocessors=attrs.evolve(unit, rates_per_chip_flop_per_s=rates))
+    wider = replace(chip, memory=replace(chip.memory, bandwidth_per_chip_bytes_per_s=bandwidth))
+    faster = replace(chip, multiprocessors=replace(unit, rates_per_chip_flop_per_s=rates))
     chosen = layout(tp=tp, sequence=sequence)
     before = layer(chosen, model=LLAMA, chip=chip).parts
     for better in (wider, faster):
@@ -288,8 +327,8 @@ def test_eight_bit_products_reach_their_own_share():
     chip = hand_chip(memory_bytes_per_s=1e30, launch_latency_s=0.0)
     assert chip.multiprocessors is not None
     rates = {"bf16": 1024.0, "fp8_e4m3": 2048.0}
-    chip = attrs.evolve(
-        chip, multiprocessors=attrs.evolve(chip.multiprocessors, rates_per_chip_flop_per_s=rates)
+    chip = replace(
+        chip, multiprocessors=replace(chip.multiprocessors, rates_per_chip_flop_per_s=rates)
     )
     found = {
         precision: compute_time(
@@ -330,3 +369,12 @@ def test_a_format_the_chip_lacks_is_a_result_with_reasons():
     assert np.isnan(block.seconds("F", category="matrix"))
     assert np.isnan(block.seconds("F", category="attention"))
     assert block.seconds("F", category="element-wise") > 0
+
+
+def test_a_thin_adapter_is_no_slower_than_a_thick_one():
+    seconds = []
+    for rank in (1, 16, 64):
+        program = training_step(LLAMA, layout(job="lora", adapter_rank=rank, sequence=512))
+        blocks = compute_time(program, CHIPS["h100"], efficiency(half_share_depth=300.0)).blocks
+        seconds.append(float(blocks["dense"].seconds("F", category="matrix")))
+    assert seconds[0] <= seconds[1] <= seconds[2] < 1.2 * seconds[0]

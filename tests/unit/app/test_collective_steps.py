@@ -28,7 +28,17 @@ def test_a_ring_of_eight_gpus_by_hand():
         assert step.busiest[0].size_bytes == pytest.approx(8 * KIB)
         assert step.busiest[0].load == 1.0
     # 112 KiB at the 450 GB/s that a GPU of an H100 node has each way: 255 ns.
-    assert whole.longest_s == pytest.approx(112 * KIB / 450e9)
+    assert whole.over_s == pytest.approx(112 * KIB / 450e9)
+
+
+def test_loads_are_shares_of_capacity_over_the_time_that_it_takes():
+    where = Place(instance="dgx-h100")
+    busiest = 112 * KIB / 450e9
+    found = collective_steps(open_catalog(), "all-reduce", where, 64 * KIB, time_s=4 * busiest)
+    # A link that is busy for 255 ns of 1,020 carries a quarter of what it could.
+    assert found.whole is not None
+    assert found.whole.busiest[0].load == pytest.approx(0.25)
+    assert found.steps[0].busiest[0].load == 1.0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from trnbench.app.plan_request import PlanRequest
-from trnbench.app.run_request import Part, RunRequest
+from trnbench.app.run_parts import Part
+from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.verbs.compare import CompareRequest, compare_run
@@ -56,6 +57,7 @@ def compared():
     return compare_run(CATALOG, CompareRequest(run=RUN))
 
 
+@pytest.mark.slow
 def test_a_row_has_the_figures_of_the_train_verb(compared):
     """Of what the search chose, and of the same left open to the train verb's own search."""
     shared = ("step_time_s", "tokens_per_s", "mfu", "memory_bytes", "tp", "pp", "dp", "micro_batch")
@@ -72,6 +74,7 @@ def test_a_row_has_the_figures_of_the_train_verb(compared):
                 assert row[key] == trained[key], key
 
 
+@pytest.mark.slow
 def test_a_plan_has_the_figures_of_the_comparison(compared):
     answer: Any = plan_run(CATALOG, PlanRequest(run=RUN, objective="pareto"))
     rows: dict[Any, Any] = {
@@ -96,9 +99,8 @@ def test_money_is_that_of_the_cost_chain(compared):
     quote = compared.compared[0].quote
     step = quote.step.step
     instance = load_instance(CATALOG, quote.instance)
-    platform = load_platform(CATALOG, quote.instance)
     size = checkpoint_bytes(
-        load_model(CATALOG, RUN.model), platform, precision="bf16-master", sequence=4096
+        load_model(CATALOG, RUN.model), PartialLayout(precision="bf16-master", sequence=4096)
     )
     speed, slowest = 256 * 4096 / step.step_time_s, 256 * 4096 / step.high_step_time_s
     cost = training_cost(
@@ -120,9 +122,12 @@ def test_money_is_that_of_the_cost_chain(compared):
 def test_a_checkpoint_holds_weights_and_optimizer_once():
     # bf16 weights, fp32 master and two fp32 moments: 14 bytes a parameter
     model = load_model(CATALOG, "llama2-7b")
-    platform = load_platform(CATALOG, "trn1.32xlarge")
-    size = checkpoint_bytes(model, platform, precision="bf16-master", sequence=4096)
-    assert size == pytest.approx(14 * parameter_count(model), rel=1e-3)
+    layout = PartialLayout(precision="bf16-master", sequence=4096)
+    assert checkpoint_bytes(model, layout) == pytest.approx(14 * parameter_count(model))
+    adapters = checkpoint_bytes(model, layout.changed(job="lora", adapter_rank=8))
+    # Each of 7 projections of 32 layers: rank x (inputs + outputs)
+    widths = 4 * (4096 + 4096) + 3 * (4096 + 11008)
+    assert adapters == pytest.approx(14 * 32 * 8 * widths)
 
 
 def brute_force(request):
@@ -147,12 +152,7 @@ def brute_force(request):
             if answer.step is None:
                 continue
             speed = answer.per_s(answer.step.step_time_s, answer.layout.degree("sequence"))
-            size = checkpoint_bytes(
-                load_model(CATALOG, request.model),
-                platform,
-                precision="bf16-master",
-                sequence=answer.layout.degree("sequence"),
-            )
+            size = checkpoint_bytes(load_model(CATALOG, request.model), answer.layout)
             cost = training_cost(
                 TrainingJob(
                     phases=[RunPhase(tokens=request.parts[0].tokens, tokens_per_s=speed)],
@@ -208,6 +208,7 @@ def test_the_plan_is_the_best_of_all_configurations_one_by_one():
         )
 
 
+@pytest.mark.slow
 def test_searches_side_by_side_find_the_same():
     alone = plan_run(CATALOG, PlanRequest(run=RUN))
     together = plan_run(CATALOG, PlanRequest(run=RUN), watch=Watch(workers=2))

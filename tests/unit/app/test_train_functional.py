@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from attrs import evolve
 
 from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.execute.checkpoint import checkpoints
 from trnbench.predict import setup as predict_setup
+from trnbench.report.formats import render
 from trnbench.report.text_table import PLAIN
 from trnbench.report.train_functional import functional_report
 from trnbench.workload.library import load_model
@@ -58,18 +58,18 @@ def test_what_was_measured_agrees_with_what_was_said(whole):
 
 def test_people_see_curve_and_accounts(whole, request_):
     report = functional_report(whole, inputs_of(request_))
-    assert report.people is not None
-    text = report.people(PLAIN)
+    text = render(report, "table", PLAIN).decode()
     assert "4 steps" in text
     assert "DIFFERS" not in text
     assert "busiest link" in text
     assert report.summary["final_loss"] == whole.losses[-1]
     unread = replace(whole, reasons=("no such thing",), losses=())
-    drawn = functional_report(unread, inputs_of(request_)).people
-    assert drawn is not None
-    assert "no: no such thing" in drawn(PLAIN)
+    assert b"no: no such thing" in render(
+        functional_report(unread, inputs_of(request_)), "table", PLAIN
+    )
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_folder(catalog, request_, whole, tmp_path):
     kept = replace(request_, folder=tmp_path, save_every=1)
     first = run_functional(catalog, replace(kept, steps=2))
@@ -92,8 +92,8 @@ def test_a_model_that_changed_under_its_name_is_another_run(
     model = load_model(catalog, "tiny-gpt")
     assert model.transformer is not None
     assert model.transformer.mlp is not None
-    mlp = evolve(model.transformer.mlp, activation="silu")
-    other = evolve(model, transformer=evolve(model.transformer, mlp=mlp))
+    mlp = replace(model.transformer.mlp, activation="silu")
+    other = replace(model, transformer=replace(model.transformer, mlp=mlp))
     monkeypatch.setattr(predict_setup, "load_model", lambda *_: other)
     with pytest.raises(InputError, match=r"another run: model tiny-gpt \(.* there, tiny-gpt \("):
         run_functional(catalog, kept)
@@ -106,9 +106,8 @@ def test_fewer_steps_than_a_folder_has_are_shown_and_nothing_is_measured(
     fewer = replace(request_, folder=tmp_path, steps=1)
     shown = run_functional(catalog, fewer)
     assert (shown.losses, shown.measured) == (whole.losses[:1], 0)
-    drawn = functional_report(shown, inputs_of(fewer)).people
-    assert drawn is not None
-    assert "1 step came from a checkpoint" in drawn(PLAIN)
+    drawn = render(functional_report(shown, inputs_of(fewer)), "table", PLAIN)
+    assert b"1 step came from a checkpoint" in drawn
 
 
 def test_an_interruption_keeps_what_is_done(catalog, request_, whole, tmp_path):

@@ -6,15 +6,23 @@ import re
 
 import pytest
 
+from trnbench.calibration.collective_stack import stack_of
 from trnbench.calibration.training_stack import (
     load_chip_efficiency,
     load_training_stack,
     training_stack_of,
 )
-from trnbench.calibration.transfer import most_of, nearest_chip, widened, wider_ends
+from trnbench.calibration.transfer import (
+    most_of,
+    nearest_chip,
+    taken_over,
+    widened,
+    wider_ends,
+)
 from trnbench.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.errors import InputError
+from trnbench.hardware.library import load_instance
 
 BUILT = built_in_folder()
 CATALOG = Catalog((Folder(BUILT, BUILT_IN),))
@@ -67,7 +75,7 @@ def test_a_users_trainium_takes_after_the_nearest_trainium(tmp_path):
     assert None not in ends
     assert ends == sorted(set(ends), key=lambda end: end or 0.0)
     stack = training_stack_of(catalog, "lab")
-    assert stack.inherits_from == "training-nxd-trn2"
+    assert stack.inherits_from == "training-torchtitan-trn2"
     assert stack.basis == "assumed"
 
 
@@ -89,7 +97,7 @@ def test_only_chips_with_like_units_come_near():
 
 def test_a_measured_stack_is_taken_over_on_other_machines_and_for_other_models():
     stack = load_training_stack(CATALOG, "nemo-hopper")
-    assert stack.fitted_on == ("dgx-h100",)
+    assert stack.fitted_on == ("dgx-h100", "hgx-h100")
     assert stack.basis_on("dgx-h100") == "measured"
     assert stack.basis_on("p5.48xlarge") == "transferred"
     assert stack.basis_on("dgx-h100", "decoder") == "measured"
@@ -99,4 +107,69 @@ def test_a_measured_stack_is_taken_over_on_other_machines_and_for_other_models()
     assert stack.unseen is not None
     assert stack.unseen.low < elsewhere.low < at_home.low
     assert at_home.high < elsewhere.high < stack.unseen.high
-    assert stack.spread_on("dgx-h100", "decoder with experts") == stack.unseen
+    assert stack.spread_on("dgx-h100", "decoder with experts") == stack.expert_spread
+    assert stack.spread_on("dgx-h100", "encoder") == stack.unseen
+
+
+def own_instance(tmp_path, name, text):
+    (tmp_path / "instances").mkdir(exist_ok=True)
+    (tmp_path / "instances" / f"{name}.toml").write_text(
+        f'name = "{name}"\nprovider = "own"\n{text}'
+    )
+    return Catalog((Folder(tmp_path, "user"), Folder(BUILT, BUILT_IN)))
+
+
+OWNER = """
+source = "owner"
+kind = "vendor"
+sources.owner = { title = "Its owner", date = 2026-01-02 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("like", "changed", "communication", "training"),
+    [
+        ("dgx-h100", "", "collective-nccl-hopper", "training-nemo-hopper"),
+        ("p4de.24xlarge", "", "collective-nccl-ampere-efa", "training-nemo-ampere"),
+        ("dgx-a100", 'fabric.infiniband.transport = "efa"', "collective-nccl-ampere-efa", None),
+        ("p4de.24xlarge", 'fabric.efa.transport = "rdma"', "collective-nccl-ampere", None),
+        ("dgx-b200", "", "collective-nccl-blackwell", "training-nemo-blackwell"),
+        ("trn2.48xlarge", "", "collective-neuron-trn2", "training-torchtitan-trn2"),
+        ("dgx-a100", 'chip = "h100"', "collective-nccl-hopper", "training-nemo-hopper"),
+    ],
+)
+def test_an_own_instance_is_served_by_chip_and_kind_of_fabric(
+    tmp_path, like, changed, communication, training
+):
+    catalog = own_instance(tmp_path, "lab", f'like = "{like}"\n{changed}\n{OWNER}')
+    assert stack_of(catalog, "lab").name == communication
+    if training:
+        assert training_stack_of(catalog, "lab").name == training
+
+
+def test_the_same_chip_on_the_same_fabric_is_half_way_to_one_that_nobody_measured(tmp_path):
+    catalog = own_instance(tmp_path, "lab", f'like = "dgx-h100"\n{OWNER}')
+    known = load_training_stack(CATALOG, "nemo-hopper")
+    assert known.unseen is not None
+    found = training_stack_of(catalog, "lab")
+    assert found.spread.low == pytest.approx((known.spread.low * known.unseen.low) ** 0.5)
+    assert found.provenance == known.provenance
+    assert found.basis == "transferred"
+    # No machine with this chip has such a network: the numbers' own ranges grow too.
+    text = f'like = "grand-teton-h100"\nfabric.roce.transport = "efa"\n{OWNER}'
+    other = own_instance(tmp_path, "far", text)
+    titan = load_training_stack(CATALOG, "torchtitan-hopper")
+    assert training_stack_of(other, "far").spread == titan.unseen
+    assert training_stack_of(other, "far").provenance != titan.provenance
+
+
+def test_words_name_what_was_taken_over_from_whom(tmp_path):
+    catalog = own_instance(tmp_path, "lab", f'like = "dgx-h100"\nchip = "h200"\n{OWNER}')
+    lab = load_instance(catalog, "lab")
+    (words,) = taken_over(
+        catalog, lab, {"one": ["dgx-h100"], "two": ["lab"], "three": ["dgx-h100"]}
+    )
+    assert words == (
+        "one and three were not made for lab: carried over from dgx-h100 (another chip (h100), "
+        "the same kind of links between chips, the same kind of network), with wider ranges"
+    )

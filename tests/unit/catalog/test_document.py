@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import field
 from typing import ClassVar, Literal
 
-import attrs
 import pytest
 
 from trnbench.catalog.document import load, load_named
@@ -14,29 +14,30 @@ from trnbench.catalog.quantity import Bytes, BytesPerS, Ratio, Seconds
 from trnbench.catalog.search import Catalog, Folder
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError
+from trnbench.records import dataclass
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
     topology: ClassVar[str] = "ring"
     length: int
     latency_s: Seconds
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Star:
     topology: ClassVar[str] = "star"
     ports: int
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inner:
     capacity_bytes: Bytes
-    rates_bytes_per_s: dict[str, BytesPerS] = attrs.field(factory=dict)
+    rates_bytes_per_s: dict[str, BytesPerS] = field(default_factory=dict)
     share: Ratio | None = None
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
     name: str
     mode: Literal["a", "b"]
@@ -47,9 +48,9 @@ class Thing:
     since: datetime.date | None = None
     inner: Inner
     parts: tuple[Ring | Star, ...] = ()
-    provenance: Provenance = attrs.field(factory=Provenance, metadata={"derived": True})
+    provenance: Provenance = field(default_factory=Provenance, metadata={"derived": True})
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         if self.count == 13:
             raise ValueError("13 is unlucky")
 
@@ -260,12 +261,12 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     assert faults(tmp_path / "thing.toml") == ["is not a regular file; expected a TOML file"]
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tabled:
     name: str
     aliases: tuple[str, ...] = ()
     title: str
-    provenance: Provenance = attrs.field(factory=Provenance, metadata={"derived": True})
+    provenance: Provenance = field(default_factory=Provenance, metadata={"derived": True})
 
 
 def put(folder, title):
@@ -284,7 +285,7 @@ def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
         read.append(path)
         return read_toml(path)
 
-    monkeypatch.setattr("trnbench.catalog.search.read_toml", reading)
+    monkeypatch.setattr("trnbench.catalog.search.read_known", reading)
     once = load_named(catalog, "chips", "one", Tabled)
     assert load_named(catalog, "chips", "uno", Tabled) is once
     assert catalog.table(path)["title"] == once.title == "first"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from trnbench.catalog.older_files import modern
 from trnbench.catalog.quantity import Correlation
 from trnbench.catalog.structure import structure
+from trnbench.records import dataclass
 
 
-@attrs.frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
     correlations: dict[str, dict[str, Correlation]]
 
@@ -52,3 +52,12 @@ def test_tables_of_today_stay_as_they_are():
 def test_a_correlation_that_is_none_is_refused(value):
     found = faults({"correlations": {"a": {"b": value}}})
     assert [fault.path for fault in found] == ["correlations.a.b"]
+
+
+@pytest.mark.parametrize("schedules", [2.5, "1f1b", {"gpipe": 1}])
+def test_what_is_supported_is_left_to_the_schema_where_a_list_is_none(schedules):
+    old = {
+        **{"schedules": schedules, "recompute": ["none"], "zero": [0]},
+        **{"sequence_parallel": True, "context_parallel": True, "expert_parallel": True},
+    }
+    assert modern({"supports": old}) == {"supports": old}

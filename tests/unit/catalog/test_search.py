@@ -110,3 +110,16 @@ def test_the_current_folder_is_not_searched(tmp_path, monkeypatch):
 
 def test_the_shipped_files_are_found_without_any_setting():
     assert open_catalog([], {}).find("chips", "trainium2").origin == "built in"
+
+
+def test_shipped_files_are_read_once_in_a_process_until_they_change(folders):
+    user, shipped = folders
+    path = shipped / "specs/chips/beta.toml"
+
+    def read(*others):
+        return Catalog((*others, Folder(shipped, search.BUILT_IN))).table(path)
+
+    assert read() is read()
+    assert read(Folder(user, "--spec-dir")) is not read()
+    put(shipped, "specs/chips", "beta", 'aliases = ["another"]\n')
+    assert read()["aliases"] == ["another"]

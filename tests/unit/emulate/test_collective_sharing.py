@@ -1,9 +1,18 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.collectives import place_collective
+from trnbench.catalog.search import open_catalog
+from trnbench.emulate.collective.like_messages import like_messages
 from trnbench.emulate.collective.sharing import fair_rates, transfer_times
+from trnbench.hardware.library import load_platform
+from trnbench.mapping.message_plan.algorithm import Refusal
+from trnbench.mapping.message_plan.select import algorithm_named
+from trnbench.mapping.placement import place
 
 
 def rates(paths, capacity):
@@ -70,3 +79,40 @@ def test_no_link_is_overdrawn_and_every_message_has_a_full_link_where_it_is_fast
         full = [link for link in path if load[link] >= capacity[link] * (1 - 1e-6)]
         others = [max(r for p, r in zip(paths, found, strict=True) if link in p) for link in full]
         assert any(rate >= most * (1 - 1e-6) for most in others)
+
+
+def joined(parts, fill):
+    wide = max(part.shape[1] for part in parts)
+    return np.concatenate(
+        [np.pad(p, ((0, 0), (0, wide - p.shape[1])), constant_values=fill) for p in parts]
+    )
+
+
+SCATTERED = (0, 5, 9, 33, 60)
+PLAYED = [
+    *(("kangaring", range(64)), ("halving", range(64)), ("halving", range(0, 64, 4))),
+    *itertools.product(("ring", "mesh"), (range(64), range(0, 64, 4), SCATTERED)),
+]
+
+
+@pytest.mark.parametrize(("name", "group"), PLAYED)
+def test_like_messages_share_as_their_messages_do_one_by_one(name, group):
+    where = place(load_platform(open_catalog(), "trn2.48xlarge"))
+    found = place_collective(where, "all-reduce", [group], algorithm_named(name))
+    assert not isinstance(found, Refusal)
+    like = like_messages(found.rounds, found.capacity)
+    # The first round twice at once, the last one beside them: every class as fast as its messages.
+    rounds = [(found.rounds[at], like.rounds[at]) for at in (0, 0, -1)]
+    every = fair_rates(
+        joined([one.links for one, _ in rounds], len(found.capacity) - 1), found.capacity
+    )
+    classes = fair_rates(
+        joined([of.links for _, of in rounds], len(like.capacity) - 1),
+        like.capacity,
+        joined([of.crossing for _, of in rounds], 0.0),
+    )
+    ends = np.cumsum([len(of.first) for _, of in rounds])[:-1]
+    starts = np.cumsum([0, *(len(one.source) for one, _ in rounds[:-1])])
+    assert len(classes) <= len(every)
+    for start, (_, of), rates in zip(starts, rounds, np.split(classes, ends), strict=True):
+        assert rates == pytest.approx(every[start + of.first], rel=1e-12)

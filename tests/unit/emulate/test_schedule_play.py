@@ -389,7 +389,7 @@ def test_same_input_same_output_and_seeds_matter():
     order, times, overlap = busy_case(1)
 
     def step(seed):
-        jitter = Jitter(slot_sigma=0.05, step_sigma=0.02, ranks_per_stage=32, replicas=4, seed=seed)
+        jitter = Jitter(sigma=0.02, ranks_per_stage=128, seed=seed)
         return float(play(order, times, overlap, jitter=jitter).step_s)
 
     assert step(1) == step(1)
@@ -399,15 +399,15 @@ def test_same_input_same_output_and_seeds_matter():
 
 def test_jitter_of_nothing_changes_nothing():
     order, times, overlap = busy_case(2)
-    jitter = Jitter(slot_sigma=0, step_sigma=0, ranks_per_stage=8, replicas=8, seed=3)
+    jitter = Jitter(sigma=0, ranks_per_stage=64, seed=3)
     disturbed = play(order, times, overlap, jitter=jitter)
     assert float(disturbed.step_s) == float(play(order, times, overlap).step_s)
 
 
 @pytest.mark.parametrize("count", [1, 4, 64])
 def test_the_slowest_of_many_ranks_has_the_distribution_of_the_maximum(count):
-    jitter = Jitter(slot_sigma=1.0, step_sigma=0, ranks_per_stage=count, replicas=1, seed=5)
-    drawn = np.log(slowdown(jitter, (), pp=20, slots=2000)).ravel()
+    jitter = Jitter(sigma=1.0, ranks_per_stage=count, seed=5)
+    drawn = np.log(slowdown(jitter, (), pp=40_000))
     brute = np.random.default_rng(6).standard_normal((40_000, count)).max(axis=1)
     # Standard errors are below 0.006 and 0.005.
     assert drawn.mean() == pytest.approx(brute.mean(), abs=0.03)
@@ -415,12 +415,9 @@ def test_the_slowest_of_many_ranks_has_the_distribution_of_the_maximum(count):
 
 
 def test_more_ranks_are_never_faster_and_a_hundred_thousand_are_finite():
-    previous = np.zeros((4, 16))
-    for replicas in (1, 8, 100_000):
-        jitter = Jitter(
-            slot_sigma=0.1, step_sigma=0.1, ranks_per_stage=1, replicas=replicas, seed=8
-        )
-        factor = slowdown(jitter, (), pp=4, slots=16)
+    previous = np.zeros(4)
+    for ranks in (1, 8, 100_000):
+        factor = slowdown(Jitter(sigma=0.1, ranks_per_stage=ranks, seed=8), (), pp=4)
         assert np.isfinite(factor).all()
         assert (factor > previous).all()
         previous = factor
@@ -428,15 +425,8 @@ def test_more_ranks_are_never_faster_and_a_hundred_thousand_are_finite():
 
 def test_stages_on_one_node_share_what_is_drawn_for_a_step():
     def factors(together):
-        jitter = Jitter(
-            slot_sigma=0,
-            step_sigma=0.1,
-            ranks_per_stage=1,
-            replicas=1,
-            stages_together=together,
-            seed=9,
-        )
-        return slowdown(jitter, (), pp=5, slots=3)[:, 0].tolist()
+        jitter = Jitter(sigma=0.1, ranks_per_stage=1, stages_together=together, seed=9)
+        return slowdown(jitter, (), pp=5).tolist()
 
     apart, pairs = factors(1), factors(2)
     assert len(set(apart)) == 5
@@ -464,15 +454,11 @@ def test_a_straggler_holds_up_the_whole_pipeline():
         (lambda o, t, r: play(o, t, r, stragglers=(Straggler(stage=4, factor=2),)), "stage 4"),
         (lambda o, t, r: Straggler(stage=0, factor=0), "positive factor"),
         (
-            lambda o, t, r: Jitter(
-                slot_sigma=-1, step_sigma=0, ranks_per_stage=1, replicas=1, seed=0
-            ),
+            lambda o, t, r: Jitter(sigma=-1, ranks_per_stage=1, seed=0),
             "scatter of 0 or more",
         ),
         (
-            lambda o, t, r: Jitter(
-                slot_sigma=0, step_sigma=0, ranks_per_stage=0, replicas=1, seed=0
-            ),
+            lambda o, t, r: Jitter(sigma=0, ranks_per_stage=0, seed=0),
             "at least 1 rank",
         ),
     ],
@@ -490,3 +476,39 @@ def test_a_collective_without_a_rule_is_refused():
     )
     with pytest.raises(InputError, match="no overlap rule for 'tensor'"):
         play(order, stage_times(2, collectives=(tensor,)), rules())
+
+
+def test_gradients_wait_for_what_traffic_in_slots_holds_them_up():
+    order = slot_order("1f1b", pp=1, micro_batches=2)
+
+    def step_s(share: float) -> float:
+        times = StageTimes(
+            compute=SlotTimes(forward_s=1.0, backward_s=2.0, weight_s=0.0),
+            collectives=(
+                SlotCollective(
+                    name="tensor",
+                    lane="links",
+                    times=SlotTimes(forward_s=0.5, backward_s=1.0, weight_s=0.0),
+                ),
+            ),
+            sends=Sends(
+                forward_s=0,
+                backward_s=0,
+                latency_s=0,
+                forward_lane=("links",),
+                backward_lane=("links",),
+            ),
+            ending=EndingTimes(gradients_s=3.0, optimizer_s=0, parameters_s=0),
+        )
+        rules = OverlapRules(
+            sends=0,
+            gradients=1,
+            parameters=0,
+            optimizer_waits_for_all=False,
+            collectives={"tensor": Shares(forward=0, backward=0, weight=0)},
+            gradient_traffic={"tensor": share},
+        )
+        return float(play(order, times, rules).step_s)
+
+    # The last backward slot, 2 s and an exchange of 1 s, is as long as the 3 s of gradients.
+    assert [step_s(share) for share in (0.0, 0.4, 1.0)] == pytest.approx([9.0, 9.4, 10.0])

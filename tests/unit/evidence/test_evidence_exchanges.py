@@ -101,8 +101,8 @@ def test_rows_of_a_calibration_are_known_by_pattern():
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        ({"kernel": "conv1d depthwise"}, "neither a matrix product"),
-        ({"kernel": "matmul_add_rmsnorm"}, "neither a matrix product"),
+        ({"kernel": "conv1d depthwise"}, "kernel type not modelled"),
+        ({"kernel": "matmul_add_rmsnorm"}, "kernel type not modelled"),
         ({"shape": "see harness"}, "does not give M, K and N"),
         ({"latency_ms": ""}, "latency_ms: not given"),
         ({"latency_stat": "host wall clock"}, "timed on the host"),
@@ -123,7 +123,7 @@ def test_the_last_step_of_a_search_has_the_full_blocking():
         {"kernel": "matmul, search step 2"},
         {"kernel": "matmul, search step 0 (naive)"},
     )
-    assert "on the way of a search" in str(first.reason)
+    assert "intermediate result of a kernel search" in str(first.reason)
     (blocked,) = kernels({})
     assert last.predicted_s == blocked.predicted_s
     assert naive.predicted_s is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.errors import InputError
+from trnbench.errors import DataFileError, InputError
 from trnbench.evidence.rows import EvidenceRow, RowFault, read_evidence
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
@@ -23,10 +23,25 @@ def row(**cells: str) -> EvidenceRow:
     return EvidenceRow(id="row", line=2, cells=cells)
 
 
+STEPS = (
+    *(
+        "gpu_steps",
+        "trainium_steps",
+        "trainium_steps_2026",
+        "trainium_refusals",
+        "mlperf_lora",
+        "bridge_steps",
+    ),
+)
+KERNELS_OF = {"attention_kernels": "trainium_kernels"}
+"""A published file -> the set with the same columns."""
+
+
 @pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.csv")), ids=lambda path: path.stem)
 def test_a_published_file_is_the_set_of_its_name(path):
     found = read_evidence(path)
-    assert found.set == path.stem
+    own = KERNELS_OF.get(path.stem, path.stem)
+    assert found.set == ("steps" if path.stem in STEPS else own)
     assert not [row.id for row in found.rows if row.fault]
 
 
@@ -35,7 +50,14 @@ def test_every_line_of_a_published_file_is_a_row():
     assert counts == {
         "trainium_training": 198,
         "gpu_training": 528,
+        "trainium_steps": 198,
+        "gpu_steps": 528,
+        "trainium_steps_2026": 10,
+        "trainium_refusals": 3,
+        "mlperf_lora": 3,
+        "bridge_steps": 5,
         "trainium_kernels": 84,
+        "attention_kernels": 97,
         "trainium_collectives": 93,
         "gpu_collectives": 284,
     }
@@ -60,8 +82,8 @@ def test_a_row_is_named_by_its_line_where_it_has_no_id(tmp_path):
         ("", "is empty"),
         ("\n , \n", "is empty"),
         (KERNELS, "no row"),
-        ("hardware,kernel,shape,dtype\ntrn1,matmul,512^3,bf16\n", "lacks the columns latency_ms"),
-        ("a,b\n1,2\n", "no known set"),
+        ("hardware,kernel,shape,dtype\ntrn1,matmul,512^3,bf16\n", "needs: latency_ms"),
+        ("a,b\n1,2\n", "columns not recognised"),
         ("hardware,hardware,kernel,shape,dtype,latency_ms\n1,2,3,4,5,6\n", "two columns named"),
         ('hardware,kernel,shape,dtype,latency_ms\n"trn1"x,a,b,c,d\n', "not CSV"),
     ],
@@ -115,3 +137,30 @@ def test_a_cell_that_nobody_filled_is_unknown_and_not_wrong():
     assert row(vpp="2").whole_if_said("vpp") == 2
     with pytest.raises(RowFault):
         row(vpp="two").whole_if_said("vpp")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "needs: model, instance, step_time_s or"),
+        ({}, "give --model and --on, or see `trnbench validate --template`"),
+        (
+            {"model": "llama3.1-8b", "instance": "p5.48xlarge"},
+            "; see `trnbench validate --template`",
+        ),
+    ],
+)
+def test_a_file_that_lacks_columns_is_told_of_options_that_it_needs(tmp_path, given, said):
+    path = tmp_path / "mine.csv"
+    path.write_text("tp,seq,gbs\n1,4096,8\n")
+    with pytest.raises(DataFileError) as refused:
+        read_evidence(path, given)
+    assert said in refused.value.message
+    assert ("--on" in refused.value.message) is (not given)
+
+
+def test_a_step_time_may_be_called_so_without_its_unit(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("model,instance,tp,seq,gbs,Step Time\nllama3.1-8b,p5.48xlarge,1,4096,8,2.5\n")
+    (row,) = read_evidence(path).rows
+    assert row.text("step_time_s") == "2.5"

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.statistics import errors_of, naive_baseline, ranking, summarise
+from trnbench.evidence.ranking import ranking
+from trnbench.evidence.statistics import (
+    errors_of,
+    fit_score_of,
+    memory_errors_of,
+    naive_baseline,
+    naive_memory,
+    summarise,
+)
 
 
 def row(measured: float, predicted: float | None, **other: object) -> Comparison:
@@ -67,6 +75,29 @@ def test_kendalls_tau_counts_pairs_that_differ_by_more_than_5_percent():
     # The second is chosen: 1.04 instead of 1.00.
     assert found.regret == pytest.approx(0.04)
     assert found.groups == 1
+
+
+def test_every_group_of_layouts_has_its_order_and_its_choice():
+    found = ranking(
+        [
+            *layouts((1.0, 2.0), (1.5, 1.0), (2.0, 3.0), layout="tp8"),
+            *(
+                row(m, m, question="p", configuration=str(m), tokens=1.0, layout=f"of {m}")
+                for m in (1.0, 2.0)
+            ),
+        ]
+    )
+    assert found is not None
+    first, second = found.by_group
+    # Of three pairs one is wrong; 1.5 is chosen instead of 1.0.
+    assert (first.question, first.layouts, first.pairs) == ("q", 3, 3)
+    assert first.tau == pytest.approx(1 / 3)
+    assert first.regret == pytest.approx(0.5)
+    assert (second.tau, second.regret) == (1.0, 0.0)
+    assert (second.chosen, second.best) == ("of 1.0", "of 1.0")
+    # Over all pairs, and over groups.
+    assert found.tau == pytest.approx((1 + 1) / 4)
+    assert found.regret == pytest.approx(0.25)
 
 
 def test_a_tie_in_prediction_counts_neither_way():
@@ -133,3 +164,56 @@ def test_groups_are_counted_apart():
         "nothing assumed": 0.15,
     }
     assert sorted(found.stacks) == ["s", "t"]
+
+
+def weighed(measured: float | None, predicted: float | None, **other: object) -> Comparison:
+    given: dict[str, object] = {"outcome": "measured", "platform": "m", "memory_of": "rank"}
+    sizes = {"memory_measured_bytes": measured, "memory_predicted_bytes": predicted}
+    return row(1.0, None, **(given | sizes | other))
+
+
+def test_memory_is_scored_of_rows_that_ran():
+    rows = [
+        weighed(10.0, 12.0, memory_low_bytes=9.0, memory_high_bytes=15.0),
+        weighed(10.0, 9.0, memory_low_bytes=8.0, memory_high_bytes=9.5),
+        weighed(10.0, 99.0, outcome="crashed_or_oom"),
+        weighed(None, 9.0),
+    ]
+    found = memory_errors_of(rows)
+    assert found is not None
+    assert found.rows == 2
+    assert found.mape == pytest.approx(0.15)
+    assert found.bias == pytest.approx(0.05)
+    assert found.coverage == pytest.approx(0.5)
+    assert summarise(rows).memory["unseen"] == found
+
+
+def test_the_naive_memory_is_the_median_of_a_machines_other_configurations():
+    rows = [weighed(size, 1.0, configuration=str(i)) for i, size in enumerate((1.0, 2.0, 6.0))]
+    chip = weighed(50.0, 1.0, configuration="3", memory_of="chip")
+    assert [one.memory_predicted_bytes for one in naive_memory([*rows, chip])] == [4.0, 3.5, 1.5]
+
+
+def fits(outcome: str, probability: float | None) -> Comparison:
+    return row(1.0, None, outcome=outcome, fit_probability=probability)
+
+
+def test_fit_is_scored_by_precision_recall_and_both_kinds_of_rows_alike():
+    ran = [fits("measured", p) for p in (1.0, 0.5, 0.9, 0.49)]
+    crashed = [fits("crashed_or_oom", p) for p in (0.0, 0.8)]
+    found = fit_score_of([*ran, *crashed, fits("measured", None)])
+    assert found is not None
+    assert (found.ran, found.crashed) == (4, 2)
+    # Four are called fitting, of which three ran; three of four that ran, one of two that crashed.
+    assert found.precision == pytest.approx(0.75)
+    assert found.recall == pytest.approx(0.75)
+    assert found.specificity == pytest.approx(0.5)
+    assert found.balanced_accuracy == pytest.approx(0.625)
+
+
+def test_fit_without_one_kind_of_rows_has_no_balance():
+    found = fit_score_of([fits("measured", 0.2)])
+    assert found is not None
+    assert (found.precision, found.recall) == (None, 0.0)
+    assert (found.specificity, found.balanced_accuracy) == (None, None)
+    assert fit_score_of([row(1.0, 1.0)]) is None

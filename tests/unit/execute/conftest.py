@@ -26,6 +26,7 @@ def _model(
     experts: int = 0,
     tied: bool = False,
     words: int = 32,
+    depths: int = 0,
 ) -> Model:
     mlp = Mlp(hidden=2 * hidden, gated=not gpt, activation="gelu" if gpt else "silu", biases=gpt)
     moe = Moe(experts=experts, top_k=2, expert=mlp, shared_experts=1) if experts else None
@@ -52,6 +53,7 @@ def _model(
             ),
         ),
         vocabulary=Vocabulary(size=words, tied=tied),
+        mtp_depths=depths,
     )
 
 

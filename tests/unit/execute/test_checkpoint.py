@@ -156,7 +156,7 @@ def test_a_write_that_was_killed_half_way_counts_for_nothing(make, tmp_path, mon
         patch.setattr(np, "savez", killed)
         with pytest.raises(KeyboardInterrupt):
             save(tmp_path, trainer, losses, RUN)
-    assert [path.suffix for path in sorted(tmp_path.iterdir())] == [".npz", ".unfinished"]
+    assert [path.suffix for path in sorted(tmp_path.iterdir())] == [".npz"]
     fresh = make()
     before = resume(tmp_path, fresh, RUN)
     assert before is not None

@@ -14,6 +14,8 @@ LAYOUTS = [
     {"pp": 2, "schedule": "gpipe"},
     {"pp": 2, "vpp": 2, "schedule": "interleaved"},
     {"pp": 4, "recompute": "full"},
+    {"pp": 2, "recompute": "full:1"},
+    {"tp": 2, "pp": 2, "sequence_parallel": True, "recompute": "norms,activations"},
     {"dp": 2, "zero": 2, "pp": 2},
     {"dp": 2, "zero": 3, "pp": 2},
     {"tp": 2, "attention": "naive", "recompute": "selective"},
@@ -21,6 +23,34 @@ LAYOUTS = [
     {"tp": 2, "pp": 2, "precision": "bf16-master"},
     {"dp": 2, "zero": 1, "precision": "bf16-sr"},
     {"tp": 2, "precision": "fp8"},
+    {"tp": 2, "precision": "fp8-blockwise"},
+    {"job": "lora", "adapter_rank": 4, "tp": 2, "pp": 2, "precision": "bf16-master"},
+    {
+        "job": "lora",
+        "adapter_rank": 4,
+        "adapter_on": "attention",
+        "dp": 2,
+        "zero": 3,
+        "recompute": "full",
+    },
+    {
+        "job": "lora",
+        "adapter_rank": 4,
+        "frozen_format": "nf4",
+        "tp": 2,
+        "dp": 2,
+        "zero": 1,
+        "precision": "bf16",
+    },
+    {"job": "lora", "adapter_rank": 4, "tp": 2, "dp": 2, "zero": 3, "precision": "fp8"},
+]
+FURTHER = [
+    {"pp": 2, "tp": 2, "sequence_parallel": True},
+    {"pp": 2, "dp": 2, "zero": 3},
+    {"pp": 2, "recompute": "full"},
+    {"pp": 2, "vpp": 2, "schedule": "interleaved"},
+    {"pp": 3, "pipeline_layout": "Et*4|m|L"},
+    {"pp": 2, "tp": 2, "precision": "fp8"},
 ]
 
 
@@ -90,3 +120,17 @@ def test_nothing_but_the_state_is_left_after_a_step(small_model, small_trainer):
             held = sum(stage.residency.by_category[name] for name in state)
             buffers = stage.residency.now_bytes - held
             assert 0 <= buffers <= stage.residency.by_category.get("communication", 0)
+
+
+@pytest.mark.parametrize("degrees", FURTHER, ids=str)
+def test_peaks_of_further_tokens_are_those_of_the_memory_model(
+    degrees, platform, small_model, small_trainer
+):
+    model = small_model(layers=4, kv_heads=4, depths=1)
+    trainer = small_trainer(model, exact=False, global_batch=8, **degrees)
+    trainer.step()
+    said = memory(trainer.program, platform, fragmentation_ratio=0.0)
+    for stage, expected in zip(trainer.program.stages, said.stages, strict=True):
+        residency = trainer.stages[int(stage.index)].residency
+        for name, size in residency.by_category.items():
+            assert size == pytest.approx(float(expected.by_category[name]), rel=0.02), name

@@ -7,6 +7,7 @@ import pytest
 
 from tests.steps import take_weights
 from trnbench.errors import InputError
+from trnbench.execute import optimizer
 from trnbench.execute.optimizer import AdamW
 
 LAYOUTS = [
@@ -61,6 +62,7 @@ def test_large_gradients_are_clipped_to_the_limit(small_model, small_trainer):
     assert span.of(state.mean)[0] == pytest.approx(0.1 * gradient / norm, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_gradients_agree_with_finite_differences(small_model, small_trainer):
     trainer = small_trainer(
         small_model(experts=4), dp=2, ep=2, tp=2, sequence_parallel=True, pp=2, recompute="full"
@@ -88,3 +90,19 @@ def test_gradients_agree_with_finite_differences(small_model, small_trainer):
 def test_settings_that_cannot_train_are_refused(name, value):
     with pytest.raises(InputError, match=name):
         AdamW(**{name: value})
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16-sr", "bf16-master"])
+def test_how_many_elements_are_updated_at_a_time_changes_no_bit(
+    precision, small_model, small_trainer, monkeypatch
+):
+    def trained():
+        trainer = small_trainer(small_model(), precision=precision, exact=False, dp=2)
+        for _ in range(3):
+            trainer.step()
+        return trainer.weights()
+
+    whole = trained()
+    monkeypatch.setattr(optimizer, "_TOGETHER", 7)
+    apart = trained()
+    assert all((whole[name] == apart[name]).all() for name in whole)

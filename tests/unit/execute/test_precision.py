@@ -79,7 +79,9 @@ def early_in_fp32(early):
     return early("fp32")
 
 
-@pytest.mark.parametrize("precision", ["tf32", "bf16", "bf16-sr-master", "fp8", "mxfp8"])
+@pytest.mark.parametrize(
+    "precision", ["tf32", "bf16", "bf16-sr-master", "fp8", "fp8-blockwise", "mxfp8"]
+)
 def test_a_recipe_learns_and_is_not_fp32(precision, early, early_in_fp32):
     losses = early(precision)
     assert losses[-1] < losses[0] - 0.2

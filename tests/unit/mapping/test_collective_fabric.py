@@ -179,7 +179,7 @@ def test_logical_cores_and_capacity():
     platform = load_platform(open_catalog(), "trn2.48xlarge")
     assert place(platform).ranks == 64
     assert place(platform, logical_size=1).ranks == 128
-    with pytest.raises(InputError, match="legal: 1, 2"):
+    with pytest.raises(InputError, match="known: 1, 2"):
         place(platform, logical_size=3)
     found = place(platform).fabric
     xy = found.kind == int(LinkKind.SCALE_UP)

@@ -12,6 +12,7 @@ from trnbench.hardware.library import load_platform
 from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.legality import cluster_verdict, even_groups, verdict
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
+from trnbench.mapping.message_plan.folded import ring_lengths
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.plan import MessagePlan, turns
 from trnbench.mapping.message_plan.select import algorithm_named, select
@@ -27,6 +28,8 @@ CHOICES = [Algorithm(name=name, pieces=4) for name in ALGORITHMS if name != "hie
         ("in-switch", "tree"),
         ("mesh", "direct"),
         ("halving", "ring"),
+        ("ring", "two-level-ring"),
+        ("mesh", "folded-halving"),
     )
 ]
 
@@ -302,3 +305,26 @@ def test_bus_factors_are_those_of_nccl_tests():
     assert bus_factor("all-reduce", 8) == 1.75
     assert bus_factor("all-gather", 16) == bus_factor("all-to-all", 16) == 15 / 16
     assert bus_factor("broadcast", 8) == bus_factor("send-receive", 8) == 1.0
+
+
+@pytest.mark.parametrize("name", ["folded-halving", "two-level-ring"])
+@pytest.mark.parametrize("nodes", [2, 3, 5, 7, 11, 12, 23, 37, 48])
+def test_few_rounds_do_for_any_number_of_nodes(name, nodes):
+    where = cluster("p5.48xlarge", nodes)
+    for op in ("all-reduce", "all-gather", "reduce-scatter"):
+        found = build_plan(where, op_named(op), np.arange(nodes) * 8 + 3, algorithm_named(name))
+        assert isinstance(found, MessagePlan)
+        for elements in (1, nodes, 211):
+            assert check_data(found, elements, seed=3).passed, (op, elements)
+        (phase,) = found.phases
+        rounds = sum(times for _, times in phase.pattern.distinct_rounds)
+        # Each way: log2 n, and two that hand the rest over; or two rings of about the root of n.
+        most = int(np.log2(nodes)) + 2 if name == "folded-halving" else 4 * np.sqrt(nodes) - 1
+        assert rounds <= most * (2 if op == "all-reduce" else 1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "lengths"), [(1875, (25, 75)), (1024, (32, 32)), (37, (6, 6)), (1874, (43, 43))]
+)
+def test_two_levels_of_rings_divide_the_nodes_or_leave_few_over(nodes, lengths):
+    assert ring_lengths(nodes) == lengths

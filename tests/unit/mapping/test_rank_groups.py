@@ -1,6 +1,6 @@
 import itertools
+from dataclasses import replace
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -243,5 +243,5 @@ def test_a_cluster_beyond_its_limit_is_refused_everywhere():
     assert network.max_chips_per_cluster is not None
     most = int(network.max_chips_per_cluster // 8)
     assert f"up to {most} nodes" in cluster.words({})
-    alone = attrs.evolve(P5, instance=attrs.evolve(P5.instance, fabric=P5.instance.fabric[:-1]))
+    alone = replace(P5, instance=replace(P5.instance, fabric=P5.instance.fabric[:-1]))
     assert "network" in platform_answer(alone, grid(dp=16), nodes=2).refused[0].words({})

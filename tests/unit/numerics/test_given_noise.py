@@ -37,7 +37,7 @@ def test_members_of_a_batch_do_not_meet(number_format):
     random = np.random.default_rng(2)
     left = random.normal(size=(3, 2, 5, 300)).astype(np.float32)
     right = random.normal(size=(2, 300, 7)).astype(np.float32)
-    recipe = ProductRecipe(format_in_a=number_format, format_in_b=number_format, k_tile=64)
+    recipe = ProductRecipe.named(format_in_a=number_format, format_in_b=number_format, k_tile=64)
     together = matmul(left, right, recipe).values
     for i, j in np.ndindex(3, 2):
         alone = matmul(left[i, j], right[j], recipe).values

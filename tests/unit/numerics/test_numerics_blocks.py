@@ -122,3 +122,81 @@ def test_bad_arguments():
         quantise(np.ones(32), "bf16")
     with pytest.raises(UnknownNameError, match="unknown scale rule"):
         quantise(np.ones(32), "mxfp4", rule="trn")  # type: ignore[arg-type]
+
+
+def test_nvfp4_scales_sixteen_by_an_e4m3_number_and_all_by_one_of_fp32() -> None:
+    # The largest number takes 6 x 448 of the finest steps: whole scale 2,688 / 2,688 = 1.
+    # Its own sixteen have scale 448. The others, of at most 3, have scale 3 / 6 = 0.5: 3 is 6 x
+    # 0.5, 0.7 is 1.4 steps of 0.5, nearest to 1.5: 0.75.
+    large = np.zeros(16)
+    large[0] = 2688
+    small = np.zeros(16)
+    small[:3] = (3, 0.7, -0.1)
+    found = quantise(np.concatenate([large, small]), "nvfp4")
+    assert found.whole_scale == 1.0
+    assert found.scales.astype(np.float32).tolist() == [448.0, 0.5]
+    read = dequantise(found)
+    assert read[0] == 2688
+    assert read[16:19].tolist() == [3.0, 0.75, 0.0]
+    assert found.size_bytes == 32 / 2 + 2
+
+
+def test_blocks_of_fp8_have_the_least_power_of_two_that_holds_them():
+    # 896 is 448 times 2; 900 needs 4: 900 / 4 = 225, halfway between 224 and 226, goes to 224.
+    for largest, scale, read in ((896.0, 2.0, 896.0), (900.0, 4.0, 896.0), (448.0, 1.0, 448.0)):
+        row = np.zeros(128, dtype=np.float32)
+        row[:2] = largest, 17.0
+        made = quantise(row, "blockfp8_e4m3")
+        assert made.scales.tolist() == [scale]
+        assert dequantise(made)[0] == read
+    # Steps of 2 between 16 and 32: 17 is halfway, and goes to the even 16; an error of 1 of 17.
+    assert block_round(np.array([448.0, 17.0], dtype=np.float32), "blockfp8_e4m3")[1] == 16.0
+
+
+def test_a_scale_of_blockwise_fp8_reaches_128_along_the_sum_and_in_weights_128_rows():
+    values = np.full((256, 256), 2.0**-9, dtype=np.float32)
+    values[0, 0] = 448.0
+    rows = block_round(values, "blockfp8_e4m3", axis=-1)
+    tiles = block_round(values, "blockfp8_tile_e4m3", axis=-1)
+    # Beside 448 the smallest step is 2^-9: the number is kept; a quarter of it is not.
+    assert np.array_equal(rows, values)
+    assert np.array_equal(tiles, values)
+    quarter = np.where(values == 448, values, values / 4)
+    lost = block_round(quarter, "blockfp8_e4m3", axis=-1) == 0
+    assert lost.sum() == 127
+    assert lost[0, 1:128].all()
+    lost = block_round(quarter, "blockfp8_tile_e4m3", axis=-1) == 0
+    assert lost.sum() == 128 * 128 - 1
+    assert lost[:128, :128].sum() == 128 * 128 - 1
+
+
+def test_a_weight_in_tiles_is_the_same_whichever_way_it_is_read():
+    weight = np.random.default_rng(0).normal(size=(200, 300)).astype(np.float32)
+    weight[:100] *= 2.0**-12
+    one = block_round(weight, "blockfp8_tile_e4m3", axis=-1)
+    assert np.array_equal(one, block_round(weight, "blockfp8_tile_e4m3", axis=-2))
+    assert np.array_equal(one.T, block_round(weight.T, "blockfp8_tile_e4m3", axis=-1))
+    other = block_round(weight, "blockfp8_e4m3", axis=-1)
+    assert not np.array_equal(other.T, block_round(weight.T, "blockfp8_e4m3", axis=-1))
+    # Three bits behind the point: at most half a step, 1/16 of a number that is not tiny.
+    assert (np.abs(one - weight) <= np.abs(weight) / 16 + 2.0**-10).all()
+
+
+def test_blocks_of_fp8_are_counted_with_their_scales():
+    values = np.ones((256, 384), dtype=np.float32)
+    assert quantise(values, "blockfp8_e4m3").size_bytes == 256 * (384 + 3 * 4)
+    assert quantise(values, "blockfp8_tile_e4m3").size_bytes == 256 * 384 + 2 * 3 * 4
+    assert FORMATS["blockfp8_e4m3"].bytes_per_element == 1 + 4 / 128
+    assert FORMATS["blockfp8_tile_e4m3"].bytes_per_element == 1 + 4 / 128**2
+
+
+def test_blockwise_fp8_knows_zeros_and_what_is_not_finite():
+    values = np.zeros(256, dtype=np.float32)
+    values[128] = np.inf
+    made = block_round(values, "blockfp8_e4m3")
+    assert (made[:128] == 0).all()
+    assert np.isnan(made[128:]).all()
+    with pytest.raises(InputError, match="is not for"):
+        quantise(values, "blockfp8_e4m3", rule="ocp")
+    with pytest.raises(InputError, match="is not for"):
+        quantise(values, "mxfp8_e4m3", rule="blockwise")

@@ -30,7 +30,7 @@ SHAPES = [(2048, 256, 16), (16, 256, 2048), (512, 256, 512)]
 def test_the_need_covers_what_is_allocated_and_not_much_more(arguments, shape, check, monkeypatch):
     monkeypatch.setattr(accuracy, "CHECK_BLOCK_BYTES", 1 << 18)
     monkeypatch.setattr(memory, "CHECK_BLOCK_BYTES", 1 << 18)
-    recipe = ProductRecipe(**arguments)
+    recipe = ProductRecipe.named(**arguments)
     matmul(*operands(16, 16, 16), recipe)  # imports and tables are not the product's
     tracemalloc.start()
     try:

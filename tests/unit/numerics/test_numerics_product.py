@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import attrs
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.numerics.rounding import round_to
 
 INPUTS = [name for name in FORMATS if name != "fp64"]
+EXACT = [name for name in INPUTS if name != "nvfp4"]  # whose scales are no powers of two
 OUTPUTS = [name for name in INPUTS if FORMATS[name].block == 1]
 
 
@@ -25,10 +27,10 @@ def integers(m, k, n, *, batch=1):
     return tuple(rng.integers(-3, 4, shape).astype(np.float32) for shape in shapes)
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", EXACT)
 def test_integers_multiply_exactly(name):
     a, b = integers(33, 300, 29, batch=2)
-    recipe = ProductRecipe(format_in_a=name, format_in_b=name)
+    recipe = ProductRecipe.named(format_in_a=name, format_in_b=name)
     result = matmul(a, b, recipe)
     np.testing.assert_array_equal(result.values, a.astype(np.int64) @ b.astype(np.int64))
     assert error_against_float64(result, a, b).max_abs == 0
@@ -38,7 +40,7 @@ def test_integers_multiply_exactly(name):
 def test_output_is_the_rounded_sum(name):
     a, b = integers(17, 200, 13)
     exact = matmul(a, b).values
-    out = matmul(a, b, ProductRecipe(format_out=name)).values
+    out = matmul(a, b, ProductRecipe.named(format_out=name)).values
     np.testing.assert_array_equal(out, round_to(exact, name))
 
 
@@ -47,17 +49,17 @@ def test_inputs_are_rounded_first():
     a = np.array([[1 + 2**-8]])
     b = np.array([[1 + 3 * 2**-8]])
     assert matmul(a, b).values.item() == 1 + 2**-6
-    mixed = ProductRecipe(format_in_a="fp32", format_in_b="bf16")
+    mixed = ProductRecipe.named(format_in_a="fp32", format_in_b="bf16")
     assert matmul(a, b, mixed).values.item() == np.float32((1 + 2**-8) * (1 + 2**-6))
 
 
 def test_tiles_are_added_in_order_in_fp32():
     # fp32 steps by 2 above 2^24: adding 1 twice is lost, adding 2 once is not.
     ones = np.ones((3, 1))
-    recipe = ProductRecipe(k_tile=1)
+    recipe = ProductRecipe.named(k_tile=1)
     assert matmul([[2.0**24, 1, 1]], ones, recipe).values.item() == 2.0**24
     assert matmul([[1, 1, 2.0**24]], ones, recipe).values.item() == 2.0**24 + 2
-    two_tiles = ProductRecipe(k_tile=2)
+    two_tiles = ProductRecipe.named(k_tile=2)
     result = matmul([[2.0**24, 0, 1, 1]], np.ones((4, 1)), two_tiles)
     assert result.values.item() == 2.0**24 + 2
     assert result.k_tiles == 2
@@ -66,16 +68,18 @@ def test_tiles_are_added_in_order_in_fp32():
 def test_bf16_accumulation_rounds_at_each_write():
     # bf16 steps by 2 above 256: each 1 ties back to 256; in fp32 the sum is 259.
     a, ones = [[256, 1, 1, 1]], np.ones((4, 1))
-    assert matmul(a, ones, ProductRecipe(k_tile=1)).values.item() == 259
-    assert matmul(a, ones, ProductRecipe(k_tile=1, accumulate="bf16")).values.item() == 256
-    assert matmul(a, ones, ProductRecipe(k_tile=4, accumulate="bf16")).values.item() == 260
+    assert matmul(a, ones, ProductRecipe.named(k_tile=1)).values.item() == 259
+    assert matmul(a, ones, ProductRecipe.named(k_tile=1, accumulate="bf16")).values.item() == 256
+    assert matmul(a, ones, ProductRecipe.named(k_tile=4, accumulate="bf16")).values.item() == 260
 
 
 def test_row_blocks_do_not_change_the_result(monkeypatch):
     a, b = integers(130, 64, 24, batch=2)
-    whole = matmul(a, b, ProductRecipe(format_out="bf16")).values
+    whole = matmul(a, b, ProductRecipe.named(format_out="bf16")).values
     monkeypatch.setattr(product, "BLOCK_BYTES", 24 * 4 * 7)
-    np.testing.assert_array_equal(matmul(a, b, ProductRecipe(format_out="bf16")).values, whole)
+    np.testing.assert_array_equal(
+        matmul(a, b, ProductRecipe.named(format_out="bf16")).values, whole
+    )
 
 
 def test_batches_broadcast_like_numpy():
@@ -92,24 +96,24 @@ def test_stochastic_output_is_seeded_and_unbiased():
     # Every element of the product is 1 + 2^-9, a quarter of a bf16 step above 1.
     a = np.tile(np.array([[1.0, 2.0**-9]], dtype=np.float32), (400, 1))
     b = np.ones((2, 500), dtype=np.float32)
-    recipe = ProductRecipe(format_out="bf16", rounding="sr", seed=5)
+    recipe = ProductRecipe.named(format_out="bf16", rounding="sr", seed=5)
     values = matmul(a, b, recipe).values
     assert set(np.unique(values)) == {np.float32(1), np.float32(1 + 2**-7)}
     # 200000 draws with p = 1/4: sigma of the share is sqrt(3/16 / 200000).
     share = float((values > 1).mean())
     assert abs(share - 0.25) <= 4 * (3 / 16 / values.size) ** 0.5
     np.testing.assert_array_equal(matmul(a, b, recipe).values, values)
-    other = matmul(a, b, attrs.evolve(recipe, seed=6)).values
+    other = matmul(a, b, replace(recipe, seed=6)).values
     assert (other != values).any()
 
 
 def test_infinities_follow_ieee_and_saturation_removes_them():
     a = np.array([[1e38, 1e38], [1e38, -1e38]], dtype=np.float32)
     b = np.full((2, 1), 10, dtype=np.float32)
-    native = matmul(a, b, ProductRecipe(k_tile=1)).values.ravel()
+    native = matmul(a, b, ProductRecipe.named(k_tile=1)).values.ravel()
     assert native[0] == np.inf
     assert np.isnan(native[1])
-    out = matmul([[300.0]], [[1.0]], ProductRecipe(format_out="fp8", overflow="saturate"))
+    out = matmul([[300.0]], [[1.0]], ProductRecipe.named(format_out="fp8", overflow="saturate"))
     assert out.values.item() == 240
 
 
@@ -130,7 +134,7 @@ def test_products_keep_the_tile_bound(
 ):
     a, b = operands(*shape, batch=batch, seed=seed)
     a = a * np.float32(scale)
-    recipe = ProductRecipe(
+    recipe = ProductRecipe.named(
         format_in_a=inputs[0],
         format_in_b=inputs[1],
         format_out=out,
@@ -149,7 +153,9 @@ def test_operands_past_the_range_of_their_format_are_left_out_of_the_bound():
     a = np.full((2, 16), 1.0, dtype=np.float32)
     a[0, 3] = 1000.0
     b = np.ones((16, 3), dtype=np.float32)
-    recipe = ProductRecipe(format_in_a="fp8_e4m3", format_in_b="fp32", format_out="fp32", k_tile=1)
+    recipe = ProductRecipe.named(
+        format_in_a="fp8_e4m3", format_in_b="fp32", format_out="fp32", k_tile=1
+    )
     report = error_against_float64(matmul(a, b, recipe), a, b)
     assert (report.elements, report.excluded) == (6, 3)
     assert report.within_bound
@@ -158,7 +164,7 @@ def test_operands_past_the_range_of_their_format_are_left_out_of_the_bound():
 @pytest.mark.parametrize("pattern", ["4:16", "1:2"])
 def test_sparse_products_keep_the_tile_bound(pattern):
     a, b = operands(40, 640, 24, seed=2)
-    result = matmul(a, b, ProductRecipe(pattern=pattern, format_out="bf16"))
+    result = matmul(a, b, ProductRecipe.named(pattern=pattern, format_out="bf16"))
     report = error_against_float64(result, a, b)
     assert report.within_bound
     assert 1e-4 < report.rms_rel < 1e-2
@@ -176,7 +182,7 @@ def test_the_bound_finds_wrong_products():
     assert error_against_float64(good, a, b).within_bound
     one_tile_lost = _wrong(good, lambda v: v - matmul(a[..., 896:], b[:, 896:, :]).values)
     assert not error_against_float64(one_tile_lost, a, b).within_bound
-    narrow_sums = matmul(a, b, ProductRecipe(accumulate="bf16")).values
+    narrow_sums = matmul(a, b, ProductRecipe.named(accumulate="bf16")).values
     assert not error_against_float64(_wrong(good, lambda _: narrow_sums), a, b).within_bound
     rounded_output = _wrong(good, lambda v: round_to(v, "tf32"))
     assert not error_against_float64(rounded_output, a, b).within_bound
@@ -199,7 +205,7 @@ def test_error_figures_by_hand():
 
 def test_overflowing_elements_are_counted_and_left_out():
     a, b = np.array([[1000.0], [1.0]]), np.array([[1.0]])
-    report = error_against_float64(matmul(a, b, ProductRecipe(format_out="fp8")), a, b)
+    report = error_against_float64(matmul(a, b, ProductRecipe.named(format_out="fp8")), a, b)
     assert (report.elements, report.excluded, report.max_abs) == (2, 1, 0)
 
 
@@ -228,7 +234,7 @@ def test_rows_and_blocks_of_rows_of_a_check(monkeypatch):
     ],
 )
 def test_what_cannot_be_played_is_said_in_a_sentence(recipe, k, says):
-    chosen = ProductRecipe(**recipe)
+    chosen = ProductRecipe.named(**recipe)
     problem = product_problem(chosen, k)
     assert problem is not None
     assert says in problem
@@ -238,7 +244,7 @@ def test_what_cannot_be_played_is_said_in_a_sentence(recipe, k, says):
 
 def test_ordinary_products_have_no_problem():
     assert product_problem(ProductRecipe(), 1) is None
-    assert product_problem(ProductRecipe(pattern="4:12", format_in_a="fp8"), 120) is None
+    assert product_problem(ProductRecipe.named(pattern="4:12", format_in_a="fp8"), 120) is None
 
 
 @pytest.mark.parametrize(
@@ -268,10 +274,10 @@ def test_shapes_that_do_not_multiply(a, b, says):
 )
 def test_recipes_refuse_unknown_names(arguments, says):
     with pytest.raises(UnknownNameError, match=says):
-        ProductRecipe(**arguments)
+        ProductRecipe.named(**arguments)
 
 
 @pytest.mark.parametrize("arguments", [{"k_tile": 0}, {"seed": -1}])
 def test_recipes_refuse_numbers_out_of_range(arguments):
     with pytest.raises(InputError, match=next(iter(arguments))):
-        ProductRecipe(**arguments)
+        ProductRecipe.named(**arguments)

@@ -90,7 +90,7 @@ def test_product_of_the_compressed_form_is_that_of_the_pruned_matrix(name, n):
     k = 48 * pattern.ratio * 5  # a whole number of groups for each pattern, no whole K-tiles
     a = rng.integers(-8, 9, (2, 19, k)).astype(np.float32)
     b = rng.integers(-8, 9, (2, k, n)).astype(np.float32)
-    product = matmul(a, b, ProductRecipe(pattern=name))
+    product = matmul(a, b, ProductRecipe.named(pattern=name))
     np.testing.assert_array_equal(product.values, prune(a, pattern).astype(np.float64) @ b)
     # 240 compressed rows fill one K-tile of 128 and part of a second.
     assert product.k_tiles == 2
@@ -99,11 +99,11 @@ def test_product_of_the_compressed_form_is_that_of_the_pruned_matrix(name, n):
 def test_pruned_rows_of_the_moving_operand_are_never_read():
     a = np.array([[1.0, 2.0, 3.0, 0.5]], dtype=np.float32)
     b = np.array([[np.nan], [np.inf], [5.0], [np.nan]], dtype=np.float32)
-    assert matmul(a, b, ProductRecipe(pattern="1:4")).values.item() == 15.0
+    assert matmul(a, b, ProductRecipe.named(pattern="1:4")).values.item() == 15.0
 
 
 def test_product_refuses_a_k_that_does_not_divide():
-    recipe = ProductRecipe(pattern="1:4")
+    recipe = ProductRecipe.named(pattern="1:4")
     with pytest.raises(InputError, match="try 4 or 8"):
         matmul(np.ones((2, 6)), np.ones((6, 2)), recipe)
     with pytest.raises(InputError, match="try 4 or 8"):

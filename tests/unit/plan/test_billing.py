@@ -155,7 +155,7 @@ def test_seventeen_days_are_fourteen_and_four():
     assert paid.usable_hours == 431
     # Half an hour without machines, then 20 minutes to stop and start.
     assert paid.elapsed_s - paid.wall_s == 1800 + 1200
-    assert any("as one block: 21 days, 5,040 USD" in note for note in paid.notes)
+    assert any("bought as one 21-day block: 5,040 USD" in note for note in paid.notes)
     # A restart of 24 h leaves too little of 18 days: 19 days, 4,560 USD.
     assert billed("capacity-block", days=17, seam_s=DAY_S).cost_usd == 4560
 

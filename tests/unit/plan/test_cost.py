@@ -216,7 +216,7 @@ def test_the_single_block_is_the_upper_end_of_blocks_in_a_row():
     day = 24 * 9.532
     assert found.cost_usd == pytest.approx(45 * day)
     assert found.high_cost_usd == pytest.approx(49 * day)
-    assert any("49 days" in note and "upper end" in note for note in found.bill().notes)
+    assert any("49-day" in note and "upper end" in note for note in found.bill().notes)
     # A run that one block holds has no such end, nor has one that no block holds.
     assert cost("trn1.32xlarge", [phase(34.0)], options=("capacity-block",)).high_cost_usd == (
         pytest.approx(35 * day)

@@ -114,10 +114,8 @@ def test_what_one_stack_took_over_from_another_is_one_number():
         name: {number_name(key, known) for key, known in ranges_of(row(name)[0].efficiency).items()}
         for name in LAYOUTS
     }
-    # Trainium2's numbers are Trainium1's; both P5s are one stack on one chip.
-    assert any(
-        name.startswith("factor ") for name in names["trn1.32xlarge"] & names["trn2.48xlarge"]
-    )
+    # What Trainium2 took over from Trainium1 is one number; both P5s are one stack on one chip.
+    assert any(name.startswith("chip.") for name in names["trn1.32xlarge"] & names["trn2.48xlarge"])
     assert names["p5.48xlarge"] == names["p5e.48xlarge"]
     # What rows have moved on two stacks is not one number.
     moved = names["trn1.32xlarge"] & names["p5.48xlarge"]

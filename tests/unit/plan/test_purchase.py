@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from typing import Any
 
-import attrs
 import pytest
 
 from trnbench.catalog.search import open_catalog
@@ -110,7 +110,7 @@ def test_a_newer_rate_without_a_region_is_told():
     (tariff,) = offers_of(
         instance,
         load_price_terms(CATALOG, on=TODAY, **at_news),
-        prices=attrs.evolve(prices, price=tuple(rows)),
+        prices=replace(prices, price=tuple(rows)),
         rules=load_purchase_rules(CATALOG, "AWS"),
     ).tariffs
     assert tariff.usd_per_hour == 54.92
@@ -153,14 +153,6 @@ def test_nothing_published_is_an_answer_with_the_way_out(name):
     (reason,) = found.reasons
     assert reason.startswith(f"no published price of {name} as on-demand, capacity-block, reserved")
     assert reason.endswith(f'give --price {name}=USD or --assume-price "{name}=Nx OTHER"')
-
-
-def test_one_options_reason_stands_alone():
-    found = offers("p5e.48xlarge")
-    (refused, _) = found.refused
-    assert refused.option == "on-demand"
-    assert "as on-demand;" in refused.reason
-    assert "reserved" not in refused.reason
 
 
 def test_the_users_own_price():

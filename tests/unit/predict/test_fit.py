@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import attrs
+from dataclasses import replace
+
+import numpy as np
+import pytest
 
 from trnbench.analytic.step.memory import memory
+from trnbench.calibration.memory_overheads import MemoryOverheads
 from trnbench.catalog.search import open_catalog
-from trnbench.predict.fit import fit_probability, fragmentation_range, reserve_range
+from trnbench.predict.fit import LayoutMemory, fragmentation_range, reserve_range
 from trnbench.predict.setup import train_setup
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
@@ -20,11 +24,15 @@ PROGRAM = training_step(
 
 
 def chance(capacity_bytes):
-    memory_of_chip = attrs.evolve(
+    memory_of_chip = replace(
         SETUP.platform.chip.memory, capacity_per_chip_bytes=float(capacity_bytes)
     )
-    chip = attrs.evolve(SETUP.platform.chip, memory=memory_of_chip)
-    return fit_probability(PROGRAM, attrs.evolve(SETUP.platform, chip=chip), SETUP.stack)
+    chip = replace(SETUP.platform.chip, memory=memory_of_chip)
+    return of(SETUP.stack, replace(SETUP.platform, chip=chip)).fit_probability
+
+
+def of(stack, platform=SETUP.platform, program=PROGRAM):
+    return LayoutMemory(program=program, platform=platform, stack=stack)
 
 
 def needed(ratio):
@@ -50,3 +58,64 @@ def test_more_room_is_never_less_likely_to_do():
     sizes = [needed(0.0) + step * 2**28 for step in range(24)]
     chances = [chance(size) for size in sizes]
     assert chances == sorted(chances)
+
+
+def with_memory(low=None, high=None, **numbers):
+    """Return the stack with other overheads; `low` and `high` are those of the first of them."""
+    evidence = dict(SETUP.stack.provenance.evidence)
+    if low is not None:
+        kind = evidence["fragmentation"]
+        path = f"memory.{next(iter(numbers)).removesuffix('_bytes')}"
+        evidence[path] = replace(kind, low=low, high=high)
+    return replace(
+        SETUP.stack,
+        memory=MemoryOverheads(**numbers),
+        provenance=replace(SETUP.stack.provenance, evidence=evidence),
+    )
+
+
+def test_the_interval_holds_the_value_and_grows_with_what_is_not_known():
+    plain, unsure = of(SETUP.stack).held(), of(with_memory(0.8, 1.4, whole=1.0)).held()
+    assert plain.value_bytes == unsure.value_bytes == needed(SETUP.stack.fragmentation)
+    assert unsure.low_bytes < plain.low_bytes < plain.value_bytes < plain.high_bytes
+    # The share itself is wider than what the allocator loses: its own ends are nearly reached.
+    assert unsure.low_bytes == pytest.approx(0.8 * plain.value_bytes, rel=0.03)
+    assert unsure.high_bytes == pytest.approx(1.4 * plain.value_bytes, rel=0.03)
+
+
+def test_what_the_software_holds_lowers_the_chance_to_fit():
+    room = needed(0.0) + 4 * 2**30
+    memory_of_chip = replace(SETUP.platform.chip.memory, capacity_per_chip_bytes=room)
+    platform = replace(SETUP.platform, chip=replace(SETUP.platform.chip, memory=memory_of_chip))
+    chances = [
+        of(with_memory(**numbers), platform).fit_probability
+        for numbers in ({}, {"runtime_bytes": 1e9}, {"runtime_bytes": 1e9, "states": 1.2})
+    ]
+    assert 1 > chances[0] > chances[1] > chances[2]
+
+
+def test_a_chip_holds_its_ranks_whatever_stage_they_are_on():
+    platform = train_setup(CATALOG, "llama2-7b", "trn2.48xlarge", 1).platform
+    assert platform.chip.ranks() == 4
+    layout = Layout(tp=2, pp=4, global_batch=64, sequence=4096, precision="bf16-master")
+    piped = of(SETUP.stack, platform, training_step(SETUP.model, layout))
+    held = memory(piped.program, platform, fragmentation_ratio=SETUP.stack.fragmentation)
+    first, light = (float(stage.total_bytes) for stage in held.stages[:2])
+    assert piped.held("first").value_bytes == first
+    assert piped.held("worst").value_bytes == float(held.total_bytes)
+    # Groups of all ranks, of tensor-parallel ones, of stages: no log of a framework sees them.
+    buffers = of(with_memory(communicator_bytes=1000.0), platform, piped.program)
+    assert buffers.held("first").value_bytes == first
+    assert buffers.held("worst").value_bytes == float(held.total_bytes) + 3000
+    assert piped.held("chip").value_bytes == 2 * first + 2 * light
+    alone = Layout(tp=2, global_batch=64, sequence=4096, precision="bf16-master")
+    half = of(SETUP.stack, platform, training_step(SETUP.model, alone))
+    assert half.held("chip").value_bytes == 2 * half.held().value_bytes
+
+
+def test_numbers_may_be_rows_of_samples():
+    found = of(SETUP.stack)
+    rows = found.bytes_by({"memory.states": np.array([1.0, 1.1]), "fragmentation": 0.0})
+    each = [found.bytes_by({"memory.states": one, "fragmentation": 0.0}) for one in (1.0, 1.1)]
+    assert rows.tolist() == [float(one) for one in each]
+    assert each[0] == needed(0.0) < each[1]

@@ -7,6 +7,7 @@ the model written down once more, undivided.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from trnbench.workload.model import Attention as Heads
 from trnbench.workload.model import Latent, Mlp, Model, Moe, Position, Transformer, Vocabulary
 from trnbench.workload.weights import weights
 
-SEQUENCE, BASE, EPSILON = 16, 10000.0, 1e-5
+BATCH, SEQUENCE, BASE, EPSILON = 8, 16, 10000.0, 1e-5
+TEXT = text_of("markov", 32, seed=7)
 
 
 def decoder(
@@ -187,7 +189,18 @@ DENSE_LAYOUTS = {
     "ring": {"cp": 2, "tp": 2, "sequence_parallel": True},
     "ring, all again": {"cp": 4, "recompute": "full"},
 }
+DENSE_LAYOUTS["norms and activations again"] = {
+    "tp": 2,
+    "sequence_parallel": True,
+    "recompute": "norms,activations",
+}
 LATENT_LAYOUTS = {k: v for k, v in DENSE_LAYOUTS.items() if "naive" not in k}
+LATENT_LAYOUTS["projected up again"] = {"tp": 2, "recompute": "norms,up-projection"}
+LATENT_LAYOUTS["projected up again, sequence parallelism"] = {
+    "tp": 2,
+    "recompute": "norms,up-projection",
+    "sequence_parallel": True,
+}
 MIXED_LAYOUTS = {
     "one rank": {},
     "experts cut": {"tp": 2, "dp": 2},
@@ -227,26 +240,17 @@ def test_heads_that_change_places_between_context_ranks_give_the_same():
         run_and_compare(decoder(kv_heads=4), degrees)
 
 
-def run_and_compare(model, degrees):
-    layout = Layout(**{"global_batch": 8, "sequence": SEQUENCE, "precision": "fp32", **degrees})
-    if model.transformer.moe is not None:
-        # Every expert has room for every token.
-        layout = replace(layout, capacity_factor=2.0)
-    program = training_step(model, layout)
-    assert program.legal, program.refusals()
-    text = text_of("markov", 32, seed=7)
-    trainer = Trainer(program, TrainingRun(text=text, optimizer=AdamW(), exact=True))
+@cache
+def reference(model):
+    """Return weights of a model, and its loss and directional derivatives from the model itself."""
     random = np.random.default_rng(7)
     full = {}
     for weight in weights(model):
         shape = [size for _, size in weight.dims]
         full[weight.name] = [random.normal(0.3, 0.4, shape) for _ in range(weight.count)]
-    take_weights(trainer, {(name, i): w for name, ws in full.items() for i, w in enumerate(ws)})
-    loss, gradients = trainer.gradients()
-    batch = text.batch(0, 8, SEQUENCE)
+    batch = TEXT.batch(0, BATCH, SEQUENCE)
     ids, targets = batch[:, :-1], batch[:, 1:]
-    assert loss == pytest.approx(reference_loss(model, full, ids, targets), rel=1e-12)
-    assert {name for name, _ in gradients} == set(full)
+    derivatives = []
     for name, arrays in full.items():
         for layer, array in enumerate(arrays):
             direction = random.normal(size=array.shape)
@@ -256,7 +260,24 @@ def run_and_compare(model, degrees):
                 moved = {**full, name: list(arrays)}
                 moved[name][layer] = array + sign * step * direction
                 ends.append(reference_loss(model, moved, ids, targets))
-            expected = (ends[0] - ends[1]) / (2 * step)
-            assert (gradients[name, layer] * direction).sum() == pytest.approx(
-                expected, rel=2e-5, abs=1e-8
-            ), name
+            derivatives.append((name, layer, direction, (ends[0] - ends[1]) / (2 * step)))
+    return full, reference_loss(model, full, ids, targets), derivatives
+
+
+def run_and_compare(model, degrees):
+    layout = Layout(**{"global_batch": BATCH, "sequence": SEQUENCE, "precision": "fp32", **degrees})
+    if model.transformer.moe is not None:
+        # Every expert has room for every token.
+        layout = replace(layout, capacity_factor=2.0)
+    program = training_step(model, layout)
+    assert program.legal, program.refusals()
+    trainer = Trainer(program, TrainingRun(text=TEXT, optimizer=AdamW(), exact=True))
+    full, expected_loss, derivatives = reference(model)
+    take_weights(trainer, {(name, i): w for name, ws in full.items() for i, w in enumerate(ws)})
+    loss, gradients = trainer.gradients()
+    assert loss == pytest.approx(expected_loss, rel=1e-12)
+    assert {name for name, _ in gradients} == set(full)
+    for name, layer, direction, expected in derivatives:
+        assert (gradients[name, layer] * direction).sum() == pytest.approx(
+            expected, rel=2e-5, abs=1e-8
+        ), name

@@ -11,6 +11,7 @@ from trnbench.catalog.search import open_catalog
 from trnbench.errors import UnknownNameError
 from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, MatMul
 from trnbench.program.precision import RECIPES, recipe_named
+from trnbench.program.reasons import divisors_near
 from trnbench.program.step import training_step
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
@@ -456,10 +457,25 @@ def test_layers_that_do_not_divide_go_to_the_middle_then_to_the_first_stage():
     assert held(11, 4) == {"first": (1, 3), "heavy": (2, 3), "last": (1, 2)}
 
 
+def test_stages_that_share_the_work_count_the_output_projection():
+    def held(layers, pp):
+        # A layer has 576 weights that multiply, the head 144 x 8: as many as two layers.
+        stages = training_step(
+            decoder(layers=layers, words=144), layout(pp=pp, stage_split="work")
+        ).stages
+        return {s.role: (int(s.multiplicity), int(s.blocks["dense"])) for s in stages}
+
+    assert held(8, 1) == {"only": (1, 8)}
+    # Ten layers of work: a stage goes on until its five are passed.
+    assert held(8, 2) == {"first": (1, 6), "last": (1, 2)}
+    assert held(8, 4) == {"first": (1, 3), "light": (1, 2), "heavy": (1, 3), "last": (1, 0)}
+    assert held(9, 2) == {"first": (1, 6), "last": (1, 3)}
+
+
 @settings(max_examples=50, deadline=None)
-@given(layers=st.integers(1, 30), pp=st.integers(1, 8))
-def test_stages_hold_every_layer_and_both_ends_once(layers, pp):
-    program = training_step(decoder(layers=layers), layout(pp=pp))
+@given(layers=st.integers(1, 30), pp=st.integers(1, 8), split=st.sampled_from(["layers", "work"]))
+def test_stages_hold_every_layer_and_both_ends_once(layers, pp, split):
+    program = training_step(decoder(layers=layers), layout(pp=pp, stage_split=split))
     if layers < pp:
         assert not program.legal
         return
@@ -598,7 +614,7 @@ def test_every_trained_weight_of_every_model_gets_a_gradient_cut_as_it_is(name, 
         (kind, parameter.weight.name): (parameter.weight, block.gradients[parameter.weight.name])
         for kind, block in program.blocks.items()
         for parameter in block.parameters.values()
-        if parameter.trained
+        if parameter.use == "trained"
     }
     assert trained.keys() <= found.keys()
     for weight, gradient in found.values():
@@ -690,6 +706,91 @@ def test_experts_are_summed_over_the_ranks_that_hold_the_same():
     assert [float(op.size_bytes) for op in exchanged] == [16 * 2 * 8 * 2] * 4
 
 
+def test_experts_apart_from_tensor_ranks_are_whole_and_take_tokens_of_each_of_them():
+    apart = replace(layout(tp=4, dp=2, ep=8, sequence_parallel=True), expert_tp=1)
+    program = training_step(mixture(), apart)
+    assert program.legal, program.refusals()
+    block = program.blocks["moe_exchanged"]
+    # 4 x 2 ranks hold one whole expert each: nobody holds the same, nothing is summed.
+    assert not [op for op in block.collectives if op.axis in ("expert_data", "expert_tp")]
+    assert [float(n) for n in block.parameters["experts.up"].weight.shape] == [1, 8, 16]
+    # Each tensor rank sends its quarter of 16 tokens, to 2 experts each.
+    exchanged = [op for op in block.collectives if op.op == "all-to-all"]
+    assert [float(op.size_bytes) for op in exchanged] == [16 / 4 * 2 * 8 * 2] * 4
+    assert [float(op.ranks) for op in exchanged] == [8] * 4
+
+
+def test_experts_apart_gather_tokens_over_their_own_ranks():
+    apart = replace(layout(tp=4, dp=2, ep=2, sequence_parallel=True), expert_tp=2)
+    block = training_step(mixture(), apart).blocks["moe_exchanged"]
+    own = [op for op in block.collectives if op.axis == "expert_tp"]
+    # Ranks hold half of each of 4 experts and take a slot of each from 2 senders: 4 tokens visit
+    # 2 of 8 experts. With their neighbour's they gather twice that, and sum it on the way back.
+    sizes = {(op.op, float(op.size_bytes)) for op in own}
+    assert sizes == {(op, 2 * 4 * 2 * 8 * 2) for op in ("all-gather", "reduce-scatter")}
+    (summed,) = [op for op in block.collectives if op.axis == "expert_data"]
+    assert (float(summed.ranks), float(summed.size_bytes)) == (2, 4 * 3 * 8 * 8 * 4)
+    assert [float(n) for n in block.parameters["experts.up"].weight.shape] == [4, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("expert_tp", "degrees", "text"),
+    [
+        (3, {"tp": 4, "sequence_parallel": True}, "expert_tp=3 does not divide tp=4; try 2, 4, 1"),
+        (1, {"tp": 4, "ep": 2}, "expert_tp=1 apart from tp=4 needs sequence parallelism"),
+        (2, {"tp": 4, "sequence_parallel": True}, "expert_tp=2 apart from tp=4 is for experts"),
+    ],
+)
+def test_experts_apart_are_refused_where_they_cannot_stand(expert_tp, degrees, text):
+    program = training_step(mixture(), replace(layout(dp=2, **degrees), expert_tp=expert_tp))
+    assert any(reason.startswith(text) for reason in program.refusals())
+
+
+def test_hybrid_sharding_reduces_in_a_group_and_across_groups():
+    """4 of 8 data ranks share slices: the bytes of a layer of E weights, worked by hand."""
+    model, degrees = decoder(), {"tp": 1, "dp": 8, "zero": 3}
+    hybrid, whole = (
+        training_step(model, replace(layout(**degrees), shard=shard)).blocks["dense"]
+        for shard in (4, None)
+    )
+    # Attention: 8 x 8 twice, keys and values 8 x 4; three MLP matrices of 8 x 16; two norms of 8.
+    elements = 2 * 64 + 2 * 32 + 3 * 128 + 2 * 8
+    found = [
+        (op.phase, op.op, op.axis, float(op.ranks), float(op.size_bytes))
+        for op in hybrid.collectives
+    ]
+    assert found == [
+        ("F", "all-gather", "shard", 4, elements * 2),
+        ("B_input", "all-gather", "shard", 4, elements * 2),
+        ("B_weight", "reduce-scatter", "shard", 4, elements * 4),
+        # Once a step, between the two ranks that keep the same slice.
+        ("optimizer", "all-reduce", "copies", 2, elements * 4 / 4),
+    ]
+    of = lambda block, what: sum(  # noqa: E731
+        float(one.bytes) for one in block.residents if one.category == what
+    )
+    for what in ("weights", "gradients", "optimizer"):
+        assert of(hybrid, what) == 2 * of(whole, what)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "text"),
+    [
+        ({"dp": 8, "shard": 4}, "shard=4: ZeRO stage 0 shares out nothing; try zero=1 or more"),
+        (
+            {"dp": 8, "zero": 1, "shard": 1},
+            "shard=1: a group of one rank shares out nothing; try zero=0",
+        ),
+        ({"dp": 8, "zero": 1, "shard": 3}, "shard=3 does not divide dp x cp = 8 ranks; try 2, 4"),
+        ({"dp": 8, "zero": 1, "shard": 2, "ep": 4}, "shard=2: its ranks are not a multiple of"),
+    ],
+)
+def test_shard_groups_are_refused_where_they_cannot_stand(chosen, text):
+    shard = chosen.pop("shard")
+    program = training_step(mixture(), replace(layout(**chosen), shard=shard))
+    assert any(reason.startswith(text) for reason in program.refusals())
+
+
 def test_capacity_pads_the_experts_and_not_the_model():
     plain, padded = (
         training_step(mixture(), replace(layout(), capacity_factor=factor))
@@ -726,3 +827,9 @@ def test_a_program_made_like_another_is_the_one_made_anew(recompute, zero):
             assert np.array_equal(sent.size_bytes, again.size_bytes)
     assert np.array_equal(found.hardware_flop, anew.hardware_flop)
     assert found.layout is other
+
+
+def test_divisors_of_a_cluster_beyond_all_bounds_are_found_at_once():
+    """A file that says two thousand million chips is refused in words, not by a loop over them."""
+    assert divisors_near(8 * 2_147_483_647, 64) == "8, 4, 2"
+    assert divisors_near(36, 6) == "4, 3"

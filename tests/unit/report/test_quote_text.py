@@ -10,7 +10,8 @@ import pytest
 
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.interval import Interval
-from trnbench.app.run_request import Part, RunRequest
+from trnbench.app.run_parts import Part
+from trnbench.app.run_request import RunRequest
 from trnbench.app.verbs.compare import CompareRequest, compare_run
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.billing import Bill
@@ -18,6 +19,7 @@ from trnbench.report.quote_text import (
     layout_text,
     money_text,
     purchase_text,
+    run_text,
     sentence,
     tokens_text,
 )
@@ -95,5 +97,10 @@ def test_the_sentence_of_a_plan():
     (row,) = compare_run(open_catalog(environment={}), CompareRequest(run=run)).compared
     told = sentence(row.quote)
     assert tokens_text(row.quote) == "10T tokens"
+    assert run_text("tiny-gpt", row.quote) == "tiny-gpt, 10T tokens"
     assert " days on 1 x trn1.2xlarge, TP 2 x PP 1 x DP 1, USD " in told
     assert told.endswith(" at your own price")
+
+
+def test_a_layout_that_was_never_found_is_not_told():
+    assert layout_text(PartialLayout()) == ""

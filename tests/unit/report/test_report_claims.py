@@ -60,7 +60,7 @@ def test_it_fits_and_tells_all(width):
         assert part in joined
     assert "2026-07-22 holds 37 % (31 to 45)" in joined
     assert "no price of one side, us (region not stated)" in joined
-    assert "1 claim: holds 0, holds only if 1, does not 0, cannot be told 0" in joined
+    assert "1 claim: holds 0, holds only if 1, does not hold 0, undecided 0" in joined
 
 
 def test_machines_get_every_move_with_its_cases():

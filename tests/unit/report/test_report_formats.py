@@ -69,21 +69,26 @@ def test_a_narrow_terminal_is_told_what_it_does_not_see():
     assert wide == text("table")
     narrow = render(spare, "table", Style(width=24, terminal=True)).decode()
     assert max(map(len, narrow.splitlines())) <= 24
-    assert "too narrow for: ok, why (--format csv has all)" in " ".join(narrow.split())
+    assert "hidden, terminal too narrow: ok, why (--format csv has all)" in " ".join(narrow.split())
     assert render(spare, "table", Style(width=24)).decode() == text("table")
 
 
-def test_what_still_does_not_fit_is_visibly_cut():
+def test_a_last_column_that_does_not_fit_goes_on_below_and_loses_no_word():
     report = Report(
         verb="demo",
         inputs={},
-        rows=({"name": "a", "title": "one two three four"},),
+        rows=(
+            {"name": "a", "title": "one two three four five six"},
+            {"name": "b", "title": "seven"},
+        ),
         columns=columns("name", "title"),
     )
-    assert render(report, "table", Style(width=15, terminal=True)).decode().splitlines() == [
+    assert render(report, "table", Style(width=26, terminal=True)).decode().splitlines() == [
         "name  title",
-        "----  ---------",
-        "a     one tw...",
+        "----  ------------------",
+        "a     one two three four",
+        "      five six",
+        "b     seven",
     ]
 
 

@@ -138,6 +138,7 @@ def test_nothing_played_is_nothing_to_draw():
     assert gantt(played("1f1b", 2, 1, 3, slot=0.0)) == "nothing to draw"
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(["gpipe", "1f1b", "interleaved", "zb-h1"]),

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from trnbench.analytic.step.memory import CATEGORIES
-from trnbench.analytic.step.time import STEP_CATEGORIES
+from trnbench.analytic.step.memory_parts import CATEGORIES
 from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.catalog.provenance import Kind
 from trnbench.predict.prediction import RankMemory, StepFigures
+from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.report.formats import RENDERERS, render
 from trnbench.report.text_table import PLAIN, Style
 from trnbench.report.train import train_report
@@ -51,6 +51,8 @@ MEMORY = RankMemory(
     stage="first",
     by_category=dict.fromkeys(CATEGORIES, 0.0) | {"weights": 6 * GIB, "activations": 2 * GIB},
     total_bytes=8 * GIB,
+    low_bytes=7 * GIB,
+    high_bytes=9 * GIB,
     capacity_bytes=16 * GIB,
     reserve_bytes=1 * GIB,
 )
@@ -67,6 +69,8 @@ ANSWER = TrainAnswer(
     layout=SETTING,
     engine="analytic",
     calibration="training-nxd-trn1",
+    stack="nxd-trn1",
+    stack_state=None,
     basis="measured",
     evidence=Kind.ASSUMED,
     chosen=("pp", "zero"),
@@ -121,11 +125,11 @@ def test_a_recommender_has_no_tokens():
 def test_people_see_where_time_and_memory_go_and_what_was_chosen():
     text = people([ANSWER])
     assert text.startswith("llama2-7b on 2 nodes of trn1.32xlarge (32 chips, 64 ranks)")
-    assert "4 s a step (3.2 s to 5 s), an 80 % interval" in text
+    assert "4 s per step (3.2 s to 5 s), 80 % interval" in text
     assert "262,144 tokens/s" in text
     assert "tp 8, pp 2*, dp 4" in text
     assert "bf16-master+" in text
-    assert "* chosen: fastest of 30 layouts that fit, of 120 legal" in text
+    assert "* chosen: fastest of 30 layouts that fit in memory, of 120 valid" in text
     (matrix,) = [line for line in text.splitlines() if line.startswith("matrix")]
     assert matrix.split()[:4] == ["matrix", "3.000", "75.0", "-"]
     (tensor,) = [line for line in text.splitlines() if line.startswith("tensor")]
@@ -139,8 +143,8 @@ def test_people_see_where_time_and_memory_go_and_what_was_chosen():
 
 def test_engines_stand_beside_each_other_with_the_difference():
     text = people([ANSWER, PLAYED])
-    assert "analytic: 4 s a step" in text
-    assert "emulate: 4.1 s a step" in text
+    assert "analytic: 4 s per step" in text
+    assert "emulate: 4.1 s per step" in text
     (bubble,) = [line for line in text.splitlines() if line.startswith("bubble")]
     assert bubble.split()[:4] == ["bubble", "-", "0.100", "+2.50"]
 

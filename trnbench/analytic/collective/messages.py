@@ -18,6 +18,7 @@ KINDS = tuple(LinkKind)
 _DIGITS = 12
 _HOPS = 8
 _OF_A_WAY = ("source", "target", "piece", "latency_s", "share", "remote")
+_OF_A_MESSAGE = (*_OF_A_WAY, "way")
 _ENDS = slice(1, 3)
 
 
@@ -27,19 +28,22 @@ def profiled(
     *,
     rounds: tuple[PlacedRound, ...] | None = None,
     lines: int = 1,
-    lines_per_link: int = 1,
+    lines_on: IntArray | None = None,
 ) -> PhaseProfile:
-    """Return a phase, or some rounds; `lines` run alike, `lines_per_link` over each link."""
+    """Return a phase, or some rounds; `lines` run alike, `lines_on` each link of a node."""
     rounds = placed.rounds_of(index) if rounds is None else rounds
     pattern = placed.steps[index].pattern
-    loads = [link_loads(placed, one) * lines_per_link for one in rounds]
+    each_link = np.ones(1, dtype=np.int64)
+    if lines_on is not None:
+        each_link = np.append(np.tile(lines_on, placed.link_count // len(lines_on)), 1)
+    loads = [link_loads(placed, one) * each_link for one in rounds]
     needs = [_needs(placed, one, load) for one, load in zip(rounds, loads, strict=True)]
     kept, each = rounds, lines
     if pattern.pipelined and rounds:
         kept, needs, ways = _one_of_each(rounds, needs)
         each *= ways
     found = [
-        _distinct(_table(placed, one, need, lines_per_link))
+        _distinct(_table(placed, one, need, each_link))
         for one, need in zip(kept, needs, strict=True)
     ]
     wide = max((rows.shape[1] for rows, _ in found), default=_HOPS)
@@ -105,17 +109,7 @@ def _one_of_each(
 
 
 def _part(found: PlacedRound, at: BoolArray) -> PlacedRound:
-    return replace(
-        found,
-        source=found.source[at],
-        target=found.target[at],
-        links=found.links[at],
-        latency_s=found.latency_s[at],
-        share=found.share[at],
-        remote=found.remote[at],
-        way=found.way[at],
-        piece=found.piece[at],
-    )
+    return replace(found, **{name: getattr(found, name)[at] for name in ("links", *_OF_A_MESSAGE)})
 
 
 def link_loads(placed: Placed, found: PlacedRound) -> FloatArray:
@@ -149,14 +143,14 @@ def _needs(placed: Placed, found: PlacedRound, load: FloatArray) -> FloatArray:
     return busiest
 
 
-def _table(placed: Placed, found: PlacedRound, need: FloatArray, lines_per_link: int) -> FloatArray:
+def _table(placed: Placed, found: PlacedRound, need: FloatArray, lines_on: IntArray) -> FloatArray:
     """Return [message, column]: what distinguishes classes, with the hops at the end."""
     none = placed.link_count
     narrowest = placed.capacity[found.links].min(axis=1)
     latency = np.append(placed.placement.fabric.latency, 0.0)
     local = found.links % placed.placement.fabric.links_per_node
     hops = np.where(found.links == none, -1.0, latency[local])
-    crossed = np.bincount(found.links.ravel(), minlength=none + 1)
+    crossed = np.bincount(found.links.ravel(), minlength=none + 1) * lines_on
     return np.column_stack(
         [
             found.latency_s,
@@ -164,7 +158,7 @@ def _table(placed: Placed, found: PlacedRound, need: FloatArray, lines_per_link:
             *need,
             found.share,
             found.share / narrowest,
-            crossed[found.links[:, 0]] * lines_per_link,
+            crossed[found.links[:, 0]],
             hops,
         ]
     )

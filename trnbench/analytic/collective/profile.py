@@ -1,25 +1,152 @@
 """The profile of a placed collective: its phases, each looked at where that takes least.
 
 Phases that ask the same of one node, up to the share of the size that they carry, are looked at
-once; so are their rounds (`collective_rounds`).
+once; so are their rounds, whatever they add and how much they carry. A ring's scatter and gather
+send between the same ends, so do all parts of halving. On lines of one rank a node every message
+goes to another node, whichever: there the rounds of a ring over a few nodes and over many are
+alike, and so are all those of halving.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import replace
+from collections.abc import Callable, Hashable
+from dataclasses import fields, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from trnbench.analytic.collective.messages import profiled, seconds
-from trnbench.analytic.collective.rounds import PhaseMemo, phase_of_rounds, remembered
-from trnbench.analytic.collective.shape import PhaseProfile, Profile, Resource
-from trnbench.arrays import IntArray
+from trnbench.analytic.collective.shape import MessageClasses, PhaseProfile, Profile, Resource
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.mapping.fabric import Fabric, LinkKind
 from trnbench.mapping.message_plan.build import node_lines
-from trnbench.mapping.message_plan.pattern import MessagePattern
+from trnbench.mapping.message_plan.pattern import Fan, MessagePattern, Messages
 from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.rails import Rail, one_rail
+from trnbench.mapping.message_plan.rails import one_rail
+from trnbench.records import dataclass
+
+PhaseMemo: TypeAlias = dict[Hashable, tuple[float, PhaseProfile]]
+"""Phases of a platform that have been looked at, with the share that each block had there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Round:
+    """`times` rounds of a phase: `ends` tells like ones, which carry `blocks` times their least.
+
+    `adds`: the most blocks a rank adds up in one.
+    """
+
+    round_: int
+    times: int
+    ends: Hashable
+    blocks: float
+    adds: float
+
+
+def remembered(
+    key: Hashable, memo: PhaseMemo | None, unit: float, look: Callable[[], PhaseProfile]
+) -> PhaseProfile:
+    """Return a phase whose blocks have this share, scaled from one that was looked at before."""
+    if memo is None:
+        return look()
+    if key not in memo:
+        memo[key] = unit, look()
+    known, found = memo[key]
+    return found.scaled(unit / known)
+
+
+def phase_of_rounds(
+    placed: Placed, index: int, memo: PhaseMemo, unit: float, lines: Hashable
+) -> PhaseProfile | None:
+    """Return a phase put together from rounds that may be known; None if they are not told apart.
+
+    `lines` are those of the phase on a node, all of one pattern.
+    """
+    found = placed.outlines[0]
+    step = found.steps[index]
+    width = node_lines(found, step).shape[1]
+    rounds = None if step.pattern.pipelined else _rounds(step.pattern, width)
+    if not rounds:
+        return None
+    parts = []
+    for one in rounds:
+
+        def look(one: _Round = one) -> PhaseProfile:
+            played = placed.round_of(index, one.round_, 1)
+            return profiled(placed, index, rounds=() if played is None else (played,))
+
+        key = ("round", one.ends, lines)
+        parts.append(remembered(key, memo, unit * one.blocks, look))
+    return _joined(step.pattern, rounds, parts, unit)
+
+
+def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
+    """Return the rounds of a pattern on lines of which `width` positions are on a node."""
+    wide = pattern.positions > width
+    found = []
+    for round_, times in pattern.distinct_rounds:
+        batches = pattern.messages(round_, np.arange(width) if wide else None) if times else ()
+        if not batches:
+            continue
+        if len(batches) > 1 or batches[0].fan is not Fan.POINT or not len(batches[0].source):
+            return None
+        (batch,) = batches
+        least = int(batch.count.min())
+        added = np.bincount(batch.target % width, weights=batch.count).max() if batch.reduces else 0
+        found.append(
+            _Round(
+                round_=round_,
+                times=times,
+                ends=(
+                    pattern.channels,
+                    _ends(batch, elsewhere=wide and width == 1),
+                    (batch.count / least).tobytes(),
+                ),
+                blocks=float(least),
+                adds=float(added),
+            )
+        )
+    return found
+
+
+def _ends(batch: Messages, *, elsewhere: bool) -> Hashable:
+    """Return where the messages of a batch go from and to; `elsewhere`: all to other nodes."""
+    channels = batch.channel.tobytes()
+    if elsewhere:
+        return "elsewhere", channels
+    return batch.source.tobytes(), batch.target.tobytes(), channels
+
+
+def _joined(
+    pattern: MessagePattern, rounds: list[_Round], parts: list[PhaseProfile], unit: float
+) -> PhaseProfile:
+    """Return rounds as a phase."""
+    classes = [part.classes for part in parts]
+    wide = max(found.hop_latencies_s.shape[1] for found in classes)
+
+    def joined(name: str) -> Any:  # noqa: ANN401
+        parts = [getattr(found, name) for found in classes]
+        if name == "hop_latencies_s":
+            return np.concatenate([_padded(hops, wide) for hops in parts])
+        return np.concatenate(parts, axis=-1)
+
+    return PhaseProfile(
+        relays=pattern.relays,
+        times=np.array([one.times for one in rounds], dtype=np.int64),
+        counts=np.array([len(found) for found in classes], dtype=np.int64),
+        adds=np.array([one.adds for one in rounds]) * (unit / pattern.channels),
+        fanout=np.concatenate([part.fanout for part in parts]),
+        classes=MessageClasses(**{one.name: joined(one.name) for one in fields(MessageClasses)}),
+        pipeline=None,
+        loads=np.asarray(
+            sum(part.loads * one.times for one, part in zip(rounds, parts, strict=True))
+        ),
+    )
+
+
+def _padded(hops: FloatArray, wide: int) -> FloatArray:
+    missing = wide - hops.shape[1]
+    return np.pad(hops, ((0, 0), (0, missing)), constant_values=-1.0) if missing else hops
 
 
 def profile(placed: Placed, memo: PhaseMemo | None = None) -> Profile:
@@ -49,16 +176,13 @@ def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
     rail = one_rail(node, index)
     if rail is None:
         return _of_a_node(placed.placement.fabric, profiled(placed, index))
-    key = (step.pattern.identity, rail.adapter, rail.lines, rail.lines_per_link)
-    return remembered(key, memo, unit, lambda: _on_rail(rail))
+    key = (step.pattern.identity, rail.links, rail.lines)
 
+    def many_lines() -> PhaseProfile:
+        found = profiled(rail.placed, 0, lines=rail.lines, lines_on=rail.lines_on)
+        return _of_a_node(rail.placed.placement.fabric, found)
 
-def _on_rail(rail: Rail) -> PhaseProfile:
-    """Return a phase that runs on many lines like one."""
-    return _of_a_node(
-        rail.placed.placement.fabric,
-        profiled(rail.placed, 0, lines=rail.lines, lines_per_link=rail.lines_per_link),
-    )
+    return remembered(key, memo, unit, many_lines)
 
 
 def _of_a_node(fabric: Fabric, phase: PhaseProfile) -> PhaseProfile:

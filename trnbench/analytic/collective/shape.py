@@ -6,7 +6,7 @@ per byte of the collective's size at the links' full speed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import PieceFlow
 from trnbench.memo import Memo
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -69,7 +70,7 @@ class Resource:
     """
 
     kind: LinkKind
-    s_per_byte: float
+    s_per_byte: FloatArray | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,25 +138,16 @@ class PhaseProfile:
         if factor == 1:
             return self
         found = self.classes
-        classes = MessageClasses(
-            count=found.count,
-            latency_s=found.latency_s,
-            remote=found.remote,
-            busiest_s_per_byte=found.busiest_s_per_byte * factor,
-            share=found.share * factor,
-            alone_s_per_byte=found.alone_s_per_byte * factor,
-            hop_latencies_s=found.hop_latencies_s,
-            queue=found.queue,
-        )
-        pipeline = self.pipeline and replace(self.pipeline, factor=self.pipeline.factor * factor)
-        return PhaseProfile(
-            relays=self.relays,
-            times=self.times,
-            counts=self.counts,
+        return replace(
+            self,
             adds=self.adds * factor,
-            fanout=self.fanout,
-            classes=classes,
-            pipeline=pipeline,
+            classes=replace(
+                found,
+                busiest_s_per_byte=found.busiest_s_per_byte * factor,
+                share=found.share * factor,
+                alone_s_per_byte=found.alone_s_per_byte * factor,
+            ),
+            pipeline=self.pipeline and replace(self.pipeline, factor=self.pipeline.factor * factor),
             loads=self.loads * factor,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,10 @@ from trnbench.errors import InputError
 from trnbench.mapping.fabric_bounds import lower_bound
 from trnbench.mapping.message_plan.select import Selected, selected_for
 from trnbench.program.collective import bus_factor
+from trnbench.records import dataclass
+
+_COLLECTIVE = ("time_s", "latency_s", "launch_s", "chunks")
+"""What a sweep takes over from the time of each collective."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -43,40 +46,31 @@ def sweep(selected: Sequence[Selected], size_bytes: FloatArray) -> Sweep:
     if not selected or not (sizes > 0).all():
         raise InputError("sizes of a sweep must be positive")
     chosen = selected_for(selected, sizes)
-    arrays = {
-        name: np.zeros_like(sizes) for name in ("time", "latency", "launch", "chunks", "bound")
-    }
+    found = {name: np.zeros_like(sizes) for name in (*_COLLECTIVE, "bound_s")}
     labels = [""] * len(sizes)
     tunings, bound_by = labels.copy(), labels.copy()
     for number, choice in enumerate(selected):
         where = np.flatnonzero(chosen == number)
         if not len(where):
             continue
-        found = collective_time(profile(choice.placed), choice.tuning, sizes[where])
-        arrays["time"][where] = found.time_s
-        arrays["latency"][where] = found.latency_s
-        arrays["launch"][where] = found.launch_s
-        arrays["chunks"][where] = found.chunks
-        arrays["bound"][where] = lower_bound(choice.placed).s_per_byte * sizes[where]
-        for at, name in zip(where, found.bound_by, strict=True):
+        one = collective_time(profile(choice.placed), choice.tuning, sizes[where])
+        for name in _COLLECTIVE:
+            found[name][where] = getattr(one, name)
+        found["bound_s"][where] = lower_bound(choice.placed).s_per_byte * sizes[where]
+        for at, name in zip(where, one.bound_by, strict=True):
             labels[at], tunings[at] = choice.algorithm.label, choice.tuning_name
             bound_by[at] = name
     placed = selected[0].placed
     factor = bus_factor(placed.op, placed.ranks)
     # A rank by itself takes no time, so it has no bandwidth.
-    speed = np.divide(
-        sizes, arrays["time"], out=np.full_like(sizes, np.nan), where=arrays["time"] > 0
-    )
+    time_s = found["time_s"]
+    speed = np.divide(sizes, time_s, out=np.full_like(sizes, np.nan), where=time_s > 0)
     return Sweep(
         size_bytes=sizes,
-        time_s=arrays["time"],
-        latency_s=arrays["latency"],
-        launch_s=arrays["launch"],
         algbw_bytes_per_s=speed,
         busbw_bytes_per_s=speed * factor,
-        chunks=arrays["chunks"],
-        bound_s=arrays["bound"],
         algorithm=tuple(labels),
         tuning=tuple(tunings),
         bound_by=tuple(bound_by),
+        **found,
     )

@@ -12,7 +12,7 @@ further chunk takes at least what its bytes need there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from trnbench.analytic.collective.shape import (
     MessageClasses,
     PhaseProfile,
     Profile,
+    Resource,
     RoundProfile,
     Way,
 )
@@ -29,6 +30,7 @@ from trnbench.calibration.collective_stack import Tuning
 from trnbench.mapping.message_plan.pieces import last_arrivals
 from trnbench.mapping.message_plan.plan import turns
 from trnbench.mapping.message_plan.select import chunks_of
+from trnbench.records import dataclass, replace
 
 # Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
 _SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
@@ -50,7 +52,7 @@ class Breakdown:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Lines:
+class Lines:
     """Times `start_s + s_per_byte * size`; of each `counts` behind one another the largest holds.
 
     Arrays in the tuning add axes behind the first.
@@ -65,16 +67,21 @@ class _Lines:
 class ClosedForm:
     """A profiled collective with a tuning: the lines of all its phases behind one another.
 
+    `profile` is without its phases.
+
     `first_lines`: where the lines of one round begin; `first_rounds`: where the rounds of a phase
-    do; `phases`: the phases that have rounds.
+    do; `phases`: the phases that have rounds. Forms with one `shape` and tuning can be worked out
+    side by side.
     """
 
     profile: Profile
     tuning: Tuning
-    lines: _Lines
+    lines: Lines
     first_lines: IntArray
     first_rounds: IntArray
     phases: IntArray
+    rounds: tuple[int, ...]
+    shape: Hashable
 
     def time_s(self, size_bytes: FloatArray) -> FloatArray:
         """Return the time for an array of sizes, s."""
@@ -125,19 +132,90 @@ def closed_form(profile: Profile, tuning: Tuning) -> ClosedForm:
     if len(lines) == 1:
         (every,) = lines
     else:
-        every = _Lines(
+        every = Lines(
             start_s=_stacked([found.start_s for found in lines]),
             s_per_byte=_stacked([found.s_per_byte for found in lines]),
             counts=np.concatenate([np.zeros(0, np.int64), *(found.counts for found in lines)]),
         )
+    return form_of(
+        replace(profile, phases=()),
+        tuning,
+        every,
+        rounds=tuple(len(found.counts) for found in lines),
+        phases=phases,
+    )
+
+
+def form_of(
+    profile: Profile, tuning: Tuning, lines: Lines, *, rounds: tuple[int, ...], phases: IntArray
+) -> ClosedForm:
+    """Return a closed form from its lines; `rounds` of each of the phases that have any."""
+    kinds = tuple(resource.kind for resource in profile.resources)
+    counts = lines.counts
     return ClosedForm(
         profile=profile,
         tuning=tuning,
-        lines=every,
-        first_lines=np.cumsum(every.counts) - every.counts,
-        first_rounds=np.cumsum([0, *(len(found.counts) for found in lines[:-1])]),
+        lines=lines,
+        first_lines=np.cumsum(counts) - counts,
+        first_rounds=np.cumsum((0, *rounds[:-1])),
         phases=phases,
+        rounds=rounds,
+        shape=(profile.lanes, kinds, counts.tobytes(), rounds, phases.tobytes()),
     )
+
+
+def padded(form: ClosedForm) -> ClosedForm:
+    """Return the same closed form in one of few shapes, so that more are worked out side by side.
+
+    Lines of a round are repeated and rounds of no time added, up to powers of two.
+    """
+    if not len(form.phases) or form.lines.start_s.ndim > 1:
+        return form
+    counts = form.lines.counts.tolist()
+    wide, nothing = _power_from(max(counts)), len(form.lines.start_s)
+    chosen: list[int] = []
+    rounds: list[int] = []
+    line, behind = 0, iter(counts)
+    for found in form.rounds:
+        for count in (next(behind) for _ in range(found)):
+            chosen += [line + min(place, count - 1) for place in range(wide)]
+            line += count
+        rounds.append(_power_from(found))
+        chosen += [nothing] * (wide * (rounds[-1] - found))
+    lines = Lines(
+        start_s=np.append(form.lines.start_s, 0.0)[chosen],
+        s_per_byte=np.append(form.lines.s_per_byte, 0.0)[chosen],
+        counts=np.full(sum(rounds), wide, dtype=np.int64),
+    )
+    return form_of(form.profile, form.tuning, lines, rounds=tuple(rounds), phases=form.phases)
+
+
+def _power_from(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def side_by_side(forms: Sequence[ClosedForm], which: IntArray) -> ClosedForm:
+    """Return closed forms of one shape and tuning as one, for sizes each with the form it has."""
+    first = forms[0]
+    resources = tuple(
+        Resource(kind=one.kind, s_per_byte=np.array(slopes)[which])
+        for one, *slopes in zip(
+            first.profile.resources,
+            *([one.s_per_byte for one in form.profile.resources] for form in forms),
+            strict=True,
+        )
+    )
+    lines = Lines(
+        start_s=_columns([form.lines.start_s for form in forms]).take(which, axis=1),
+        s_per_byte=_columns([form.lines.s_per_byte for form in forms]).take(which, axis=1),
+        counts=first.lines.counts,
+    )
+    return replace(first, profile=replace(first.profile, resources=resources), lines=lines)
+
+
+def _columns(rows: list[FloatArray]) -> FloatArray:
+    """Return rows of numbers as columns; quicker than stacking them."""
+    return np.asarray(np.concatenate(rows).reshape(len(rows), -1).T)
 
 
 def _stacked(rows: list[FloatArray]) -> FloatArray:
@@ -159,7 +237,7 @@ def _with_axes(rows: FloatArray, axes: int) -> FloatArray:
 
 def _phase_lines(
     profile: Profile, phase: PhaseProfile, tuning: Tuning, axes: tuple[int, ...]
-) -> _Lines:
+) -> Lines:
     """Return the lines of the rounds of one phase; `axes` of length 1 stand for the tuning's."""
 
     def column(values: IntArray | FloatArray | BoolArray) -> FloatArray:
@@ -168,7 +246,7 @@ def _phase_lines(
 
     times, classes = column(phase.times), phase.classes
     adding = profile.add_s_per_byte * tuning.reduce_touches / tuning.slices
-    extra = _Lines(
+    extra = Lines(
         start_s=times * (column(phase.fanout - 1) * tuning.message_s),
         s_per_byte=times * (column(phase.adds) * adding),
         counts=np.ones(len(phase.times), dtype=np.int64),
@@ -176,7 +254,7 @@ def _phase_lines(
     if phase.pipeline:
         ways = critical_ways(phase.pipeline, tuning)
         found = [way_line(way, tuning) for way in ways]
-        return _Lines(
+        return Lines(
             start_s=_stacked([extra.start_s, *(np.asarray(start)[None] for start, _ in found)]),
             s_per_byte=_stacked(
                 [extra.s_per_byte, *(np.asarray(slope)[None] for _, slope in found)]
@@ -191,7 +269,7 @@ def _phase_lines(
     if phase.relays and len(start) > len(phase.times):
         return _relayed(phase, start, slope, extra)
     round_ = np.repeat(np.arange(len(phase.times)), phase.counts)
-    return _Lines(
+    return Lines(
         start_s=times[round_] * start + extra.start_s[round_],
         s_per_byte=times[round_] * slope + extra.s_per_byte[round_],
         counts=phase.counts,
@@ -206,8 +284,8 @@ def _numbers(tuning: Tuning) -> tuple[float, ...]:
 
 
 def _relayed(
-    phase: PhaseProfile, start_s: FloatArray, s_per_byte: FloatArray, extra: _Lines
-) -> _Lines:
+    phase: PhaseProfile, start_s: FloatArray, s_per_byte: FloatArray, extra: Lines
+) -> Lines:
     """Return the lines of rounds in which ranks pass on what has just come round the ring."""
     starts, slopes, counts = [], [], []
     for index, found in enumerate(phase.rounds):
@@ -222,7 +300,7 @@ def _relayed(
             way = (found.times - hops) * busiest + (taken * slope).sum(axis=0)
             slopes.append(way + extra.s_per_byte[index])
         counts.append(len(lengths))
-    return _Lines(start_s=np.stack(starts), s_per_byte=np.stack(slopes), counts=np.array(counts))
+    return Lines(start_s=np.stack(starts), s_per_byte=np.stack(slopes), counts=np.array(counts))
 
 
 def by_latency(classes: MessageClasses) -> IntArray:

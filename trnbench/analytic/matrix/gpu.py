@@ -9,14 +9,13 @@ and measured rates exceed what it would allow if they did not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import Multiprocessors
 from trnbench.program.matrix import MatrixProduct
+from trnbench.records import dataclass
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 
@@ -47,7 +46,7 @@ def gpu_peak_flop_per_s(product: MatrixProduct, chip: Chip, unit: Multiprocessor
 def gpu_time(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> GpuTime:
     """Return the time of each product on all multiprocessors of a GPU."""
     per_unit = gpu_peak_flop_per_s(product, chip, unit) / unit.count
-    depth = np.ceil(product.k / unit.contraction_step) * unit.contraction_step / product.ratio
+    depth = unit.padded_depth(product.k) / product.ratio
     tensor_s = np.asarray(np.inf)
     memory_bytes = np.zeros(())
     wide_a = product.k * product.element_bytes_a

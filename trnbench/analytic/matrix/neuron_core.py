@@ -9,14 +9,13 @@ longer to add than to multiply, the PSUM banks let the tensor engine run ahead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.analytic.matrix.parts import ColumnBlock, Parts, RowBlock, parts_of
 from trnbench.arrays import BoolArray, FloatArray, Number
 from trnbench.costs.instructions import Instructions
 from trnbench.mapping.tiling.schedule import KernelSchedule
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,7 +30,6 @@ class CoreTime:
     trigger_s: FloatArray
     busiest_s: FloatArray
     read_bytes: FloatArray
-    written_bytes: FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,7 +239,10 @@ def _streamed(s: KernelSchedule, p: Parts, pace: _Pace, latency_s: float, banks:
         again = _window(rows, p.n, _row_time(s, p.n, none, banks), pace, always, 1.0)
         new = _window(rows, p.last_n, last_row, pace, 1.0, 1.0)
         total = total + down * (s.n_blocks - 1) * np.maximum(again.time_s, output_s)
-        total = total + down * (np.maximum(new.time_s, output_s) + exposed * rows.load.transfer_s)
+        # Buffers come free one by one while the last chain of products goes through them.
+        alone_s = np.maximum(exposed * rows.load.transfer_s - s.k_tiles * p.multiply_s, 0.0)
+        new_s = np.maximum(new.time_s, new.compute_s + alone_s)
+        total = total + down * np.maximum(new_s, output_s)
     loads_bind = new.compute_s < new.load_s
     first = np.where(loads_bind, 0.0, p.m.load.transfer_s + p.n.load.transfer_s)
     drain = np.where(loads_bind, 0.0, p.last_n.store_s) + p.multiply_s + p.copy_s
@@ -348,5 +349,4 @@ def _with_totals(
         trigger_s=trigger_s,
         busiest_s=busiest,
         read_bytes=batch * s.k * (bytes_a + bytes_b),
-        written_bytes=batch * s.m * s.n * s.out_bytes,
     )

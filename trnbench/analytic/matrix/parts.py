@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.arrays import FloatArray, Number
 from trnbench.costs.instructions import Instructions
 from trnbench.mapping.tiling.schedule import KernelSchedule, Operand, Transfer
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,9 +132,12 @@ def _loads(
     turns = operand.turns(width)
     if s.kernel == "blocked":
         return Loads(_transfer_s(costs, operand.load(width, depth)), 1.0, turns)
-    pieces = np.ceil(width / at_once)
-    piece = operand.load(np.minimum(width, at_once), depth)
-    return Loads(pieces * _transfer_s(costs, piece), pieces, turns)
+    whole = np.floor(width / at_once)
+    rest = width - whole * at_once
+    more = np.minimum(rest, 1.0)
+    full_s = _transfer_s(costs, operand.load(at_once, depth))
+    rest_s = _transfer_s(costs, operand.load(np.maximum(rest, 1.0), depth))
+    return Loads(whole * full_s + more * rest_s, whole + more, turns)
 
 
 def _transfer_s(costs: Instructions, shape: Transfer) -> FloatArray:

@@ -9,13 +9,13 @@ next starts after it. With overlap only the streaming counts; a Trainium tensor 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.program.matrix import MatrixProduct
+from trnbench.records import dataclass
 
 Dataflow: TypeAlias = Literal["ws", "is", "os"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnbench.analytic.matrix.gpu import gpu_peak_flop_per_s, gpu_time
 from trnbench.analytic.matrix.neuron_core import CoreTime, core_time
 from trnbench.arrays import BoolArray, FloatArray
-from trnbench.costs.instructions import Instructions, instructions_of
+from trnbench.costs.instructions import Instructions, instructions_of, transfer_cost
 from trnbench.errors import unhandled
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
@@ -32,6 +32,7 @@ from trnbench.mapping.tiling.schedule import (
 )
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
+from trnbench.records import dataclass
 
 MatrixPart: TypeAlias = Literal["tensor", "weights", "evacuation", "memory", "trigger", "fixed"]
 MATRIX_PARTS: tuple[MatrixPart, ...] = get_args(MatrixPart)
@@ -262,3 +263,21 @@ def _impossible(
         legal=np.zeros(product.shape, dtype=np.bool_),
         reasons=reasons,
     )
+
+
+def stream_time_s(size_bytes: float, row_bytes: float, chip: Chip) -> float:
+    """Return the time of moving so many bytes between memory and one core of a chip, s.
+
+    On a Trainium core every row of a partition is a descriptor of `row_bytes`, and transfers have
+    the core's own DMA engines and its share of memory bandwidth. On a GPU memory alone counts.
+    """
+    match chip.unit:
+        case NeuronCores() as cores:
+            partitions = float(cores.sbuf.partitions)
+            transfer_s = float(transfer_cost(chip, cores).occupancy_s(partitions, row_bytes))
+            rate = partitions * row_bytes / transfer_s
+            return cores.dma.start_latency_s + size_bytes / rate
+        case Multiprocessors():
+            return size_bytes / chip.memory.bandwidth_per_chip_bytes_per_s
+        case unknown:
+            unhandled(unknown, "time of a streaming pass")

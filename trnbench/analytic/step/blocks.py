@@ -9,69 +9,32 @@ run weight gradients in the backward slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from dataclasses import field
+from typing import TypeVar
 
 import numpy as np
 
-from trnbench.analytic.step.compute import BlockSeconds, ComputeCategory
+from trnbench.analytic.step.compute import BlockSeconds
 from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import Overlaps
-from trnbench.errors import GapError, unhandled
+from trnbench.errors import unhandled
 from trnbench.program.block import Block
-from trnbench.program.ops import CollectiveOp, Phase
+from trnbench.program.ops import CollectiveOp
 from trnbench.program.points import Pick
+from trnbench.program.slots import (
+    PART_OF,
+    PURPOSES,
+    ComputePart,
+    Purpose,
+    Slot,
+    ending_of,
+    purpose_of,
+    slot_of,
+)
+from trnbench.records import dataclass
 
-Slot = Literal["forward", "backward", "weight"]
-Purpose = Literal["tensor", "context", "expert", "data"]
-"""Why ranks exchange inside a block; `data` are weights and gradients kept in slices."""
-ComputePart = Literal["matrix", "attention", "element-wise", "fixed"]
-SLOTS: tuple[Slot, ...] = get_args(Slot)
-PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
-PARTS: tuple[ComputePart, ...] = get_args(ComputePart)
-
-
-_PART_OF: Mapping[ComputeCategory, ComputePart] = {
-    "matrix": "matrix",
-    "attention": "attention",
-    "element-wise": "element-wise",
-    "gather": "element-wise",
-    "fixed": "fixed",
-}
-_PURPOSE_OF: Mapping[str, Purpose] = {
-    "tp": "tensor",
-    "kv_copies": "tensor",
-    "cp": "context",
-    "ep": "expert",
-    "data": "data",
-    "expert_data": "data",
-}
-_SUMMED = ("tp", "kv_copies", "tied")
-"""Axes over which gradients are summed at the end of a step, whether or not there are replicas."""
 Key = TypeVar("Key")
 NOTHING: FloatArray = np.zeros(())
-
-
-def purpose_of(axis: str) -> Purpose:
-    """Return the purpose of exchanges along an axis inside a block."""
-    if axis not in _PURPOSE_OF:
-        raise GapError(axis, "purpose among the exchanges of a step")
-    return _PURPOSE_OF[axis]
-
-
-def slot_of(phase: Phase, *, split: bool) -> Slot | None:
-    """Return the slot in which a phase runs; None for what runs once a step."""
-    match phase:
-        case "F":
-            return "forward"
-        case "recompute" | "B_input":
-            return "backward"
-        case "B_weight":
-            return "weight" if split else "backward"
-        case "optimizer":
-            return None
-        case _:
-            unhandled(phase, "slot of a step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,8 +43,9 @@ class BlockPrices:
 
     `compute` by slot, `parts` of it over all slots; `exchanges` by purpose and slot. Once a step:
     `reduce_s` of gradients over replicas, `gather_s` of weights, `sums_s` of gradients over other
-    ranks, `update_s` of the optimizer. `crossing_s`: those of the exchanges that run between nodes
-    in the slot that computes weight gradients.
+    ranks, `update_s` of the optimizer, `host_link_s` and `host_memory_s` of one on the host, on
+    its way and there. `crossing_s`: those of the exchanges that run between nodes in the slot that
+    computes weight gradients.
     """
 
     compute: Mapping[Slot, FloatArray]
@@ -92,6 +56,8 @@ class BlockPrices:
     sums_s: FloatArray
     update_s: FloatArray
     crossing_s: FloatArray
+    host_link_s: FloatArray = field(default_factory=lambda: NOTHING)
+    host_memory_s: FloatArray = field(default_factory=lambda: NOTHING)
 
     def at(self, pick: Pick, slowdown: FloatArray, overlaps: Overlaps) -> BlockCost:
         """Return the cost where compute takes `slowdown` times as long."""
@@ -159,6 +125,13 @@ def total(terms: Iterable[FloatArray]) -> FloatArray:
     return np.asarray(sum(found[1:], start=found[0])) if found else NOTHING
 
 
+def weighted(counts: Mapping[str, FloatArray], seconds: Mapping[str, FloatArray]) -> FloatArray:
+    """Return the seconds of all blocks of a stage together."""
+    return total(
+        count * seconds[kind] for kind, count in counts.items() if seconds[kind] is not NOTHING
+    )
+
+
 def block_prices(
     block: Block,
     computed: BlockSeconds,
@@ -178,7 +151,7 @@ def block_prices(
     reduce_s, gather_s, sums_s, update_s = NOTHING, NOTHING, NOTHING, NOTHING
     crossing_s = NOTHING
     for (phase, category), seconds in computed.parts.items():
-        slot, part = slot_of(phase, split=split), _PART_OF[category]
+        slot, part = slot_of(phase, split=split), PART_OF[category]
         if slot is None:
             update_s = _with(update_s, seconds)
             continue
@@ -191,16 +164,16 @@ def block_prices(
             exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
             if slot == last and np.any(between := crosses(op)):
                 crossing_s = _with(crossing_s, seconds * between)
-        elif op.axis in _SUMMED:
-            sums_s = _with(sums_s, seconds)
-        elif purpose_of(op.axis) != "data":
-            raise GapError(op.axis, "exchange at the end of a step")
-        elif op.op == "all-gather":
-            gather_s = _with(gather_s, seconds)
-        elif op.op in ("reduce-scatter", "all-reduce"):
-            reduce_s = _with(reduce_s, seconds)
-        else:
-            raise GapError(op.op, "price at the end of a step")
+            continue
+        match ending := ending_of(op):
+            case "sums":
+                sums_s = _with(sums_s, seconds)
+            case "gather":
+                gather_s = _with(gather_s, seconds)
+            case "reduce":
+                reduce_s = _with(reduce_s, seconds)
+            case _:
+                unhandled(ending, "price at the end of a step")
     return BlockPrices(
         compute=_some(compute),
         parts=_some(parts),

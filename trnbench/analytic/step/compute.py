@@ -2,27 +2,31 @@
 
 Model: a matrix product takes the time of the matrix model with the tensor units at their reached
 share, t = max(tensor / (share * K / (K + K0)), memory / memory share, rest) + fixed. Fused
-attention takes the longer of its operations and its bytes; unfused attention its products and so
-many touches of every score; everything else its bytes. Kernels of one rank follow each other.
+attention takes the longer of its operations, in whole tiles, and its bytes; unfused attention its
+products and so many touches of every score; everything else its bytes. Kernels of one rank follow
+each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import reduce
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from trnbench.analytic.matrix.time import HIDDEN_PART, MatrixPart, MatrixTime, matrix_time
 from trnbench.arrays import FloatArray
-from trnbench.calibration.chip_efficiency import ComputeEfficiency
+from trnbench.calibration.chip_efficiency import ComputeEfficiency, Numbers, ends_of
 from trnbench.errors import unhandled
 from trnbench.hardware.chip import Chip
+from trnbench.hardware.compute_unit import NeuronCores
+from trnbench.mapping.tiling.attention import QUERY_TILE
 from trnbench.mapping.tiling.legality import format_reasons
 from trnbench.numerics.formats import format_named
 from trnbench.program.block import Block
+from trnbench.program.grid import Grid
 from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.ops import (
     AttentionOp,
@@ -32,18 +36,20 @@ from trnbench.program.ops import (
     MatMul,
     Operation,
     Phase,
+    ScanOp,
     Term,
 )
+from trnbench.program.optimizer import is_on_host
+from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import Dim
+from trnbench.program.tensor import Dim, array
+from trnbench.records import dataclass, replace
 from trnbench.units import BITS_PER_BYTE
-
-ComputeCategory = Literal["matrix", "attention", "element-wise", "gather", "fixed"]
 
 DimShape: TypeAlias = tuple[Dim, ...]
 
-_PASSES: tuple[Phase, ...] = ("F", "recompute", "B_input")
-"""The phases that go through a whole block."""
+_SHARING = 2
+"""Cores that can share a head of the forward pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,11 +105,17 @@ def compute_time(
     efficiency: ComputeEfficiency,
     *,
     logical_size: int | None = None,
+    chip_ranks: int | None = None,
     known: Products | None = None,
 ) -> ComputeTime:
-    """Return the compute seconds of a rank (`logical_size` cores, or a GPU) by block of a step."""
+    """Return the compute seconds of a rank (`logical_size` cores, or a GPU) by block of a step.
+
+    `chip_ranks` of a chip's ranks are in use, unasked all.
+    """
     known = known or Products()
-    rank = _Rank(chip, efficiency, logical_size)
+    gain = 1.0 if chip_ranks is None else chip.bandwidth_gain(chip_ranks, logical_size)
+    rank = PricedRank(chip, efficiency, logical_size, gain)
+    load = rank.expert_load(program.grid)
     rank.reasons.update(known.reasons)
     products = [
         op
@@ -113,14 +125,39 @@ def compute_time(
     ]
     known.seconds.update((op.terms, seconds) for op, seconds in rank.products(products).items())
     known.reasons.update(rank.reasons)
-    blocks = {kind: _block(rank, block, known.seconds) for kind, block in program.blocks.items()}
+    blocks = {
+        kind: _block(rank, block, known.seconds, load) for kind, block in program.blocks.items()
+    }
     return ComputeTime(blocks=blocks, reasons=tuple(rank.reasons))
 
 
+def attention_time_s(
+    op: AttentionOp, chip: Chip, efficiency: ComputeEfficiency, *, logical_size: int | None = None
+) -> FloatArray:
+    """Return the seconds of a call of fused attention on a rank, as a step counts it."""
+    return PricedRank(chip, efficiency, logical_size, 1.0).attention(op)
+
+
+def product_time_s(product: MatrixProduct, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
+    """Return the seconds of a matrix product by itself on a rank, as a step counts it."""
+    rank = PricedRank(chip, efficiency, None, 1.0)
+    return rank.time(product)
+
+
+def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
+    """Return the seconds of a pass over memory by itself on a rank."""
+    return PricedRank(chip, efficiency, None, 1.0).moved(np.asarray(size_bytes))
+
+
 def _block(
-    rank: _Rank, block: Block, product_s: Mapping[tuple[Term, ...], FloatArray]
+    rank: PricedRank,
+    block: Block,
+    product_s: Mapping[tuple[Term, ...], FloatArray],
+    expert_load: FloatArray,
 ) -> BlockSeconds:
-    """Return the seconds of a block's operations, added up."""
+    """Return the seconds of a block's operations, added up; `expert_load` times those on experts'
+    tokens.
+    """
     scores = _score_shapes(block.ops)
     parts: dict[tuple[Phase, ComputeCategory], FloatArray] = {}
 
@@ -129,28 +166,37 @@ def _block(
         parts[phase, category] = np.asarray(before + seconds)
 
     for op in block.ops:
+        counted = rank.along(op.count)
+        if op.region == "experts":
+            counted = counted * expert_load
         match op:
             case MatMul():
                 seconds = product_s[op.terms]
                 if op.terms[0].out.dims in scores:
                     seconds = seconds + rank.scores(op)
                 category: ComputeCategory = "attention" if op.region == "core" else "matrix"
-                add(op.phase, category, rank.along(op.count) * seconds)
+                add(op.phase, category, counted * seconds)
             case AttentionOp():
-                add(op.phase, "attention", rank.along(op.count) * rank.attention(op))
+                add(op.phase, "attention", counted * rank.attention(op))
+            case ScanOp():
+                add(op.phase, "attention", counted * rank.scan(op))
             case Elementwise():
+                if is_on_host(op):
+                    continue  # `job_prices` prices it.
                 if not any(tensor.dims in scores for tensor in (*op.reads, *op.writes)):
-                    add(op.phase, "element-wise", rank.along(op.count) * rank.elementwise(op))
+                    add(op.phase, "element-wise", counted * rank.elementwise(op))
             case Gather():
-                add(op.phase, "gather", rank.along(op.count) * rank.moved(op.bytes))
+                add(op.phase, "gather", counted * rank.moved(op.bytes))
             case CollectiveOp():
                 pass  # `step_exchanges` prices it.
             case _:
                 unhandled(op, "price in compute time")
     computed = {phase for phase, _ in parts}
-    for phase in _PASSES:
-        if phase in computed and _is_whole(block, phase):
+    for phase in PASSES:
+        if phase in computed and is_whole(block, phase):
             add(phase, "fixed", np.asarray(rank.efficiency.kernels.block_pass_s))
+            if rank.efficiency.experts and has_experts(block, phase):
+                add(phase, "fixed", np.asarray(rank.efficiency.experts.block_pass_s))
     return BlockSeconds(kind=block.kind, parts=parts)
 
 
@@ -161,28 +207,37 @@ def _score_shapes(ops: Iterable[Operation]) -> frozenset[DimShape]:
     )
 
 
-def _is_whole(block: Block, phase: Phase) -> bool:
-    """Tell whether a phase goes beyond the attention core, which selective recompute repeats."""
-    return any(op.region == "" for op in block.phase(phase))
-
-
-class _Rank:
+class PricedRank:
     """What a rank computes with, and the time its kernels take; notes why it cannot."""
 
-    def __init__(self, chip: Chip, efficiency: ComputeEfficiency, logical_size: int | None) -> None:
+    def __init__(
+        self, chip: Chip, efficiency: ComputeEfficiency, logical_size: int | None, gain: float
+    ) -> None:
         self.chip = chip
         self.efficiency = efficiency
         self.reasons: dict[str, None] = {}
         self._sampled = efficiency.samples is not None
         self._cores = chip.unit.cores_per_rank(logical_size)
         self._part = self._cores / chip.unit.separate_cores
+        self._memory_share = efficiency.chip.memory_share * gain
         self._memory_bytes_per_s = (
-            self._part * chip.memory.bandwidth_per_chip_bytes_per_s * efficiency.chip.memory_share
+            self._part * chip.memory.bandwidth_per_chip_bytes_per_s * self._memory_share
         )
 
     def along(self, array: FloatArray) -> FloatArray:
         """Return an array over layouts with the axis of samples behind it, if there is one."""
         return array[..., np.newaxis] if self._sampled else array
+
+    def expert_load(self, grid: Grid) -> FloatArray:
+        """Return how many times as long work on experts' tokens takes on the busiest rank.
+
+        A capacity, up to which every expert is filled, evens out what routers draw.
+        """
+        experts = self.efficiency.experts
+        if experts is None:
+            return np.ones(())
+        uneven = (self.along(grid.ep) > 1) & (grid.capacity_factor is None)
+        return np.asarray(experts.compute * np.where(uneven, 1 + experts.imbalance, 1.0))
 
     def moved(self, size_bytes: FloatArray) -> FloatArray:
         """Return the time of moving bytes to or from memory, s."""
@@ -211,8 +266,76 @@ class _Rank:
             return np.asarray(np.nan)
         kernels = self.efficiency.kernels
         share = kernels.attention_backward_share if op.backward else kernels.attention_forward_share
+        keys = kernels.attention_backward_keys if op.backward else kernels.attention_forward_keys
         flop_per_s = self._part * self.chip.peak_flop_per_s(number_format) * share
-        return np.maximum(self.along(op.flop) / flop_per_s, self.moved(op.bytes))
+        tiles = np.ones(())
+        if op.causal and ends_of(keys)[1] > 0:
+            tiles = _whole_tiles(self.along(op.query.shape[1]), self.along(op.pairs), keys)
+        flop = self.along(op.flop * self._unfilled(op))
+        flop = flop * (tiles * self.along(self._query_tiles(op)) + self.along(self._key_side(op)))
+        computed = flop / flop_per_s
+        if ends_of(kernels.attention_call_s)[1] > 0 or ends_of(kernels.attention_head_s)[1] > 0:
+            batch, _, heads, _ = op.query.shape
+            on_core = np.ceil(batch * heads / self._cores)
+            computed = computed + kernels.attention_call_s
+            computed = computed + kernels.attention_head_s * self.along(on_core)
+        return np.maximum(computed, self.moved(op.bytes))
+
+    def scan(self, op: ScanOp) -> FloatArray:
+        """Return the time of a scan, s: its products as fast as those of attention, or its bytes.
+
+        Nobody publishes what scan kernels reach of a peak; bytes bound most of them.
+        """
+        number_format = self.chip.own_format(op.format)
+        kernels = self.efficiency.kernels
+        share = kernels.attention_backward_share if op.backward else kernels.attention_forward_share
+        flop_per_s = self._part * self.chip.peak_flop_per_s(number_format) * share
+        filled = np.ones(())
+        if isinstance(self.chip.unit, NeuronCores):
+            # Heads and states narrower than the array leave a part of it idle.
+            rows, sizes = self.chip.unit.tensor.rows, (*op.sizes, array(op.chunk))
+            filled = reduce(np.maximum, (np.ceil(size / rows) * rows / size for size in sizes))
+        computed = self.along(op.flop * filled) / flop_per_s
+        return np.maximum(computed, self.moved(op.bytes) * kernels.elementwise_traffic)
+
+    def _unfilled(self, op: AttentionOp) -> FloatArray:
+        """Return how many times as long a systolic array takes as one that heads would fill.
+
+        Heads go whole to the cores of a rank; forward, two cores share an odd one.
+        """
+        if not isinstance(self.chip.unit, NeuronCores):
+            return np.ones(())
+        batch, _, heads, size = op.query.shape
+        rows = self.chip.unit.tensor.rows
+        filled = np.ceil(size / rows) * rows / size
+        if op.backward or self._cores != _SHARING:
+            calls = batch * heads
+            filled = filled * (np.ceil(calls / self._cores) * self._cores / calls)
+        return np.asarray(filled)
+
+    def _query_tiles(self, op: AttentionOp) -> FloatArray:
+        """Return the queries of whole tiles over those there are.
+
+        Ranks that share a sequence under a causal mask have an early and a late part of it, and
+        tiles of their own for each.
+        """
+        if not isinstance(self.chip.unit, NeuronCores):
+            return np.ones(())
+        queries = op.query.shape[1]
+        parts = np.where(op.causal & (queries < op.key.shape[1]), 2, 1)
+        return np.asarray(np.ceil(queries / parts / QUERY_TILE) * QUERY_TILE * parts / queries)
+
+    def _key_side(self, op: AttentionOp) -> FloatArray:
+        """Return what a head costs beside its pairs, over these: keys loaded, turned, drained.
+
+        About as long as one more tile of queries that attends to all keys (played on Trainium2: 95
+        queries backward, 190 forward). Of a rank that has a whole sequence the calibrated cost of a
+        head holds it already.
+        """
+        if not isinstance(self.chip.unit, NeuronCores):
+            return np.zeros(())
+        queries, keys = op.query.shape[1], op.key.shape[1]
+        return np.asarray((queries < keys) * QUERY_TILE * keys / op.pairs)
 
     def products(self, ops: Sequence[MatMul]) -> Mapping[MatMul, FloatArray]:
         """Return the time of each product, s; like ones are priced once, all of a format at once.
@@ -225,6 +348,10 @@ class _Rank:
             formats = (product.format_a, product.format_b, product.format_out)
             groups.setdefault(formats, []).append((op, product))
         return {op: seconds for group in groups.values() for op, seconds in self._group(group)}
+
+    def time(self, product: MatrixProduct) -> FloatArray:
+        """Return the time of a product by itself, s."""
+        return self._reached(matrix_time(self._taken(product), self.chip, cores=self._cores))
 
     def _taken(self, product: MatrixProduct) -> MatrixProduct:
         """Return a product in the chip's own kinds of its operands' formats."""
@@ -250,21 +377,37 @@ class _Rank:
 
     def _reached(self, ideal: MatrixTime) -> FloatArray:
         """Return the time of products at the shares that tensor units and memory reach, s."""
+        alone = self.busy(ideal).values()
+        return reduce(np.maximum, alone) + self.along(ideal.parts_s["fixed"])
+
+    def product_busy(self, op: MatMul) -> Mapping[MatrixPart, FloatArray]:
+        """Return what each part of the machine is busy with a product, s."""
+        return self.busy(matrix_time(self._taken(op.product), self.chip, cores=self._cores))
+
+    def busy(self, ideal: MatrixTime) -> Mapping[MatrixPart, FloatArray]:
+        """Return what each part is busy with products, at the share of its peak it reaches, s."""
         self.reasons.update(dict.fromkeys(ideal.reasons))
-        chip, depth = self.efficiency.chip, self.along(ideal.product.k)
+        chip = self.efficiency.chip
+        depth = self.along(self.chip.unit.padded_depth(ideal.product.k))
         share = chip.tensor_share * depth / (depth + chip.half_share_depth)
         if format_named(ideal.product.format_a).bits <= BITS_PER_BYTE:
             share = share * chip.narrow_share
+        if 2 * format_named(ideal.product.format_a).bits <= BITS_PER_BYTE:
+            share = share * chip.four_bit_share
         shares: Mapping[MatrixPart, FloatArray | float] = {
             "tensor": share,
-            "memory": chip.memory_share,
+            "memory": self._memory_share,
         }
-        alone = (
-            self.along(seconds) / shares.get(part, 1.0)
+        return {
+            part: np.asarray(self.along(seconds) / shares.get(part, 1.0))
             for part, seconds in ideal.parts_s.items()
             if part not in (HIDDEN_PART, "fixed")
-        )
-        return reduce(np.maximum, alone) + self.along(ideal.parts_s["fixed"])
+        }
+
+
+def _whole_tiles(queries: FloatArray, pairs: FloatArray, keys: Numbers) -> FloatArray:
+    """Return the pairs that causal attention computes in whole tiles of keys, over those needed."""
+    return np.asarray(np.minimum(1 + keys / 2 * queries / pairs, 2.0))
 
 
 def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:
@@ -274,5 +417,8 @@ def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:
 
 def _flat(product: MatrixProduct) -> FloatArray:
     """Return the sizes of products, one column each."""
-    sizes = np.broadcast_arrays(product.m, product.k, product.n, product.batch)
-    return np.stack(sizes).reshape(len(sizes), -1)
+    sizes = (product.m, product.k, product.n, product.batch)
+    columns = np.empty((len(sizes), *product.shape))
+    for row, size in enumerate(sizes):
+        columns[row] = size
+    return columns.reshape(len(sizes), -1)

@@ -13,14 +13,15 @@ stages wait for the slowest sum of gradients, as they are clipped by a norm over
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.step.blocks import NOTHING, Slot
-from trnbench.analytic.step.stages import StagePlan, StageSlots, weighted
+from trnbench.analytic.step.blocks import NOTHING, weighted
+from trnbench.analytic.step.stages import StagePlan, StageSlots
 from trnbench.arrays import FloatArray
 from trnbench.program.points import Pick
+from trnbench.program.slots import Slot
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,7 +85,8 @@ def ending(
     reduced, rest, update, moved = NOTHING, NOTHING, NOTHING, NOTHING
     for plan, stage in zip(plans, stages, strict=True):
         reduce_s, gather_s, sums_s = pick(plan.reduce_s), pick(plan.gather_s), pick(plan.sums_s)
-        update_s = pick(plan.update_s) * slowdown
+        # A slow node's chips are slow; its host updates what it always does.
+        update_s = pick(plan.update_s) * slowdown + pick(plan.host_update_s)
         free_s = _last_slot(stage.seconds) - weighted(stage.blocks, crossing)
         waited = np.maximum(window.beyond(reduce_s, free_s), 0)
         drained = window.way(_drained(stage.before), stage.index)

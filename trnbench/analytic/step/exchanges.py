@@ -1,37 +1,28 @@
-"""Seconds of a program's exchanges on a platform, with a stack's factors and its samples.
-
-Model of a message between stages: ranks of a tensor group that hold alike what they hand on send a
-slice each, and the receivers gather it inside their group, as Megatron and DeepSpeed do.
-
-Model of tokens on their way to experts: routers draw all nodes alike, so k copies of a token reach
-n (1 - (1 - 1/n)^k) of n nodes. A stack that sends a token to a node once spares the network the
-other copies; they are handed on inside the node meanwhile. Answers return the same way.
-"""
+"""Seconds of a program's exchanges on a platform, with a stack's factors and its samples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import field, replace
 
 import numpy as np
 
-from trnbench.analytic.step.blocks import NOTHING, Purpose, purpose_of
-from trnbench.analytic.step.collectives import CollectivePrices, Engines, PricedExchange
+from trnbench.analytic.step.blocks import NOTHING
+from trnbench.analytic.step.collectives import CollectivePrices, PricedExchange
+from trnbench.analytic.step.engines import Engines
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.calibration.collective_stack import CollectiveStack
-from trnbench.calibration.training_stack import RankOrder, TrainingEfficiency
+from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.hardware.instance import Platform
-from trnbench.mapping.rank_groups import MEGATRON, NXD_TRN1, AxisOrder, groups_along
+from trnbench.mapping.rank_groups import ORDERS, groups_along
+from trnbench.mapping.token_routes import handed_on
 from trnbench.memo import Memo
-from trnbench.program.legality import Reason
+from trnbench.program.messages import messages_of, slice_of
 from trnbench.program.ops import CollectiveOp, Send
-from trnbench.program.slot_times import Lane
+from trnbench.program.reasons import Reason
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import ONE, Dim, array
-
-ORDERS: Mapping[RankOrder, AxisOrder] = {"megatron": MEGATRON, "nxd-trn1": NXD_TRN1}
-
-_NO_BYTES = Dim(name="nothing", size=array(0), whole=array(0))
+from trnbench.program.tensor import ONE, array
+from trnbench.records import dataclass
 
 
 def along(values: FloatArray, samples: int | None) -> FloatArray:
@@ -66,38 +57,21 @@ class Exchanges:
 
     def message_s(self) -> FloatArray:
         """Return the seconds of a micro-batch's messages from one chunk to the next stage."""
-        sent = self._sent()
+        sent = messages_of(self.program)
         key = tuple(
             (_numbers(send.size_bytes), _numbers(send.count), "tp" in send.tensor.axes)
             for send in sent
         )
         return self._known(key, lambda: self._message_s(sent))
 
-    def latency_s(self) -> FloatArray:
-        """Return the time of the same messages between stages without their bytes, s."""
-        empty = (
-            self._factored(self.prices.message(_cut(send, _NO_BYTES))) for send in self._sent()
-        )
-        return sum(empty, start=NOTHING)
-
     def crosses(self, op: CollectiveOp) -> FloatArray:
         """Return 1 where the groups of a collective span nodes, 0 where they do not."""
         return along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
 
-    def lane(self, axis: str, ranks: FloatArray | None = None) -> Lane:
-        """Return the lane of a scalar program's groups along an axis."""
-        return "network" if self._spans_nodes(axis, ranks) else "links"
-
-    def lanes(self) -> Mapping[Purpose, Lane]:
-        """Return each purpose's lane in a scalar program: the network if any group spans nodes."""
-        lanes: dict[Purpose, Lane] = {}
-        for block in self.program.blocks.values():
-            for op in block.collectives:
-                if op.phase != "optimizer" and op.count > 0:
-                    lane = self.lane(op.axis, op.ranks)
-                    if lanes.get(purpose_of(op.axis)) != "network":
-                        lanes[purpose_of(op.axis)] = lane
-        return lanes
+    def pipelines_cross(self) -> FloatArray:
+        """Return 1 where messages between stages leave the node, 0 where none does."""
+        piped = self.program.grid.pp > 1
+        return along(array(piped & self._spans_nodes("pp", None)), self.samples)
 
     def _spans_nodes(self, axis: str, ranks: FloatArray | None) -> BoolArray:
         groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
@@ -106,38 +80,39 @@ class Exchanges:
     def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
         per_node = self.prices.ranks_per_node
         groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
-        nodes, inside = groups.nodes(per_node), groups.ranks_in_node(per_node)
-        spread = (nodes > 1) & (nodes * inside == groups.ranks)
-        reached = nodes * (1 - (1 - 1 / np.maximum(nodes, 1)) ** op.copies)
-        crossing = op.size_bytes * np.where(spread, reached / op.copies, 1.0)
-        handing = np.where(spread, inside, 1)
-        local = replace(groups, ranks=handing, period=handing * groups.stride)
+        handed = handed_on(groups, per_node, op.copies)
         runs = op.count > 0
-        across = self.prices.price(op.op, groups, crossing, runs=runs)
-        within = self.prices.price(op.op, local, op.size_bytes, runs=runs & spread)
+        across = self.prices.price(op.op, groups, op.size_bytes * handed.crossing, runs=runs)
+        within = self.prices.price(
+            op.op, handed.local, op.size_bytes, runs=runs & (handed.local.ranks > 1)
+        )
         return PricedExchange(
             time_s=np.maximum(across.time_s, within.time_s),
             refused=(*across.refused, *within.refused),
         )
 
-    def _sent(self) -> tuple[Send, ...]:
-        """Return one message for each tensor that stages hand on."""
-        found = {
-            send.tensor: send
-            for stage in self.program.stages
-            for send in stage.messages
-            if send.phase == "F" and send.direction == "send" and stage.role != "last"
-        }
-        return tuple(found.values())
-
     def _seconds(self, op: CollectiveOp) -> FloatArray:
         once = op.copies > 1 and self.efficiency.stack.expert_tokens == "once-a-node"
         priced = self._once_a_node(op) if once else self.prices.collective(op)
-        return self._factored(priced, op.count)
+        seconds = self._factored(priced, op.count)
+        experts = self.efficiency.stack.experts
+        even = self.program.grid.capacity_factor is not None
+        if experts is None or even or op.axis != "ep":
+            return seconds
+        return np.asarray(seconds * (1 + experts.imbalance))
+
+    def expert_overlap(self) -> FloatArray | None:
+        """Return the overlap of experts' exchanges where it differs by layout, else None."""
+        stack = self.efficiency.stack
+        if stack.experts is None:
+            return None
+        across = along(array(self._spans_nodes("ep", None)), self.samples) > 0
+        return np.where(across, stack.experts.overlap_between_nodes, stack.overlaps.expert)
 
     def _message_s(self, sent: Sequence[Send]) -> FloatArray:
         slices = (
-            self._factored(self.prices.message(_slice(send, self.program.grid.tp))) for send in sent
+            self._factored(self.prices.message(slice_of(send, self.program.grid.tp)))
+            for send in sent
         )
         whole = (self._gathered(send) for send in sent if "tp" not in send.tensor.axes)
         return sum([*slices, *whole], start=NOTHING)
@@ -150,9 +125,9 @@ class Exchanges:
 
     def _factored(self, priced: PricedExchange, count: FloatArray = ONE) -> FloatArray:
         self.refused.extend(priced.refused)
-        stack = self.efficiency.stack
+        factor = self.efficiency.whole_factor * self.efficiency.stack.communication
         # Counts span few axes: they take the factor before they meet the times, which span many.
-        times = along(count, self.samples) * (stack.communication * stack.whole_factor)
+        times = along(count, self.samples) * factor
         return np.asarray(along(priced.time_s, self.samples) * times)
 
     def _known(self, key: Hashable, price: Callable[[], FloatArray]) -> FloatArray:
@@ -177,33 +152,29 @@ def exchanges_of(
     collectives: CollectiveStack,
     *,
     logical_size: int | None = None,
+    node_ranks: int | None = None,
     wanted: BoolArray | None = None,
     engines: Engines | None = None,
 ) -> Exchanges:
-    """Return the exchanges of a program, to be priced when asked for; as in `step_prices`."""
+    """Return the exchanges of a program, to be priced when asked for.
+
+    For the layouts `wanted` (unasked: the legal ones). `node_ranks` of each node's ranks are in
+    use, the first ones (unasked: all). `engines` remembers groups that were placed, for programs on
+    the same platform and stack.
+    """
     prices = CollectivePrices(
         platform=platform,
         stack=collectives,
         grid=program.grid,
         order=ORDERS[efficiency.stack.order],
         logical_size=logical_size,
+        node_ranks=node_ranks,
         wanted=program.legal if wanted is None else wanted,
         engines={} if engines is None else engines,
     )
     return Exchanges(
         program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
     )
-
-
-def _slice(send: Send, ranks: FloatArray) -> Send:
-    """Return the slice of a tensor that one of the ranks which hold it alike sends."""
-    if "tp" in send.tensor.axes:
-        return send
-    return _cut(send, Dim(name="slice", size=array(1 / ranks), whole=ONE, axes=("tp",)))
-
-
-def _cut(send: Send, dim: Dim) -> Send:
-    return replace(send, tensor=replace(send.tensor, dims=(*send.tensor.dims, dim)))
 
 
 def _numbers(values: FloatArray) -> Hashable:

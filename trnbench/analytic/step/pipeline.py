@@ -30,14 +30,13 @@ which no case looks for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
 from trnbench.program.slot_times import SlotTimes
+from trnbench.records import dataclass
 from trnbench.workload.layout import Schedule
 
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.analytic.step.blocks import NOTHING, BlockCost, BlockPrices, Purpose, Slot, total
+from trnbench.analytic.step.blocks import (
+    NOTHING,
+    BlockCost,
+    BlockPrices,
+    total,
+    weighted,
+)
+from trnbench.analytic.step.host import HostPrices
 from trnbench.arrays import FloatArray
 from trnbench.program.points import Pick
 from trnbench.program.slot_times import SlotTimes
+from trnbench.program.slots import Purpose, Slot
 from trnbench.program.stages import StageClass, StageRole
+from trnbench.records import dataclass, replace
 
-_RANK_SHIFT, _COUNT_SHIFT = 3 / 8, 1 / 4
-"""Blom's constants."""
+ENDS = ("only", "first", "last")
+"""The classes of stages that embed or predict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,7 +30,8 @@ class StagePlan:
     """A class of stages over the axes of the grid, without what depends on slots.
 
     `index`: the first such stage; `stages`: how many there are; `blocks`: how often each runs which
-    kind. Seconds once a step as in `BlockPrices`. All 0 where a layout has no such stage.
+    kind. Seconds once a step as in `BlockPrices`; `host_update_s`: until its host is done with it.
+    All 0 where a layout has no such stage.
     """
 
     role: StageRole
@@ -34,6 +42,7 @@ class StagePlan:
     gather_s: FloatArray
     sums_s: FloatArray
     update_s: FloatArray
+    host_update_s: FloatArray
 
 
 def stage_plans(
@@ -43,6 +52,43 @@ def stage_plans(
     ends = [stage for stage in classes if stage.role in ("only", "first")]
     others = [[stage] for stage in classes if stage not in ends]
     return tuple(_plan(group, blocks, along) for group in (ends, *others))
+
+
+def updated_on_host(
+    plans: Sequence[StagePlan], blocks: Mapping[str, BlockPrices], together: FloatArray
+) -> tuple[StagePlan, ...]:
+    """Return the classes with what each waits for its host, which `together` stages share.
+
+    Beside a stage on a node are all others of its pipeline, or inner ones, which neither embed nor
+    predict. That with most for the host to do is done when all of them are.
+    """
+
+    def once(plan: StagePlan, read: Callable[[BlockPrices], FloatArray]) -> FloatArray:
+        return total(count * read(blocks[kind]) for kind, count in plan.blocks.items())
+
+    own = [once(plan, lambda block: block.host_memory_s) for plan in plans]
+    each = list(zip(plans, own, strict=True))
+    stages = total(plan.stages for plan in plans)
+    whole = total(plan.stages * memory_s for plan, memory_s in each)
+    inner = [(plan, memory_s) for plan, memory_s in each if plan.role not in ENDS]
+    within = total(plan.stages * memory_s for plan, memory_s in inner)
+    within = within / np.maximum(total(plan.stages for plan, _ in inner), 1)
+
+    def beside(memory_s: FloatArray) -> FloatArray:
+        others = (whole - memory_s) / np.maximum(stages - 1, 1)
+        return np.where(together < stages, within, others)
+
+    return tuple(
+        replace(
+            plan,
+            host_update_s=(plan.stages > 0)
+            * (
+                once(plan, lambda block: block.host_link_s)
+                + (memory_s + (together - 1) * beside(memory_s)) / together
+            ),
+        )
+        for plan, memory_s in each
+    )
 
 
 def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along: Pick) -> StagePlan:
@@ -67,6 +113,7 @@ def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along:
         gather_s=once(lambda block: block.gather_s),
         sums_s=once(lambda block: block.sums_s),
         update_s=once(lambda block: block.update_s),
+        host_update_s=NOTHING,
     )
 
 
@@ -79,13 +126,15 @@ def _short(values: FloatArray) -> FloatArray:
 class StageSlots:
     """Seconds of one micro-batch on each stage of a class, all its chunks, by slot.
 
-    `before`: the same summed over all stages in front of the class.
+    `host`: the part of them that the device waits for the host. `before`: the seconds summed over
+    all stages in front of the class.
     """
 
     index: FloatArray
     stages: FloatArray
     blocks: Mapping[str, FloatArray]
     seconds: Mapping[Slot, FloatArray]
+    host: Mapping[Slot, FloatArray]
     before: Mapping[Slot, FloatArray]
 
 
@@ -94,16 +143,18 @@ def stage_slots(
     pick: Pick,
     lengths: Mapping[Slot, Mapping[str, FloatArray]],
     launch_s: Mapping[Slot, FloatArray],
+    host: HostPrices | None = None,
 ) -> tuple[StageSlots, ...]:
     """Return the classes from the length of each block's slots, and what a stage's slot adds."""
     found: list[StageSlots] = []
     before = dict.fromkeys(lengths, NOTHING)
     for plan in plans:
         blocks = {kind: pick(count) for kind, count in plan.blocks.items()}
-        seconds = {
-            slot: weighted(blocks, of_kind) + launch_s.get(slot, NOTHING)
-            for slot, of_kind in lengths.items()
-        }
+        seconds = {slot: weighted(blocks, of_kind) for slot, of_kind in lengths.items()}
+        waited = dict.fromkeys(lengths, NOTHING) if host is None else host.added(blocks, seconds)
+        seconds = {slot: own + launch_s.get(slot, NOTHING) for slot, own in seconds.items()}
+        if host is not None:
+            seconds = {slot: own + waited[slot] for slot, own in seconds.items()}
         stages = pick(plan.stages)
         found.append(
             StageSlots(
@@ -111,6 +162,7 @@ def stage_slots(
                 stages=stages,
                 blocks=blocks,
                 seconds=seconds,
+                host=waited,
                 before=before,
             )
         )
@@ -118,20 +170,17 @@ def stage_slots(
     return tuple(found)
 
 
-def weighted(counts: Mapping[str, FloatArray], seconds: Mapping[str, FloatArray]) -> FloatArray:
-    """Return the seconds of all blocks of a stage together."""
-    return total(
-        count * seconds[kind] for kind, count in counts.items() if seconds[kind] is not NOTHING
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SlowestStage:
-    """The stage that takes longest for a micro-batch, and sums over the stages on either side."""
+    """The stage that takes longest for a micro-batch, and sums over the stages on either side.
+
+    `host`: the part of its seconds that the device waits for the host.
+    """
 
     index: FloatArray
     blocks: Mapping[str, FloatArray]
     seconds: Mapping[Slot, FloatArray]
+    host: Mapping[Slot, FloatArray]
     before: Mapping[Slot, FloatArray]
     after: Mapping[Slot, FloatArray]
 
@@ -148,6 +197,7 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
     """Return the slowest stage; of equal ones the first."""
     first, last = stages[0], stages[-1]
     index, seconds, before = first.index, dict(first.seconds), dict(first.before)
+    host = dict(first.host)
     blocks = dict.fromkeys((kind for stage in stages for kind in stage.blocks), NOTHING)
     blocks.update(first.blocks)
     longest = total(first.seconds.values())
@@ -159,13 +209,17 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
         for slot in seconds:
             seconds[slot] = np.where(slower, stage.seconds[slot], seconds[slot])
             before[slot] = np.where(slower, stage.before[slot], before[slot])
+            if host[slot] is not NOTHING:
+                host[slot] = np.where(slower, stage.host[slot], host[slot])
         for kind in blocks:
             blocks[kind] = np.where(slower, stage.blocks.get(kind, NOTHING), blocks[kind])
     after = {
         slot: last.before[slot] + last.stages * last.seconds[slot] - before[slot] - seconds[slot]
         for slot in seconds
     }
-    return SlowestStage(index=index, blocks=blocks, seconds=seconds, before=before, after=after)
+    return SlowestStage(
+        index=index, blocks=blocks, seconds=seconds, host=host, before=before, after=after
+    )
 
 
 def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
@@ -175,24 +229,3 @@ def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
         backward_s=seconds["backward"],
         weight_s=seconds.get("weight", NOTHING),
     )
-
-
-def expected_maximum(count: FloatArray) -> FloatArray:
-    """Return the mean of the largest of so many standard normal draws; 0 for one.
-
-    Blom's closed form E[max] = q((n - 3/8) / (n + 1/4)), q the standard normal quantile (Blom,
-    Statistical Estimates and Transformed Beta-Variables, 1958).
-    """
-    counts = np.asarray(count, dtype=np.float64)
-    values, where = np.unique(counts, return_inverse=True)
-    quantile = NormalDist().inv_cdf
-    found = [quantile((n - _RANK_SHIFT) / (n + _COUNT_SHIFT)) for n in values.tolist()]
-    return np.asarray(np.array(found)[where].reshape(counts.shape))
-
-
-def slowest_node(scatter: FloatArray | float, nodes: FloatArray) -> FloatArray:
-    """Return the time of the slowest of so many nodes over a typical one's, at least 1.
-
-    Nodes differ by a relative scatter, normally distributed.
-    """
-    return np.asarray(1 + scatter * expected_maximum(nodes))

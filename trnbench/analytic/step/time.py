@@ -2,8 +2,9 @@
 
 Model. The slowest pipeline stage runs all micro-batches: compute at the speed of the slowest node,
 and what its exchanges do not hide behind compute. To that come the pipeline's bubble and the
-messages that hold it up (`pipeline`), the end of the step (`step_ending`), and fixed costs. What a
-stack costs per micro-batch is spent half in the forward, half in the backward slot.
+messages that hold it up (`pipeline`), the end of the step (`step_ending`), what the device waits
+for its host (`host`), and fixed costs. What a stack costs per micro-batch is spent half in the
+forward, half in the backward slot.
 
 Everything that can be priced for a whole grid is priced once, over the few axes it depends on; a
 layout's time is picked out of that and added up.
@@ -11,67 +12,49 @@ layout's time is picked out of that and added up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from trnbench.analytic.step.blocks import (
     NOTHING,
-    PARTS,
-    PURPOSES,
     BlockCost,
     BlockPrices,
-    ComputePart,
-    Slot,
     block_prices,
+    total,
+    weighted,
 )
-from trnbench.analytic.step.collectives import Engines
-from trnbench.analytic.step.compute import ComputeTime, compute_time
+from trnbench.analytic.step.compute import Products, compute_time
 from trnbench.analytic.step.ending import OverlapWindow, StepEnding, ending
-from trnbench.analytic.step.exchanges import Exchanges, along, exchanges_of
+from trnbench.analytic.step.exchanges import Exchanges, along
+from trnbench.analytic.step.host import HostPrices, host_prices, launched_update_s, slot_factor
 from trnbench.analytic.step.pipeline import PipelineTime, PipelineWork, pipeline_time
-from trnbench.analytic.step.stage_prices import (
-    StagePrices,
-    compute_prices,
-    exchange_prices,
-)
 from trnbench.analytic.step.stages import (
     SlowestStage,
     StagePlan,
     StageSlots,
     slot_times,
-    slowest_node,
     slowest_stage,
     stage_plans,
     stage_slots,
-    weighted,
+    updated_on_host,
 )
-from trnbench.arrays import BoolArray, FloatArray
-from trnbench.calibration.collective_stack import CollectiveStack
+from trnbench.arrays import FloatArray, spread
+from trnbench.calibration.chip_efficiency import Numbers
+from trnbench.calibration.node_scatter import slowest_node
 from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.hardware.instance import Platform
-from trnbench.program.legality import Reason
+from trnbench.program.block import Block
+from trnbench.program.ops import Elementwise
+from trnbench.program.optimizer import is_on_host, link_bytes
 from trnbench.program.points import Pick, Points
+from trnbench.program.reasons import Reason
 from trnbench.program.schedule import splits_backward
-from trnbench.program.step import StepProgram
+from trnbench.program.slots import PARTS, PURPOSES, ComputePart, Slot, StepCategory
+from trnbench.program.step import StepProgram, stages_alike
 from trnbench.program.tensor import array
-
-StepCategory = Literal[
-    "matrix",
-    "attention",
-    "element-wise",
-    "tensor",
-    "context",
-    "expert",
-    "pipeline",
-    "bubble",
-    "data",
-    "optimizer",
-    "fixed",
-]
-STEP_CATEGORIES: tuple[StepCategory, ...] = get_args(StepCategory)
+from trnbench.records import dataclass
 
 _DIRECTIONS = 2
 """A micro-batch passes a stage forward and backward."""
@@ -84,10 +67,17 @@ class StepTime:
     `by_category` adds up to the step; categories inside the pipeline are those of its slowest
     stage. `data` is what keeps gradients and weights of ranks alike. `hidden`: communication that
     overlaps with compute, no part of the total. Not a number: no such layout, or nobody can run it.
+
+    What a device's own clock tells: `device_s_per_microbatch`, of one micro-batch on the slowest
+    stage, forward, again and backward, with what its exchanges do not hide; no message between
+    stages, bubble, or cost of the host or of the stack. `optimizer_s`: from the last slot's end to
+    the step's, the update and what of gradients' and weights' exchanges nothing hides.
     """
 
     by_category: Mapping[StepCategory, FloatArray]
     hidden: Mapping[StepCategory, FloatArray]
+    device_s_per_microbatch: FloatArray
+    optimizer_s: FloatArray
 
     @property
     def time_s(self) -> FloatArray:
@@ -124,6 +114,19 @@ class _Run:
     slowest: SlowestStage
     pipeline: PipelineTime
     ending: StepEnding
+    host_once_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HostRates:
+    """What a rank gets of its host: of the link to its memory, and of that memory's bandwidth.
+
+    `stages_together`: the stages of a pipeline that share a host.
+    """
+
+    link_bytes_per_s: Numbers
+    memory_bytes_per_s: Numbers
+    stages_together: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,7 +136,9 @@ class StepPrices:
     `reasons`: why the chip cannot compute it; `refused`: exchanges that the stack cannot serve.
     Arrays span the axes of the grid that they depend on, then one of samples where the efficiency
     has any. Seconds include the stack's factor: `launch_s` per micro-batch and stage, `send_s` of a
-    message, `closing_s` of the exchange that ends a step, `once_s` whatever the step does.
+    message, `closing_s` of the exchange that ends a step, `once_s` whatever the step does; not so
+    those of `host`, None where launching costs nothing. `expert_overlap`: that of the exchanges of
+    tokens, None where it is the stack's everywhere.
     """
 
     program: StepProgram
@@ -146,9 +151,12 @@ class StepPrices:
     plans: tuple[StagePlan, ...]
     slowdown: FloatArray
     launch_s: FloatArray
+    expert_overlap: FloatArray | None
+    host: HostPrices | None
     send_s: FloatArray
     closing_s: FloatArray
     once_s: FloatArray
+    host_rates: HostRates | None = None
 
     def time(self, points: Points | None = None) -> StepTime:
         """Return the time of all layouts, or of those at `points`, which must be wanted ones."""
@@ -173,6 +181,8 @@ class StepPrices:
             "bubble": run.pipeline.bubble_s,
             "data": exposed["data"] + run.ending.exposed_s + pick(self.closing_s),
             "optimizer": run.ending.update_s,
+            "generation": NOTHING,
+            "host": micro_batches * total(slowest.host.values()) + run.host_once_s,
             "fixed": parts["fixed"] + launched + pick(self.once_s),
         }
         hidden: dict[StepCategory, FloatArray] = {
@@ -181,9 +191,13 @@ class StepPrices:
         hidden["data"] = hidden["data"] + run.ending.hidden_s
         hidden["pipeline"] = _hidden_sends(run.degrees, slowest, run.pipeline)
         over = self._layouts(points)
+        others = (*slowest.host.values(), *slots.launch_s.values())
+        device_s = total(slowest.seconds.values()) - total(others)
         return StepTime(
             by_category={name: over(seconds) for name, seconds in found.items()},
             hidden={name: over(seconds) for name, seconds in hidden.items()},
+            device_s_per_microbatch=over(device_s),
+            optimizer_s=over(found["optimizer"] + run.ending.exposed_s + pick(self.closing_s)),
         )
 
     def time_s(self, points: Points | None = None) -> FloatArray:
@@ -191,34 +205,49 @@ class StepPrices:
         pick = self._picker(points)
         run = self._run(pick)
         ended = run.ending.update_s + run.ending.exposed_s + pick(self.closing_s)
-        return self._layouts(points)(run.pipeline.time_s + ended + pick(self.once_s))
+        once = pick(self.once_s) if self.host is None else run.host_once_s + pick(self.once_s)
+        return self._layouts(points)(run.pipeline.time_s + ended + once)
 
-    def stages(self) -> tuple[StagePrices, ...]:
-        """Return the prices of each class of stages of a scalar program, without samples."""
-        slots = self._slots(lambda values: values)
-        lanes = self.exchanges.lanes()
-        latency_s = float(self.exchanges.latency_s())
-        return tuple(
-            StagePrices(
-                role=plan.role,
-                index=int(plan.index),
-                stages=int(plan.stages),
-                chunks=int(self.program.grid.vpp),
-                slowdown=float(slots.slowdown),
-                compute=compute_prices(stage, slots.costs, slots.launch_s),
-                exchanges=exchange_prices(stage, slots.costs, lanes),
-                send_s=float(self.send_s) - latency_s,
-                latency_s=latency_s,
-                send_lane=self.exchanges.lane("pp"),
-                gradients_s=float(plan.reduce_s),
-                sums_s=float(plan.sums_s + self.closing_s),
-                optimizer_s=float(plan.update_s * slots.slowdown),
-                parameters_s=float(plan.gather_s),
-                step_s=float(self.once_s),
+    def played(self, program: StepProgram) -> StepPrices:
+        """Return those of the same blocks in another schedule, or spread otherwise over stages."""
+        if stages_alike(program.layout, self.program.layout):
+            return replace(self, program=program)
+        exchanges = self.exchanges.of(program)
+        plans = stage_plans(program.stages, self.blocks, self._along)
+        if self.host_rates is not None:
+            plans = updated_on_host(plans, self.blocks, self.host_rates.stages_together)
+        host = self.host
+        if host is not None:
+            update_s = launched_update_s(exchanges, [plan.blocks for plan in plans])
+            host = replace(host, update_s=update_s)
+        return replace(self, program=program, plans=plans, host=host)
+
+    def updated_on_host(self, rates: HostRates) -> StepPrices:
+        """Return those with what the host's updates take, at these rates of a rank."""
+
+        def seconds(block: Block, read: Callable[[Elementwise], FloatArray]) -> FloatArray:
+            return total(self._along(read(op)) for op in block.ops if is_on_host(op))
+
+        of = self.program.blocks
+        blocks = {
+            kind: replace(
+                block,
+                host_link_s=seconds(of[kind], link_bytes) / rates.link_bytes_per_s,
+                host_memory_s=seconds(of[kind], lambda op: op.bytes) / rates.memory_bytes_per_s,
             )
-            for plan, stage in zip(self.plans, slots.stages, strict=True)
-            if plan.stages > 0
-        )
+            for kind, block in self.blocks.items()
+        }
+        plans = updated_on_host(self.plans, blocks, rates.stages_together)
+        return replace(self, blocks=blocks, plans=plans, host_rates=rates)
+
+    def over(self, seconds: FloatArray, points: Points | None = None) -> FloatArray:
+        """Return seconds that span axes of the grid, then samples, for the layouts asked for."""
+        return self._layouts(points)(self._picker(points)(seconds))
+
+    def slowest_blocks(self) -> Mapping[str, float]:
+        """Return how often the slowest stage of a scalar program runs which kind of block."""
+        slowest = slowest_stage(self._slots(lambda values: values).stages)
+        return {kind: float(count) for kind, count in slowest.blocks.items()}
 
     def _along(self, values: FloatArray) -> FloatArray:
         return along(values, self.exchanges.samples)
@@ -245,18 +274,22 @@ class StepPrices:
             kind: s if (s := block.crossing_s) is NOTHING else pick(s)
             for kind, block in self.blocks.items()
         }
+        ended = ending(
+            self.plans, slots.stages, pick, slots.slowdown, crossing, self._window(degrees)
+        )
         return _Run(
             slots=slots,
             degrees=degrees,
             slowest=slowest,
             pipeline=self._pipeline(degrees, slowest),
-            ending=ending(
-                self.plans, slots.stages, pick, slots.slowdown, crossing, self._window(degrees)
-            ),
+            ending=ended,
+            host_once_s=self.host.at(pick).added_once(ended.update_s) if self.host else NOTHING,
         )
 
     def _slots(self, pick: Pick) -> _Slots:
         slowdown, overlaps = pick(self.slowdown), self.efficiency.stack.overlaps
+        if self.expert_overlap is not None:
+            overlaps = replace(overlaps, expert=pick(self.expert_overlap))
         costs = {kind: block.at(pick, slowdown, overlaps) for kind, block in self.blocks.items()}
         launched = pick(self.launch_s) * slowdown / _DIRECTIONS
         launch_s: dict[Slot, FloatArray] = {"forward": launched, "backward": launched}
@@ -264,7 +297,8 @@ class StepPrices:
         if splits_backward(self.program.layout.schedule):
             slots = (*slots, "weight")
         lengths = {slot: {kind: c.seconds(slot) for kind, c in costs.items()} for slot in slots}
-        stages = stage_slots(self.plans, pick, lengths, launch_s)
+        host = self.host.at(pick) if self.host else None
+        stages = stage_slots(self.plans, pick, lengths, launch_s, host)
         return _Slots(slowdown=slowdown, launch_s=launch_s, costs=costs, stages=stages)
 
     def _degrees(self, pick: Pick) -> _Degrees:
@@ -318,7 +352,7 @@ class StepPrices:
 
         def over(seconds: FloatArray) -> FloatArray:
             known = seconds if everywhere else np.where(wanted, seconds, np.nan)
-            return np.broadcast_to(known, shape)
+            return spread(known, shape)
 
         return over
 
@@ -331,55 +365,47 @@ def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime)
 
 
 def step_prices(
-    program: StepProgram,
-    platform: Platform,
-    efficiency: TrainingEfficiency,
-    collectives: CollectiveStack,
-    *,
-    logical_size: int | None = None,
-    wanted: BoolArray | None = None,
-    engines: Engines | None = None,
-    exchanges: Exchanges | None = None,
-    compute: ComputeTime | None = None,
+    program: StepProgram, platform: Platform, exchanges: Exchanges, products: Products
 ) -> StepPrices:
-    """Return the prices of a program's steps, for the layouts `wanted` (unasked: the legal ones).
+    """Return the prices of a program's steps, for the layouts whose exchanges are asked for.
 
-    `engines` remembers groups that were placed, for programs on the same platform and stack;
-    `exchanges` are those of a program on the same grid, whose prices hold for this one too;
-    `compute` is what `compute_time` returns for this program, where it is there already.
+    By the efficiency of the exchanges, which may be those of another program on the same grid;
+    `products` are what was priced so far on the same chip by it.
     """
-    stack = efficiency.stack
-    if exchanges is None:
-        exchanges = exchanges_of(
-            program,
-            platform,
-            efficiency,
-            collectives,
-            logical_size=logical_size,
-            wanted=wanted,
-            engines=engines,
-        )
-    else:
-        exchanges = exchanges.of(program)
-    samples = exchanges.samples
-    if compute is None:
-        compute = compute_time(
-            program, platform.chip, efficiency.compute, logical_size=logical_size
-        )
+    exchanges, efficiency = exchanges.of(program), exchanges.efficiency
+    stack, samples = efficiency.stack, exchanges.samples
+    compute = compute_time(
+        program,
+        platform.chip,
+        efficiency.compute,
+        logical_size=exchanges.prices.logical_size,
+        chip_ranks=exchanges.prices.node_ranks,
+        known=products,
+    )
     unsampled = efficiency.samples if efficiency.compute.samples is None else None
     blocks = {
         kind: block_prices(
             block,
-            compute.blocks[kind].times(stack.whole_factor, lambda values: along(values, unsampled)),
+            compute.blocks[kind].times(
+                efficiency.whole_factor, lambda values: along(values, unsampled)
+            ),
             exchanges.seconds,
             exchanges.crosses,
             split=splits_backward(program.layout.schedule),
         )
         for kind, block in program.blocks.items()
     }
-    nodes = np.ceil(program.grid.ranks("world") / exchanges.prices.ranks_per_node)
+    per_node = exchanges.prices.ranks_per_node / exchanges.prices.platform.joined_nodes
+    nodes = np.ceil(program.grid.ranks("world") / per_node)
     piped = along(array(program.grid.pp > 1), samples)
+    launch_s = efficiency.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s)
+    plans = stage_plans(program.stages, blocks, lambda values: along(values, samples))
     closing = (exchanges.seconds(op) for op in program.closing)
+    host, once_s = host_prices(exchanges, [plan.blocks for plan in plans]), stack.step_s
+    if not program.trains:
+        # Half of what a micro-batch launches is for its way back; the rest of a step is of others.
+        launch_s, once_s = launch_s / _DIRECTIONS, 0.0
+        host = host and replace(host, graph_s=host.graph_s / _DIRECTIONS)
     return StepPrices(
         program=program,
         platform=platform,
@@ -387,11 +413,13 @@ def step_prices(
         exchanges=exchanges,
         reasons=compute.reasons,
         blocks=blocks,
-        plans=stage_plans(program.stages, blocks, lambda values: along(values, samples)),
+        plans=plans,
         slowdown=slowest_node(stack.node_scatter, along(nodes, samples)),
-        launch_s=stack.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s),
+        launch_s=launch_s * slot_factor(stack.host, along(program.grid.vpp, samples)),
+        expert_overlap=exchanges.expert_overlap(),
+        host=host,
         send_s=exchanges.message_s(),
         closing_s=np.asarray(sum(closing, start=NOTHING)),
-        once_s=array(stack.whole_factor * stack.step_s),
+        once_s=array(efficiency.whole_factor * once_s),
         refused=tuple(exchanges.refused),
     )

@@ -1,20 +1,21 @@
 """How much of the peak a step uses, by the three usual conventions.
 
-MFU: FLOP the model needs (causal attention halved, nothing computed twice) over the tensor engines'
-peak in the format of its matrix products. `mfu_headline`: the same over the rate that the vendor
-states for that format. HFU: FLOP carried out, with recompute, copies and padding, over the peak.
+MFU: FLOP the job needs (causal attention halved, nothing computed twice) over the tensor engines'
+peak in the format of its matrix products; a job with adapters needs no gradients of frozen weights,
+so about 4 FLOP a weight and token in place of 6. `mfu_headline`: the same over the rate that the
+vendor states for that format. HFU: FLOP carried out, with recompute, copies and padding, over the
+peak.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.errors import InputError
 from trnbench.hardware.instance import Platform
-from trnbench.program.points import Points
 from trnbench.program.step import StepProgram
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,28 +27,32 @@ class Utilization:
     hfu: FloatArray
 
 
+def check_peak(mfu: float, calibration: str) -> None:
+    """Refuse a step that is faster than its chips: a calibration that says so is at fault."""
+    if mfu > 1:
+        raise InputError(
+            f"{calibration}: makes a step faster than its chips' peak: MFU {mfu:.0%}",
+            hint="a calibration of these chips or of this stack has a number that cannot be",
+        )
+
+
 def utilization(
     program: StepProgram,
     platform: Platform,
     step_s: FloatArray,
     *,
     logical_size: int | None = None,
-    points: Points | None = None,
 ) -> Utilization:
-    """Return the utilization of steps that take so long, for all layouts or those at `points`."""
+    """Return the utilization of steps that take so long, for all layouts."""
     chip = platform.chip
-
-    def picked(values: FloatArray) -> FloatArray:
-        return values if points is None else points.pick(values)
-
     number_format = chip.own_format(program.recipe.linear)
     known = number_format in chip.formats
     peak_flop_per_s = chip.peak_flop_per_s(number_format) if known else np.nan
     headline_flop_per_s = chip.headline_per_chip_flop_per_s.get(number_format, np.nan)
-    chip_seconds = step_s * picked(program.grid.ranks("world")) / chip.ranks(logical_size)
-    model_flop = picked(program.model_flop)
+    chip_seconds = step_s * program.grid.ranks("world") / chip.ranks(logical_size)
+    needed_flop = program.model_flop
     return Utilization(
-        mfu=np.asarray(model_flop / (chip_seconds * peak_flop_per_s)),
-        mfu_headline=np.asarray(model_flop / (chip_seconds * headline_flop_per_s)),
-        hfu=np.asarray(picked(program.hardware_flop) / (chip_seconds * peak_flop_per_s)),
+        mfu=np.asarray(needed_flop / (chip_seconds * peak_flop_per_s)),
+        mfu_headline=np.asarray(needed_flop / (chip_seconds * headline_flop_per_s)),
+        hfu=np.asarray(program.hardware_flop / (chip_seconds * peak_flop_per_s)),
     )

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from trnbench import parsing
 from trnbench.app.knobs import layout_of
-from trnbench.app.layout_defaults import DEFAULT_PRECISION
-from trnbench.app.train_request import TrainCase
+from trnbench.app.measured_files import GivenRun, given_run, measured_files
+from trnbench.app.measured_machine import beside, with_machines
 from trnbench.app.use_case import Progress, answered_by, quiet, takes_options_of
-from trnbench.calibration.training_stack import load_training_stack
 from trnbench.catalog.search import Catalog
-from trnbench.errors import DataFileError, InputError
-from trnbench.evidence.calibrate import Calibration
+from trnbench.errors import InputError
 from trnbench.evidence.calibrate import calibrate as fitted
-from trnbench.evidence.calibrate_files import CalibrationFiles
-from trnbench.evidence.calibrate_rows import measured_rows
-from trnbench.evidence.rows import EvidenceFile, read_evidence
-from trnbench.evidence.step_log import LoggedRun, logged_steps
-from trnbench.hardware.library import load_platform
-from trnbench.parsing import clusters, maybe
-
-_FOR_A_LOG = "a log of steps needs --model, --on, --global-batch and --sequence"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Calibrated:
-    """A calibration, the rows that could not be used with the reason, and its files."""
-
-    calibration: Calibration
-    unused: tuple[tuple[str, str], ...]
-    files: CalibrationFiles
+from trnbench.evidence.calibrate_collectives import fit_collectives
+from trnbench.evidence.calibrate_files import Calibrated, CalibrationFiles
+from trnbench.evidence.calibrate_memory import fits_by_stack
+from trnbench.evidence.calibrate_rows import marked_rows, measured_kernels, measured_rows
+from trnbench.evidence.calibrate_start import start_of
+from trnbench.evidence.calibrated_collectives import CalibratedCollectives, stack_name
+from trnbench.evidence.measured_file import steps_of
+from trnbench.evidence.rows import COLLECTIVES, KERNELS, STEPS, EvidenceFile, is_table
+from trnbench.ingest.collectives import is_sweep
+from trnbench.parsing import maybe
+from trnbench.records import dataclass
+from trnbench.units import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,36 +35,95 @@ class CalibrateRequest:
     """Files of measured steps to fit, and the date that the calibrations bear.
 
     One training stack, whose chips keep their numbers, or all that rows name, with their chips.
-    `log` says what ran if the files are logs: batch, sequence, precision, and what else is known.
+    A stack that is not known, or any with `start`, begins as the stack named so, or as software of
+    a kind: eager, compiled, graph. `all_rows`: those that a file keeps for validation too; `also`
+    single ones of these, by id.
+    `given` says what ran if the files are logs, or what tables of steps have no columns of.
     """
 
     measurements: tuple[Path, ...]
     date: datetime.date
     stack: str | None = None
-    log: TrainCase | None = None
+    start: str | None = None
+    all_rows: bool = False
+    also: tuple[str, ...] = ()
+    given: GivenRun = field(default_factory=GivenRun)
 
 
-def run(catalog: Catalog, request: CalibrateRequest, *, progress: Progress = quiet) -> Calibrated:
-    """Return the calibration by measured steps."""
-    named = load_training_stack(catalog, request.stack) if request.stack is not None else None
-    files = _read(catalog, request)
-    for path, file in zip(request.measurements, files, strict=True):
-        if not file.set.endswith("_training"):
+def run(
+    catalog: Catalog, request: CalibrateRequest, *, progress: Progress = quiet
+) -> Calibrated | CalibratedCollectives:
+    """Return the calibration by measured steps, or that by timed collectives where no step is."""
+    read = measured_files(catalog, request.measurements, request.given)
+    remarks = tuple(remark for file in read for remark in file.remarks)
+    catalog, files = with_machines(catalog, read), steps_of(read, "fitted")
+    sweeps = [file for file in files if file.set in COLLECTIVES]
+    links = None
+    if sweeps:
+        progress(0, 1, "fitting collectives")
+        links = _links(catalog, sweeps, request, remarks)
+        files = [file for file in files if file not in sweeps]
+        if not files:
+            if request.start or request.all_rows or request.also:
+                raise InputError(
+                    "--from, --all-rows and --also are of training steps: none is here"
+                )
+            return links
+        # Steps are fitted on the links as they were measured.
+        catalog = beside(catalog, [{("calibration", links.name): links.text()}])
+    kernels = [file for file in files if file.set == KERNELS and request.stack is None]
+    for file in files:
+        if file.set not in STEPS and file not in kernels:
             raise InputError(
-                f"{path}: has {file.set}; a training stack is fitted to training steps"
+                f"{file.name}: has {file.set}; a training stack is fitted to training steps"
             )
+    files = [file for file in files if file not in kernels]
     progress(0, 1, "reading rows")
-    evidence = measured_rows(catalog, files, stack=named)
+    if not request.all_rows:
+        files = marked_rows(files, also=request.also)
+    begun = start_of(catalog, request.stack, files, request.start) if request.stack else None
+    evidence = measured_rows(catalog, files, stack=begun.stack if begun else None)
     if not evidence.rows:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in evidence.unused[:3])
         raise InputError(f"no row can be fitted{': ' if reasons else ''}{reasons}")
-    progress(0, 1, f"fitting {len(evidence.rows)} rows")
+    alone = measured_kernels(catalog, kernels, evidence.rows)
+    rows = (*evidence.rows, *alone.rows)
+    progress(0, 1, f"fitting {counted(len(rows), 'row')}")
     chips = {row.chip for row in evidence.rows}
-    found = fitted(evidence.rows, held=chips if request.stack is not None else ())
+    found = fitted(rows, held=chips if request.stack is not None else ())
+    memory = fits_by_stack(evidence.held)
     return Calibrated(
         calibration=found,
-        unused=evidence.unused,
-        files=CalibrationFiles(catalog=catalog, calibration=found, date=request.date),
+        unused=(*evidence.unused, *alone.unused),
+        memory=memory,
+        files=CalibrationFiles(
+            catalog=catalog,
+            calibration=found,
+            memory=memory,
+            date=request.date,
+            starts={begun.stack.name: begun.table} if begun else {},
+        ),
+        stack=begun.stack.name if begun else None,
+        begun_as=begun.like if begun else None,
+        remarks=remarks,
+        again=begun.again if begun else None,
+        collectives=links,
+    )
+
+
+def _links(
+    catalog: Catalog,
+    sweeps: Sequence[EvidenceFile],
+    request: CalibrateRequest,
+    remarks: tuple[str, ...],
+) -> CalibratedCollectives:
+    found = fit_collectives(catalog, sweeps)
+    return CalibratedCollectives(
+        fit=found,
+        name=stack_name(request.stack, found.instance),
+        date=request.date,
+        catalog=catalog,
+        remarks=remarks,
     )
 
 
@@ -81,6 +133,9 @@ def calibrate(
     measurements: str | Path | Sequence[str | Path],
     *,
     stack: str | None = None,
+    start: str | None = None,
+    all_rows: bool = False,
+    also: str | Sequence[str] = (),
     date: datetime.date | str | None = None,
     model: str | None = None,
     on: str | None = None,
@@ -91,7 +146,12 @@ def calibrate(
     """Return a training stack fitted to measured steps, near what was known of it before.
 
     `measurements`: CSV files of measured steps; or logs of steps, with the model that ran, where,
-    and the knobs of its layout. Without a `stack`: all that rows name, and their chips.
+    and the knobs of its layout; these also stand for columns that a table lacks. What nccom-test
+    and nccl-tests print, or CSV files of collectives, make a stack of links of the instance `on`
+    which they ran; steps beside them are fitted on it. Without a `stack`:
+    all that rows name, and their chips. A `stack` that is not known begins as the one that `start`
+    names, or as software of a kind: eager, compiled, graph. Of a file that marks rows with `use` =
+    fit, only those are fitted, unless it is to be `all_rows`, or single ones `also`.
 
         >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -105,45 +165,31 @@ def calibrate(
     1
     """
     files = [measurements] if isinstance(measurements, str | Path) else measurements
-    log = None
-    if model is not None or on is not None:
-        layout = layout_of(**{"precision": DEFAULT_PRECISION} | knobs)
-        if model is None or on is None or None in (layout["global_batch"], layout["sequence"]):
-            raise InputError(_FOR_A_LOG)
-        where = clusters(on)
-        if len(where) != 1:
-            raise InputError("--on: a log is of one cluster")
-        if stack is None:
-            raise InputError("a log does not name its software: give --stack")
-        log = TrainCase(model=model, instance=where[0][0], nodes=where[0][1], layout=layout)
+    paths, given = tuple(map(Path, files)), given_run(model, on, knobs)
+    if stack is None and start is not None:
+        raise InputError("--from says how one stack begins: name it with --stack")
+    names_itself = (is_table(path) or is_sweep(path) for path in paths if path.is_file())
+    if stack is None and given.cells and not all(names_itself):
+        raise InputError("a log does not name its software: give --stack")
     today = datetime.datetime.now(tz=datetime.UTC).date()
     return CalibrateRequest(
-        measurements=tuple(map(Path, files)),
+        measurements=paths,
         date=maybe(parsing.date("--date"), date) or today,
-        stack=stack,
-        log=log,
+        stack=maybe(parsing.file_name, stack),
+        start=start,
+        all_rows=all_rows,
+        also=parsing.names("--also", also) if also else (),
+        given=given,
     )
 
 
 def inputs_of(request: CalibrateRequest) -> dict[str, object]:
     """Return the request as plain data, for outputs that repeat what was asked."""
-    log = request.log
     return {
         "measurements": [str(path) for path in request.measurements],
         "stack": request.stack,
-        "log": None
-        if log is None
-        else {"model": log.model, "instance": log.instance, "nodes": log.nodes, **log.layout.plain},
+        "start": request.start,
+        "all_rows": request.all_rows,
+        "also": list(request.also),
+        "given": request.given.plain,
     }
-
-
-def _read(catalog: Catalog, request: CalibrateRequest) -> list[EvidenceFile]:
-    log = request.log
-    if log is not None:
-        platform = load_platform(catalog, log.instance)
-        ran = LoggedRun(model=log.model, platform=platform, nodes=log.nodes, layout=log.layout)
-        return [logged_steps(path, ran) for path in request.measurements]
-    try:
-        return [read_evidence(path) for path in request.measurements]
-    except DataFileError as error:
-        raise InputError(error.message, hint=_FOR_A_LOG) from None

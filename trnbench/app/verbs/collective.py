@@ -25,7 +25,7 @@ from trnbench.arrays import IntArray
 from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.emulate.collective.data import DataCheck, check_data
+from trnbench.emulate.collective.data import DataCheck, check_data, most_checked
 from trnbench.emulate.collective.play import PlayedCollective, play
 from trnbench.emulate.collective.streams import ChunkStream, play_selected, play_together
 from trnbench.errors import InputError
@@ -46,6 +46,7 @@ from trnbench.mapping.message_plan.select import (
 from trnbench.mapping.placement import Placement, place
 from trnbench.numerics.formats import format_named
 from trnbench.parsing import clusters, read
+from trnbench.predict.setup import strangers
 from trnbench.program.collective import Collective, bus_factor, op_named
 from trnbench.workload.library import load_collective_suite
 from trnbench.workload.operation import Op
@@ -53,7 +54,6 @@ from trnbench.workload.suite import Place
 
 MAX_TRACED = 500_000
 """Messages a trace may hold: beyond that no viewer opens it."""
-MOST_CHECKED = 64_000_000
 CHECK_ELEMENTS = 65_537
 """Elements of a data check where sizes are larger: a prime, so that parts are uneven."""
 
@@ -186,6 +186,7 @@ def _answers(
         engine="",
         stack=stack.name,
         evidence=_evidence(stack),
+        warnings=strangers(catalog, platform, (stack,)),
     )
     found = cluster_verdict(platform, where.nodes)
     if not found.legal:
@@ -229,7 +230,10 @@ def _sizes(
         )
         found = verdict(placement, exchange, groups)
         here = replace(
-            blank, size_bytes=size_bytes, elements=exchange.elements, warnings=found.warnings
+            blank,
+            size_bytes=size_bytes,
+            elements=exchange.elements,
+            warnings=(*blank.warnings, *found.warnings),
         )
         if not found.legal:
             yield from _refused(replace(request, sizes_bytes=(size_bytes,)), here, found)
@@ -354,8 +358,7 @@ def _together(choice: Selected, size_bytes: float, beside: Sequence[ChunkStream]
 
 
 def _check(request: CollectiveRequest, placed: Placed, here: CollectiveAnswer) -> str:
-    numbers = placed.ranks * (placed.ranks if placed.plan.items else 1)
-    elements = max(min(here.elements, CHECK_ELEMENTS, MOST_CHECKED // numbers), 1)
+    elements = max(min(here.elements, CHECK_ELEMENTS, most_checked(placed.plan)), 1)
     found = _checked(placed.plan, elements, request.seed)
     if found.passed:
         return "ok" if elements == here.elements else f"ok ({elements:,} el.)"

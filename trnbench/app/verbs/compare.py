@@ -10,7 +10,7 @@ A cluster is bought in the cheapest way that keeps the footing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from trnbench import parsing
@@ -24,9 +24,17 @@ from trnbench.app.draws import (
     with_confidence,
     with_probabilities,
 )
+from trnbench.app.fleet_jobs import with_job
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote, quote_of_none
-from trnbench.app.run_request import DEADLINE_S, RunRequest, run_request
+from trnbench.app.run_request import (
+    DEADLINE_S,
+    USUAL_INSTANCES,
+    USUAL_MODEL,
+    USUAL_TOKENS,
+    RunRequest,
+    run_request,
+)
 from trnbench.app.run_request import inputs_of as run_inputs
 from trnbench.app.searching import Watch
 from trnbench.app.use_case import (
@@ -54,9 +62,13 @@ from trnbench.plan.objective import (
 )
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
+from trnbench.records import dataclass
 from trnbench.report.quote_text import time_text
 from trnbench.search.result import Tally
-from trnbench.units import significant
+from trnbench.units import Dimension, counted, show, significant
+
+LISTED = 5
+"""So many cluster sizes are counted up, as 1, 2, 4 ... 512 if they are more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +77,8 @@ class CompareRequest:
 
     Without a deadline, numbers of nodes given with the run are the footing, and without these a
     usual deadline is. `baseline` is the first of the instance types unless named; `baseline_nodes`
-    is how many it has at equal cost, if not as many as finish in time.
+    is how many it has at equal cost, if not as many as finish in time. `assumed`: in words, what of
+    the question was not said.
     """
 
     run: RunRequest
@@ -73,13 +86,14 @@ class CompareRequest:
     equal_cost: bool = False
     baseline: str | None = None
     baseline_nodes: int | None = None
+    assumed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a deadline that has passed."""
         if self.deadline_s is not None and not self.deadline_s > 0:
             raise InputError("the deadline must be above 0")
         if self.baseline_nodes is not None and self.baseline_nodes not in self.run.node_counts:
-            raise InputError(f"{self.baseline_nodes} nodes of the baseline are not looked at")
+            raise InputError(f"the baseline's {self.baseline_nodes} nodes are not looked at")
         if self.run.confidence is not None and self.limits == NO_LIMITS:
             raise InputError("--confidence keeps a deadline, and there is none: give --deadline")
 
@@ -103,6 +117,7 @@ def inputs_of(request: CompareRequest) -> dict[str, object]:
         "equal_cost": request.equal_cost,
         "baseline": request.baseline,
         "baseline_nodes": request.baseline_nodes,
+        "assumed": request.assumed,
     }
 
 
@@ -146,6 +161,7 @@ def compare_run(
     ]
     return CompareAnswer(
         model=run.model,
+        assumed=request.assumed,
         footing=_footing(request, baseline),
         baseline=baseline,
         compared=tuple(compared),
@@ -176,7 +192,7 @@ def _answer(
 @answered_by(_answer)
 @takes_options_of(run_request)
 def compare(
-    model: str,
+    model: str | None = None,
     *,
     deadline: float | str | None = None,
     equal_cost: bool = False,
@@ -190,7 +206,9 @@ def compare(
     """Return what a training run takes and costs on several instance types, a row for each.
 
     Each is in its best layout: knobs that are not given are searched. `options` are those of
-    `trnbench.app.run_request.run_request`. Once `cancel` is true, what was found is answered;
+    `trnbench.app.run_request.run_request`; the model may be FLEET:JOB, a job of a fleet. Without a
+    model, a length or instance types usual ones are taken, and the answer says which.
+    Once `cancel` is true, what was found is answered;
     `workers` is how many processes may search at once.
 
     >>> from trnbench.app import compare
@@ -198,6 +216,9 @@ def compare(
     >>> [(one.quote.instance, one.quote.nodes) for one in answer.compared]
     [('trn1.32xlarge', 4)]
     """
+    said = with_job(catalog, model or USUAL_MODEL, {**options, "deadline": deadline})
+    model, options, assumed = _usual(*said, named=model is not None)
+    deadline = options.pop("deadline", None)
     run = run_request(model, catalog=catalog, **options)
     deadline_s = maybe(parsing.duration("--deadline"), deadline)
     baseline_nodes = None
@@ -213,7 +234,24 @@ def compare(
         equal_cost=equal_cost,
         baseline=baseline,
         baseline_nodes=baseline_nodes,
+        assumed=assumed,
     )
+
+
+def _usual(
+    model: str, options: Mapping[str, Any], *, named: bool
+) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+    """Return a question with what was not said as usual, and in words what that is."""
+    assumed, whole = [], dict(options)
+    if not named:
+        assumed.append(f"model {model}")
+    if not any(options.get(length) for length in ("tokens", "samples", "phase")):
+        whole["tokens"] = USUAL_TOKENS
+        assumed.append(f"--tokens {show(USUAL_TOKENS, Dimension.COUNT)}")
+    if not options.get("on"):
+        whole["on"] = USUAL_INSTANCES
+        assumed.append(f"--on {','.join(USUAL_INSTANCES)}")
+    return model, whole, tuple(assumed)
 
 
 def looked(explored: Explored) -> Tally:
@@ -256,10 +294,11 @@ def row_of_market(
     sure = "" if confidence is None else f" in {100 * confidence:g}% of draws"
     late = (
         f"{time_text(soonest.elapsed_s if end_s is None else end_s)} at the fastest{sure}, on "
-        f"{soonest.nodes:,} nodes, is past the deadline of {time_text(limits.deadline_s or 0.0)}"
+        f"{counted(soonest.nodes, 'node')}, is past the deadline of "
+        f"{time_text(limits.deadline_s or 0.0)}"
     )
     if request.deadline_s is None:
-        return replace(found, notes=(*found.notes, late))
+        return replace(found, warnings=(*found.warnings, late))
     return found.refused((late,))
 
 
@@ -272,7 +311,7 @@ def _warned(found: Quote, request: CompareRequest) -> Quote:
         return found
     late = (
         f"may take {time_text(elapsed.high)}, past the deadline of {time_text(deadline_s)}; "
-        "--confidence 80% keeps it with a margin"
+        "--confidence 80% leaves a margin"
     )
     return replace(found, warnings=(*found.warnings, late))
 
@@ -292,8 +331,8 @@ def _at_equal_cost(explored: Explored, ways: Sequence[Candidate], baseline: Quot
         return found.refused((f"no price of {explored.name}, so none that is equal",))
     return found.refused(
         (
-            f"{significant(cheapest.cost_usd)} USD at the cheapest, on {cheapest.nodes:,} nodes, "
-            f"is more than the baseline's {significant(budget)}",
+            f"{significant(cheapest.cost_usd)} USD at the cheapest, on "
+            f"{counted(cheapest.nodes, 'node')}, is more than the baseline's {significant(budget)}",
         )
     )
 
@@ -342,7 +381,9 @@ def _other_stacks(
                 cost_usd=None,
             )
             layouts = tuple(step.layout for step in row.steps)
-            found.append(OtherStack(stack=stack.name, quote=quote(other, way, layouts=layouts)))
+            found.append(
+                OtherStack(stack=stack.short_name, quote=quote(other, way, layouts=layouts))
+            )
     return tuple(found)
 
 
@@ -354,27 +395,31 @@ def _with_stack(catalog: Catalog, setup: TrainSetup, stack: TrainingStack) -> Tr
         setup.nodes,
         stack=stack,
         logical_size=setup.logical_size,
+        assume_supported=setup.assume_supported,
     )
 
 
 def _footing(request: CompareRequest, baseline: str) -> str:
     run = request.run
     own = run.nodes and request.baseline_nodes is None
-    among = _listed(run.node_counts) if own else f"powers of two up to {run.max_nodes:,}"
+    tried = _listed(run.node_counts) if own else f"1, 2, 4 ... {max(run.node_counts):,}"
+    if not own and len(run.node_counts) < LISTED:
+        tried = _listed(run.node_counts)
+    tried = f"(sizes tried: {tried})"
     deadline_s = request.limits.deadline_s
     if request.baseline_nodes is not None:
-        footing = f"on {request.baseline_nodes:,} nodes"
+        footing = f"on {counted(request.baseline_nodes, 'node')}"
     elif deadline_s is None:
         several = "s" * (run.node_counts != (1,))
-        footing = f"on {_listed(run.node_counts)} node{several} each"
+        footing = f"on {_listed(run.node_counts)} node{several}"
     else:
-        assumed = "" if request.deadline_s else " (assumed)"
-        fewest = f"on the fewest nodes, of {among}, that finish"
+        usual = "" if request.deadline_s else " (default; set --deadline)"
         sure = "" if run.confidence is None else f" with {100 * run.confidence:g}% confidence"
-        footing = f"{fewest} in {time_text(deadline_s)}{assumed}{sure}"
+        time = f"that finishes in {time_text(deadline_s)}{usual}{sure}"
+        footing = f"on the smallest cluster {time} {tried}"
     if request.equal_cost:
-        return f"{baseline} {footing}; the others as fast as that money makes them, of {among}"
-    return footing
+        return f"{baseline} {footing}, the others as fast as its cost buys"
+    return f"each {footing}"
 
 
 def _listed(counts: Sequence[int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.numerics.rounding import RoundingRule
 from trnbench.parsing import literal, read
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
+from trnbench.records import dataclass
 from trnbench.workload.library import load_matrix_suite
 from trnbench.workload.product_text import parse_product
 from trnbench.workload.suite import Product
@@ -293,7 +294,7 @@ def _numbers(
 
 
 def _recipe(request: MatrixRequest, number_format: str) -> ProductRecipe:
-    return ProductRecipe(
+    return ProductRecipe.named(
         format_in_a=number_format,
         format_in_b=number_format,
         format_out=usual_result_format(number_format),

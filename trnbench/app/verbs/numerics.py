@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from trnbench.numerics.product_demo import product_demos
 from trnbench.parsing import read
 from trnbench.program.precision import recipe_named
 from trnbench.program.step import training_step
+from trnbench.records import dataclass
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

@@ -7,16 +7,19 @@ option of every cluster is billed; what keeps the limits is ranked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trnbench import parsing
+from trnbench.answers.fleet import SpotRisk
 from trnbench.answers.plan import PlanAnswer, Ways
 from trnbench.answers.quote import Quote
-from trnbench.app.command_lines import plan_line
+from trnbench.app.command_lines import plan_question, with_folders
 from trnbench.app.draws import lead_of, outcomes, with_confidence, with_probabilities
+from trnbench.app.fleet_jobs import Choice, with_job
+from trnbench.app.fleet_risk import on_spot
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.plan_break_even import break_even
 from trnbench.app.plan_confirm import confirmed
@@ -37,7 +40,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.hardware.instance import PurchaseOption
 from trnbench.parsing import literal, maybe, read
-from trnbench.plan.failures import Estimate, operations_of
+from trnbench.plan.failures import Estimate
 from trnbench.plan.market import Market, candidates
 from trnbench.plan.objective import (
     Candidate,
@@ -52,8 +55,9 @@ from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import QuotaRequest, quota_request
 from trnbench.plan.sensitivity import Change, sensitivity
 from trnbench.predict.common_draws import CommonDraws
+from trnbench.records import dataclass
 from trnbench.report.quote_text import time_text
-from trnbench.units import Dimension, show, significant
+from trnbench.units import Dimension, counted, show, significant
 
 WORTH_A_THOUGHT = 0.5
 """Plans that train for less than this part of their time are not shown beside the chosen one."""
@@ -114,6 +118,8 @@ def plan(
     >>> answer.best.instance, answer.best.nodes
     ('trn1.32xlarge', 1)
     """
+    model, options = with_job(catalog, model, {**options, "deadline": deadline})
+    deadline = options.pop("deadline", None)
     return PlanRequest(
         run=run_request(model, catalog=catalog, **options),
         deadline_s=maybe(parsing.duration("--deadline"), deadline),
@@ -174,6 +180,7 @@ class _Planning:
             binding=binding,
             front=likely if front else (),
             lead=lead_of(likely, drawn),
+            spot=self._on_spot(chosen, draws),
             draws=draws.count,
             seed=draws.seed,
             left_out=self._left_out(),
@@ -186,7 +193,7 @@ class _Planning:
             looked={one.name: looked(one) for one in self.explored},
             ways=_ways(ways, limits),
             assumed=(*notes, *self._assumed(quoted or near)),
-            command=plan_line(self.request),
+            command=with_folders(plan_question(self.request).line, self.catalog),
             unseen=tuple(
                 name for name in self.names if name not in {one.name for one in self.explored}
             ),
@@ -210,6 +217,16 @@ class _Planning:
     def _quote(self, candidate: Candidate) -> Quote:
         explored = self._explored(candidate.instance)
         return quote(explored, candidate)
+
+    def _on_spot(self, chosen: Candidate | None, draws: CommonDraws) -> SpotRisk | None:
+        """Return a plan on spot machines as it was played; None of any other."""
+        if chosen is None or chosen.option != "spot":
+            return None
+        market = self._market(chosen.instance)
+        if market.offers.rules is None:
+            return None
+        choice = Choice(explored=self._explored(chosen.instance), market=market)
+        return on_spot(choice, chosen.nodes, 1.0, self.request.run.model, draws)[1]
 
     def _front(self, kept: Sequence[Candidate], chosen: Quote | None) -> tuple[Quote, ...]:
         quotes = (
@@ -288,7 +305,11 @@ class _Planning:
         if not np.isfinite(near.elapsed_s):
             words.append(f"the run never ends on {near.nodes:,} x {near.instance}")
         elif "deadline" in excess and asked.deadline_s is not None:
-            most = f", and {near.nodes:,} nodes are the most looked at" if largest else ""
+            most = (
+                f", and no more than {counted(near.nodes, 'node')} were looked at"
+                if largest
+                else ""
+            )
             words.append(
                 f"deadline of {time_text(asked.deadline_s)}: {time_text(end_s)}{sure} "
                 f"on {near.nodes:,} x {near.instance}, {excess['deadline']:.3g}x{most}"
@@ -352,7 +373,7 @@ class _Planning:
             defaults = ", ".join(f"{name} {plain[name]}" for name in step.assumed)
             if defaults:
                 words.append(f"defaults: {defaults}")
-            words.append(f"calibration {step.calibration}, {step.basis} for {step.instance}")
+            words.append(f"stack {step.software}, {step.basis} for {step.instance}")
             market = self._explored(quoted.instance).market
             if market is not None:
                 words += _failure_words(market)
@@ -360,7 +381,7 @@ class _Planning:
 
 
 def _failure_words(market: Market) -> tuple[str, ...]:
-    known = operations_of(market.reliability, market.instance, stated=market.stated)
+    known = market.operations()
 
     def told(estimate: Estimate, scale: Dimension | None = None) -> str:
         shown = [
@@ -376,9 +397,9 @@ def _failure_words(market: Market) -> tuple[str, ...]:
     recovery = told(known.recovery_s, Dimension.SECONDS)
     write = told(known.write_per_node_bytes_per_s, Dimension.BYTES_PER_S)
     return (
-        f"failures of a node in a day: {told(rate)}, {of}",
-        f"a recovery takes {recovery}, {known.recovery_s.kind.word}; a node writes {write} of a "
-        f"checkpoint, {known.write_per_node_bytes_per_s.kind.word}",
+        f"failures per node per day: {told(rate)}, {of}",
+        f"recovery: {recovery}, {known.recovery_s.kind.word}; checkpoint writes: {write} per node, "
+        f"{known.write_per_node_bytes_per_s.kind.word}",
     )
 
 

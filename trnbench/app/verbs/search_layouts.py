@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from trnbench.app.knobs import layout_of
+from trnbench.app.layout_defaults import refuse_senseless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.calibration.collective_stack import CollectiveStack, load_stack
 from trnbench.calibration.training_stack import TrainingEfficiency, TrainingStack
@@ -62,15 +63,16 @@ def search_layouts(
     platform = load_platform(catalog, instance) if isinstance(instance, str) else instance
     if efficiency is None:
         efficiency = training_efficiency(catalog, platform, stack)
+    known = load_model(catalog, model) if isinstance(model, str) else model
+    layout = layout_of(global_batch=global_batch, sequence=sequence, precision=precision, **knobs)
+    refuse_senseless(known, layout)
     question = Question(
-        model=load_model(catalog, model) if isinstance(model, str) else model,
+        model=known,
         platform=platform,
         efficiency=efficiency,
         collectives=_collectives(catalog, platform, efficiency.stack, collectives),
         nodes=(nodes,) if isinstance(nodes, int) else tuple(nodes),
-        layout=layout_of(
-            global_batch=global_batch, sequence=sequence, precision=precision, **knobs
-        ),
+        layout=layout,
         headroom=memory_headroom,
         logical_size=logical_size,
         whole_nodes=whole_nodes,

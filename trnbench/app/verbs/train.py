@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from trnbench import parsing
+from trnbench.analytic.step.memory_timeline import memory_timeline
 from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.app.batch import batch_words
 from trnbench.app.knobs import layout_of
-from trnbench.app.layout_defaults import SEARCHED, refuse_senseless, with_defaults
+from trnbench.app.layout_defaults import refuse_senseless, searched_for, with_defaults
+from trnbench.app.settled_steps import blank_answer, settled_answers
 from trnbench.app.train_request import TrainCase, TrainRequest, suite_cases
 from trnbench.app.use_case import (
     Engine,
@@ -22,13 +26,17 @@ from trnbench.app.use_case import (
     takes_options_of,
 )
 from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.errors import InputError
 from trnbench.parsing import clusters, maybe
 from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.predict.step import Playing, predict
+from trnbench.predict.step import Playing
+from trnbench.program.step import training_step
 from trnbench.units import Dimension
 from trnbench.workload.partial_layout import PartialLayout
+
+if TYPE_CHECKING:
+    from trnbench.app.run_request import RunRequest
+    from trnbench.emulate.schedule.disturbance import Straggler
 
 _STRAGGLER = re.compile(r"(\d{1,6})=(.+)")
 
@@ -43,8 +51,13 @@ def run(
 
     `progress` hears of each case before it starts, and of layouts searched for one.
     """
-    if request.timeline and len(request.cases) != 1:
-        raise InputError("a chart or a trace shows one step: give one model on one place")
+    if request.runs:
+        from trnbench.app.train_run import quotes_of_runs
+
+        runs = quotes_of_runs(catalog, request, progress=progress)
+        return tuple(step for one in runs for step in one.steps)
+    if (request.timeline or request.memory) and len(request.cases) != 1:
+        raise InputError("a chart, a trace or --memory shows one step: give one model on one place")
     answers: list[TrainAnswer] = []
     for number, case in enumerate(request.cases):
         what = case.label or f"{case.model} on {case.instance}:{case.nodes}"
@@ -56,12 +69,27 @@ def run(
             case.nodes,
             stack=request.stack,
             logical_size=request.logical_size,
+            assume_supported=request.assume_supported,
         )
         found = step_answers(
             setup, case.layout, request.engines, playing=request.playing, progress=progress
         )
+        if request.memory:
+            found = tuple(_with_memory(setup, answer) for answer in found)
         answers += [replace(answer, label=case.label) for answer in found]
     return tuple(answers)
+
+
+def _with_memory(setup: TrainSetup, answer: TrainAnswer) -> TrainAnswer:
+    """Return an answer with what the worst rank holds, slot by slot, if its layout is legal."""
+    if answer.memory is None:
+        return answer
+    held = memory_timeline(
+        training_step(setup.model, answer.layout.complete()),
+        setup.stack.memory,
+        setup.stack.fragmentation,
+    )
+    return replace(answer, memory_timeline=held)
 
 
 @answered_by(run)
@@ -71,21 +99,37 @@ def train(
     *,
     on: str | Sequence[str] = (),
     suite: str | None = None,
+    config: str | Path | None = None,
+    tokens: float | str | None = None,
+    samples: float | str | None = None,
+    phase: str | Sequence[str] = (),
+    purchase: str | Sequence[str] = (),
+    region: str | None = None,
+    price_date: datetime.date | str | None = None,
+    discount: float | str | None = None,
+    price: str | Sequence[str] = (),
+    assume_price: str | Sequence[str] = (),
     stack: str | None = None,
     lnc: int | str | None = None,
+    assume_supported: bool = False,
     engine: Engine = "analytic",
     seed: int | None = None,
     straggler: str | Sequence[str] = (),
     trace: bool = False,
+    memory: bool = False,
     catalog: Catalog | None = None,
     progress: Progress = quiet,
     **knobs: Any,  # noqa: ANN401
 ) -> TrainRequest:
     """Return what one training step takes and holds, one answer for each place and engine.
 
-    Knobs that are not given are chosen: the fastest layout that fits. A `suite` brings models,
-    places and layouts. `trace` keeps what was played. `trnbench.app.train_functional` trains
-    with real numbers.
+    Knobs that are not given are chosen: the fastest layout that fits. `config` is a file, or a
+    folder, of a training framework or Slurm that says knobs, and hosts: those given beside it win.
+    A `suite` brings models, places and layouts. With `tokens`, `samples` or `phase`s a whole run is
+    answered, a step for each of its parts with their days and bill (`answer.part`), bought as
+    `purchase` to `assume_price` say. `assume_supported` predicts what the stack's software refuses
+    as if it ran. `trace` keeps what was played, `memory` tells what the worst rank holds slot by
+    slot (`answer.memory_timeline`). `trnbench.app.train_functional` trains with real numbers.
 
     >>> from trnbench.app import train
     >>> (answer,) = train("llama2-7b", on="trn1.32xlarge:4", tp=8, pp=1, zero=1)
@@ -101,26 +145,65 @@ def train(
         raise InputError("--seed must not be negative")
     layout = layout_of(**knobs)
     if suite is not None:
-        if on or lnc is not None or layout.given:
+        if on or lnc is not None or layout.said or config is not None:
             raise InputError("a suite brings its own places and layouts; leave out --on and these")
         cases = suite_cases(catalog or open_catalog(), suite)
     elif not on:
         raise InputError("on which instance? e.g. --on trn1.32xlarge:32")
+    elif config is not None:
+        from trnbench.app.configured import configured_case
+
+        cases = (configured_case(catalog or open_catalog(), model or "", on, Path(config), layout),)
     else:
         cases = tuple(
             TrainCase(model=model or "", instance=instance, nodes=nodes, layout=layout)
             for instance, nodes in clusters(on)
         )
+    buying = {
+        "purchase": purchase,
+        "region": region,
+        "price_date": price_date,
+        "discount": discount,
+        "price": price,
+        "assume_price": assume_price,
+    }
+    runs: tuple[RunRequest, ...] = ()
+    length = {"tokens": tokens, "samples": samples, "phase": phase}
+    if any(one not in (None, ()) for one in length.values()):
+        if suite is not None:
+            raise InputError("a suite has steps, no runs; leave out --tokens and --phase")
+        same = {"stack": stack, "lnc": lnc, "assume_supported": assume_supported}
+        asked = {**length, "catalog": catalog, **buying, **same}
+        runs = _runs(cases, asked)
+    elif bought := next((name for name, value in buying.items() if value), None):
+        option = bought.replace("_", "-")
+        raise InputError(f"--{option} is for the bill of a run: give --tokens or --phase too")
     return TrainRequest(
         cases=cases,
+        runs=runs,
         suite=suite,
+        config=None if config is None else str(config),
         engines=engines_of(engine),
         stack=stack,
         logical_size=maybe(parsing.whole("--lnc"), lnc),
+        assume_supported=assume_supported,
         seed=seed,
         stragglers=tuple(_straggler(text) for text in parsing.texts(straggler)),
         timeline=trace,
+        memory=memory,
     )
+
+
+def _runs(cases: Sequence[TrainCase], asked: Mapping[str, Any]) -> tuple[RunRequest, ...]:
+    """Return the run of each case; prices may be of the instance of any."""
+    from trnbench.app.run_request import run_request
+
+    names = tuple(dict.fromkeys(case.instance for case in cases))
+    runs = []
+    for case in cases:
+        options = {**asked, **case.layout.said, "on": names, "nodes": case.nodes}
+        runs.append(replace(run_request(case.model, **options), instances=(case.instance,)))
+    return tuple(runs)
 
 
 def _straggler(text: str) -> Straggler:
@@ -128,6 +211,8 @@ def _straggler(text: str) -> Straggler:
     if match is None:
         raise InputError(f"--straggler: cannot read {text!r}; write STAGE=FACTOR, such as 0=1.2")
     factor = parsing.quantity("--straggler", Dimension.RATIO)(match[2])
+    from trnbench.emulate.schedule.disturbance import Straggler
+
     return Straggler(stage=int(match[1]), factor=factor)
 
 
@@ -141,78 +226,40 @@ def step_answers(
 ) -> tuple[TrainAnswer, ...]:
     """Return the step by every engine, in the fastest layout where knobs are left open."""
     refuse_senseless(setup.model, given)
-    layout, assumed = with_defaults(setup.model, setup.stack, given, setup.ranks)
+    layout, assumed = with_defaults(setup.model, setup.stack, given, setup.training(given).ranks)
     blank = blank_answer(setup, layout, assumed)
     if not _settled(layout):
         blank = _fastest(setup, blank, progress)
     if not _settled(blank.layout):
         return tuple(replace(blank, engine=engine) for engine in engines)
-    answers = settled_answers(setup, blank, engines, playing)
-    answers = tuple(_with_note(answer, given) for answer in answers)
+    half = given["recompute"] == "selective" and setup.stack.habits.selective == "half"
+    between = ("none", "full") if half else ()
+    answers = settled_answers(setup, blank, engines, playing, between=between)
+    answers = tuple(_with_note(answer, given, half=half) for answer in answers)
     if blank.feasible:
         return answers
     # The layout that came nearest is shown with its memory.
     return tuple(replace(answer, step=None, reasons=blank.reasons) for answer in answers)
 
 
-def _with_note(answer: TrainAnswer, asked: PartialLayout) -> TrainAnswer:
-    """Return an answer that says so where another recompute mode was asked for."""
+def _with_note(answer: TrainAnswer, asked: PartialLayout, *, half: bool) -> TrainAnswer:
+    """Return an answer that says so where another recompute mode was asked for, or is meant."""
     mode, runs = asked["recompute"], answer.layout["recompute"]
-    if mode in (None, runs):
-        return answer
-    note = f"recompute {mode} is {runs}: fused attention keeps nothing to repeat"
-    return replace(answer, warnings=(*answer.warnings, note))
-
-
-def blank_answer(setup: TrainSetup, layout: PartialLayout, assumed: tuple[str, ...]) -> TrainAnswer:
-    """Return all of an answer that is known before anything is predicted."""
-    return TrainAnswer(
-        label="",
-        model=setup.model.name,
-        instance=setup.platform.instance.name,
-        chip=setup.platform.chip.name,
-        nodes=setup.nodes,
-        chips=setup.chips,
-        ranks=setup.ranks,
-        logical_size=setup.logical_size,
-        tokens_per_sample=None if setup.model.recommender else layout.number("sequence"),
-        layout=layout,
-        engine="analytic",
-        calibration=setup.stack.name,
-        basis=setup.basis,
-        evidence=setup.evidence,
-        assumed=assumed,
-    )
-
-
-def settled_answers(
-    setup: TrainSetup,
-    blank: TrainAnswer,
-    engines: Sequence[str] = ("analytic",),
-    playing: Playing | None = None,
-) -> tuple[TrainAnswer, ...]:
-    """Return the step of an answer's settled layout by every engine, or why it cannot run."""
-    if "emulate" in engines:
-        playing = playing or Playing()
-    found = predict(setup, blank.layout.complete(), playing=playing)
-    steps = {"analytic": found.step, "emulate": found.played}
-    return tuple(
-        replace(
-            blank,
-            engine=engine,
-            step=steps[engine],
-            memory=found.memory,
-            timeline=found.timeline,
-            reasons=found.reasons,
-            warnings=found.warnings,
+    notes = []
+    if half:
+        answer = replace(answer, layout=answer.layout.changed(recompute="selective"))
+        notes.append(
+            f"{answer.stack} calls selective what repeats half of a forward pass: the mean of "
+            "--recompute none and full, as which measured rows are read"
         )
-        for engine in engines
-    )
+    elif mode not in (None, runs):
+        notes.append(f"recompute {mode} is {runs}: fused attention keeps nothing to repeat")
+    return replace(answer, warnings=(*answer.warnings, *notes))
 
 
 def _settled(layout: PartialLayout) -> bool:
     """Tell whether nothing is left to search for."""
-    return not any(name in SEARCHED for name in layout.open)
+    return not searched_for(layout)
 
 
 def _fastest(setup: TrainSetup, blank: TrainAnswer, progress: Progress) -> TrainAnswer:
@@ -236,6 +283,11 @@ def _fastest(setup: TrainSetup, blank: TrainAnswer, progress: Progress) -> Train
         layout = PartialLayout.of(found.layout)
     if result.best is None:
         return replace(blank, layout=layout, searched=searched, reasons=result.reasons)
-    chosen = tuple(name for name in blank.layout.open if name in SEARCHED)
     notes = batch_words(setup, blank.layout, blank.assumed, result.best)
-    return replace(blank, layout=layout, chosen=chosen, searched=searched, notes=notes)
+    return replace(
+        blank,
+        layout=layout,
+        chosen=searched_for(blank.layout),
+        searched=searched,
+        notes=notes,
+    )

@@ -1,23 +1,26 @@
 """The functional engine: a plan's messages carry real numbers, and every rank is checked.
 
-All messages of a round read what the rounds before have left, as in the timed engine. Numbers are
+All messages of a round read what the rounds before have left, as in the timed engine. Held are
 whole and small, so sums are exact in any order and the result must match to the bit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnbench.arrays import BoolArray, IntArray
 from trnbench.errors import InputError, unhandled
 from trnbench.mapping.message_plan.plan import MessagePlan, Moves
+from trnbench.records import dataclass
 
+HeldData: TypeAlias = NDArray[np.int32]
 _LARGEST_VALUE = 1000
-_MOST_NUMBERS = 64_000_000
-_MOST_PIECES = 128_000_000
+_MOST_NUMBERS = 16_000_000
+_MOST_PIECES = 64_000_000
+"""Together less than 1 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,27 +46,26 @@ def check_data(
     """
     if elements < 1:
         raise InputError(f"a data check needs at least 1 element, not {elements}")
-    total = elements * plan.ranks
-    if plan.items:
-        total *= plan.ranks
-    if total > _MOST_NUMBERS:
+    if elements > most_checked(plan):
         raise InputError(
-            f"a data check of {plan.ranks} ranks with {elements} elements needs {total} numbers",
-            hint=f"at most {_MOST_NUMBERS}; check fewer elements or ranks",
+            f"a data check of {plan.ranks} ranks with {elements} elements needs "
+            f"{elements * _numbers(plan):,} numbers",
+            hint=f"at most {_MOST_NUMBERS:,}; check fewer elements or ranks",
         )
-    if not plan.items and plan.ranks * plan.segments > _MOST_PIECES:
+    pieces = plan.segments if plan.items else plan.ranks * plan.segments
+    if pieces > _MOST_PIECES:
         raise InputError(
-            f"a data check of {plan.ranks} ranks moves {plan.segments} pieces through each",
-            hint=f"at most {_MOST_PIECES} in all; check fewer ranks",
+            f"a data check of {plan.ranks} ranks moves {pieces:,} pieces",
+            hint=f"at most {_MOST_PIECES:,}; check fewer ranks",
         )
     generator = np.random.default_rng(seed)
     bounds = _bounds(plan, elements)
     width = int(bounds[-1])
     shape = (plan.ranks, width)
     given = (
-        np.ones(shape, dtype=np.int64)
+        np.ones(shape, dtype=np.int32)
         if fill == "all-ones"
-        else generator.integers(1, _LARGEST_VALUE, shape)
+        else generator.integers(1, _LARGEST_VALUE, shape, dtype=np.int32)
     )
     held = _initial(plan, given, bounds)
     for phase in plan.phases:
@@ -82,13 +84,29 @@ def check_data(
     )
 
 
+def most_checked(plan: MessagePlan) -> int:
+    """Return how many elements a rank's buffer may have in a check; 0 for too many ranks."""
+    return _MOST_NUMBERS // _numbers(plan)
+
+
+def _numbers(plan: MessagePlan) -> int:
+    """Return how many numbers all ranks hold for one element of a rank's buffer."""
+    if plan.pairs is not None:
+        return max(plan.ranks * len(plan.pairs) * plan.channels, 1)
+    return plan.ranks**2 if plan.items else plan.ranks
+
+
 def _bounds(plan: MessagePlan, elements: int) -> IntArray:
-    """Return where each segment begins; items of all-to-all each get a share of the buffer."""
+    """Return where each segment begins; items of all-to-all each get a share of the buffer.
+
+    Pairs that exchange nothing have no room.
+    """
     if not plan.items:
         return np.arange(plan.segments + 1) * elements // plan.segments
-    per_item = elements if plan.pairs is not None else None
-    if per_item is not None:
-        return np.arange(plan.segments + 1) * per_item
+    if plan.pairs is not None:
+        room = np.zeros(plan.blocks, dtype=np.int64)
+        room[plan.pairs[:, 0] * plan.ranks + plan.pairs[:, 1]] = elements
+        return np.concatenate([[0], np.cumsum(np.repeat(room, plan.channels))])
     one_rank = np.diff(np.arange(plan.ranks + 1) * elements // plan.ranks)
     return np.concatenate([[0], np.cumsum(np.tile(one_rank, plan.ranks))])
 
@@ -114,7 +132,7 @@ def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArr
     return sender == rank, goal == rank
 
 
-def _initial(plan: MessagePlan, given: IntArray, bounds: IntArray) -> IntArray:
+def _initial(plan: MessagePlan, given: HeldData, bounds: IntArray) -> HeldData:
     """Return the buffers of all ranks at the start; zero where one holds nothing."""
     match plan.op:
         case "all-reduce" | "reduce-scatter":
@@ -133,29 +151,31 @@ def _roots(plan: MessagePlan) -> BoolArray:
     return np.asarray((plan.place == 0).all(axis=1))
 
 
-def _expected(plan: MessagePlan, given: IntArray, bounds: IntArray) -> tuple[IntArray, BoolArray]:
+def _expected(plan: MessagePlan, given: HeldData, bounds: IntArray) -> tuple[HeldData, BoolArray]:
     """Return the buffers that ranks must hold at the end, and which elements are asked for."""
     everything = np.ones(given.shape, dtype=bool)
     match plan.op:
         case "all-reduce":
-            return np.broadcast_to(given.sum(axis=0), given.shape), everything
+            return np.broadcast_to(given.sum(axis=0, dtype=np.int32), given.shape), everything
         case "reduce-scatter":
-            total = np.broadcast_to(given.sum(axis=0), given.shape)
+            total = np.broadcast_to(given.sum(axis=0, dtype=np.int32), given.shape)
             return total, _of_blocks(plan, plan.owner, bounds)
         case "all-gather":
             mine = _of_blocks(plan, plan.owner, bounds)
-            return np.broadcast_to((given * mine).sum(axis=0), given.shape), everything
+            return np.broadcast_to(
+                (given * mine).sum(axis=0, dtype=np.int32), given.shape
+            ), everything
         case "broadcast":
             root = int(np.flatnonzero(_roots(plan))[0])
             return np.broadcast_to(given[root], given.shape), everything
         case "all-to-all" | "permute" | "send-receive":
             held, wanted = _item_masks(plan, bounds)
-            return np.broadcast_to((given * held).sum(axis=0), given.shape), wanted
+            return np.broadcast_to((given * held).sum(axis=0, dtype=np.int32), given.shape), wanted
         case _:
             unhandled(plan.op, "buffers to end with")
 
 
-def _carry(held: IntArray, moves: Moves, bounds: IntArray) -> None:
+def _carry(held: HeldData, moves: Moves, bounds: IntArray) -> None:
     """Apply one round: all reads first, then copies, then sums."""
     size = bounds[moves.segment + 1] - bounds[moves.segment]
     move = np.repeat(np.arange(len(size)), size)

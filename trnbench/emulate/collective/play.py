@@ -8,8 +8,6 @@ levels whose size asks for chunks is played by `collective_streams`, chunks over
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trnbench.arrays import FloatArray
@@ -18,6 +16,7 @@ from trnbench.emulate.collective.sharing import transfer_times
 from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import flow_of, last_arrival
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
+from trnbench.records import dataclass
 
 _MESSAGES_AT_ONCE = 400_000
 

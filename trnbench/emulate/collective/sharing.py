@@ -14,10 +14,13 @@ from trnbench.arrays import FloatArray, IntArray
 _EQUAL = 1e-9
 
 
-def fair_rates(links: IntArray, capacity: FloatArray) -> FloatArray:
+def fair_rates(
+    links: IntArray, capacity: FloatArray, crossing_by: FloatArray | None = None
+) -> FloatArray:
     """Return the max-min fair speed of each message, bytes/s.
 
     `links[message, hop]` are link numbers; the last entry of `capacity` (infinite) means no link.
+    A row may stand for many messages: `crossing_by[row, hop]` of them go over the link.
     Each pass settles every message that crosses a link which is the tightest for all on it.
     """
     rates = np.zeros(len(links))
@@ -26,7 +29,10 @@ def fair_rates(links: IntArray, capacity: FloatArray) -> FloatArray:
     none = len(capacity) - 1
     while len(going):
         path = links[going]
-        crossing = np.bincount(path.ravel(), minlength=len(capacity))
+        by = None if crossing_by is None else crossing_by[going]
+        crossing = np.bincount(
+            path.ravel(), None if by is None else by.ravel(), minlength=len(capacity)
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             fair = np.where(crossing > 0, left / crossing, np.inf)
         fair[none] = np.inf
@@ -42,9 +48,10 @@ def fair_rates(links: IntArray, capacity: FloatArray) -> FloatArray:
         settled = ~loose[path].all(axis=1)
         done = going[settled]
         rates[done] = own[settled]
+        each = np.repeat(own[settled], path.shape[1])
         used = np.bincount(
             path[settled].ravel(),
-            weights=np.repeat(own[settled], path.shape[1]),
+            weights=each if by is None else each * by[settled].ravel(),
             minlength=len(capacity),
         )
         used[none] = 0.0

@@ -12,13 +12,14 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from trnbench.arrays import FloatArray, IntArray
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.calibration.collective_stack import Tuning
+from trnbench.emulate.collective.like_messages import RoundClasses, like_messages
 from trnbench.emulate.collective.play import (
     PlayedCollective,
     after_round,
@@ -30,11 +31,14 @@ from trnbench.emulate.collective.play import (
 )
 from trnbench.emulate.collective.sharing import fair_rates
 from trnbench.errors import InputError
-from trnbench.mapping.message_plan.placed import Placed
+from trnbench.mapping.message_plan.placed import Placed, PlacedRound
 from trnbench.mapping.message_plan.plan import turns
 from trnbench.mapping.message_plan.select import Selected, chunks_of, selected_for
+from trnbench.records import dataclass
 
 STEPS_PER_RUN = 16
+REMEMBERED = 4096
+"""Sets of steps whose speeds are remembered."""
 _EQUAL = 1e-9
 
 
@@ -49,18 +53,6 @@ class ChunkStream:
     start_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusySpan:
-    """A step as played, for a trace: like rounds of one phase of one chunk; times in s."""
-
-    start_s: float
-    end_s: float
-    stream: int
-    chunk: int
-    phase: int
-    messages: int
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Together:
     """Several collectives played at once: when each ended (s), and what each link carried."""
@@ -68,15 +60,17 @@ class Together:
     end_s: tuple[float, ...]
     link_bytes: FloatArray
     messages: int
-    spans: tuple[BusySpan, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """Rounds joined: bytes of each message, its latency, and what follows the last message."""
+    """Rounds joined, by class of like messages: bytes of each, its latency, and what follows all.
+
+    `messages` counts all of them.
+    """
 
     key: int
-    links: IntArray
+    classes: RoundClasses
     size_bytes: FloatArray
     latency_s: FloatArray
     after_s: float
@@ -85,19 +79,80 @@ class _Step:
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A step under way."""
+    """A step under way; `going`: classes of messages that are."""
 
     step: _Step
     task: tuple[int, int, int]
     position: int
-    left: FloatArray
-    begun_s: float
     ends_s: float
-    going: IntArray
+    going: int
+
+
+@dataclass(slots=True, eq=False)
+class _OnTheWay:
+    """What is under way, a row for each class of messages: whose, what is left, what it crosses."""
+
+    whose: list[_Running]
+    owner: IntArray
+    left: FloatArray
+    size_bytes: FloatArray
+    latency_s: FloatArray
+    links: IntArray
+    crossing: FloatArray
 
     @property
     def whole(self) -> bool:
-        return len(self.going) == len(self.left)
+        """Whether nothing of the steps under way has ended."""
+        return len(self.left) == sum(len(running.step.size_bytes) for running in self.whose)
+
+    def with_more(self, new: list[_Running], none: int) -> _OnTheWay:
+        """Return it with steps that begin."""
+        wide = max(self.links.shape[1], *(r.step.classes.links.shape[1] for r in new))
+
+        def joined(own: IntArray | FloatArray, name: str, fill: float) -> Any:  # noqa: ANN401
+            parts = [own, *(getattr(running.step.classes, name) for running in new)]
+            return np.concatenate(
+                [np.pad(p, ((0, 0), (0, wide - p.shape[1])), constant_values=fill) for p in parts]
+            )
+
+        rows = [len(running.step.size_bytes) for running in new]
+        owners = len(self.whose) + np.arange(len(new))
+        sizes = [running.step.size_bytes for running in new]
+        return _OnTheWay(
+            whose=[*self.whose, *new],
+            owner=np.concatenate([self.owner, np.repeat(owners, rows)]),
+            left=np.concatenate([self.left, *sizes]),
+            size_bytes=np.concatenate([self.size_bytes, *sizes]),
+            latency_s=np.concatenate([self.latency_s, *(r.step.latency_s for r in new)]),
+            links=joined(self.links, "links", none),
+            crossing=joined(self.crossing, "crossing", 0.0),
+        )
+
+    def without(self, ended: BoolArray) -> _OnTheWay:
+        """Return it without the rows that ended, and without steps of which nothing is left."""
+        staying = [running.going > 0 for running in self.whose]
+        number = np.cumsum(staying) - 1
+        kept = ~ended
+        return _OnTheWay(
+            whose=[running for running, stays in zip(self.whose, staying, strict=True) if stays],
+            owner=number[self.owner[kept]],
+            left=self.left[kept],
+            size_bytes=self.size_bytes[kept],
+            latency_s=self.latency_s[kept],
+            links=self.links[kept],
+            crossing=self.crossing[kept],
+        )
+
+
+_NOTHING = _OnTheWay(
+    whose=[],
+    owner=np.zeros(0, dtype=np.int64),
+    left=np.zeros(0),
+    size_bytes=np.zeros(0),
+    latency_s=np.zeros(0),
+    links=np.zeros((0, 1), dtype=np.int64),
+    crossing=np.zeros((0, 1)),
+)
 
 
 def play_selected(
@@ -150,12 +205,17 @@ class _Stage:
         if len(counts) > 1 or len({s.placed.of_one_node for s in streams}) > 1:
             raise InputError("collectives played together must be placed on one cluster alike")
         self.streams = streams
-        self.capacity = np.minimum.reduce(
+        capacity = np.minimum.reduce(
             [reached_capacity(stream.placed, stream.tuning) for stream in streams]
         )
+        rounds = {_content(found): found for s in streams for found in s.placed.rounds}
+        like = like_messages(list(rounds.values()), capacity) if rounds else None
+        classes = dict(zip(rounds, like.rounds, strict=True)) if like else {}
+        self.capacity = like.capacity if like else capacity
         keys = itertools.count()
-        self.steps = [_steps(stream, steps_per_run, keys) for stream in streams]
-        self.running: list[_Running] = []
+        self.steps = [_steps(stream, steps_per_run, classes, keys) for stream in streams]
+        self.under_way = _NOTHING
+        self.beginning: list[_Running] = []
         self.turns = [_turns_by_lane(stream) for stream in streams]
         self.ready: set[tuple[int, int, int]] = set()
         self.busy: set[tuple[int, int]] = set()
@@ -165,9 +225,8 @@ class _Stage:
         ]
         self.queue: list[tuple[float, int, tuple[int, int, int], int]] = []
         self.serial = itertools.count()
-        self.speeds: dict[tuple[int, ...], list[FloatArray]] = {}
+        self.speeds: dict[tuple[int, ...] | None, FloatArray] = {}
         self.messages = 0
-        self.spans: list[BusySpan] = []
 
     def run(self) -> Together:
         """Play until nothing is left."""
@@ -176,15 +235,13 @@ class _Stage:
                 self.ready |= {(number, chunk, 0) for chunk in range(stream.chunks)}
                 self._next_on(self._lane((number, 0, 0)), self.end[number])
         now = 0.0
-        while self.queue or self.running:
+        while self.queue or self.under_way.whose or self.beginning:
+            if self.beginning:
+                none = len(self.capacity) - 1
+                self.under_way = self.under_way.with_more(self.beginning, none)
+                self.beginning = []
             rates = self._rates()
-            through = min(
-                (
-                    float((r.left[r.going] / rate).min())
-                    for r, rate in zip(self.running, rates, strict=True)
-                ),
-                default=np.inf,
-            )
+            through = float((self.under_way.left / rates).min()) if len(rates) else np.inf
             calls = self.queue[0][0] - now if self.queue else np.inf
             step = min(through, calls)
             now += step
@@ -197,7 +254,6 @@ class _Stage:
             end_s=tuple(self.end),
             link_bytes=carried,
             messages=self.messages,
-            spans=tuple(self.spans),
         )
 
     def _call(self, time: float, task: tuple[int, int, int], position: int) -> None:
@@ -209,10 +265,7 @@ class _Stage:
         steps = self.steps[stream][phase]
         if position < len(steps):
             step = steps[position]
-            everyone = np.arange(len(step.links))
-            self.running.append(
-                _Running(step, task, position, step.size_bytes.copy(), now, now, everyone)
-            )
+            self.beginning.append(_Running(step, task, position, now, len(step.size_bytes)))
             self.messages += step.messages
             return
         self.end[stream] = max(self.end[stream], now)
@@ -236,58 +289,37 @@ class _Stage:
             self.busy.add(lane)
             self._call(now, (lane[0], chunk, phase), 0)
 
-    def _rates(self) -> list[FloatArray]:
+    def _rates(self) -> FloatArray:
         """Return the speed of what is on its way; sets of steps seen before are remembered."""
-        if not self.running:
-            return []
-        whole = all(r.whole for r in self.running)
-        key = tuple(r.step.key for r in self.running)
-        if whole and key in self.speeds:
+        found = self.under_way
+        key = tuple(running.step.key for running in found.whose) if found.whole else None
+        if key in self.speeds:
             return self.speeds[key]
-        paths = [r.step.links[r.going] for r in self.running]
-        width = max(path.shape[1] for path in paths)
-        none = len(self.capacity) - 1
-        joined = np.concatenate(
-            [
-                np.pad(path, ((0, 0), (0, width - path.shape[1])), constant_values=none)
-                for path in paths
-            ]
-        )
-        cuts = np.cumsum([len(path) for path in paths])[:-1]
-        rates = np.split(fair_rates(joined, self.capacity), cuts)
-        if whole:
+        rates = fair_rates(found.links, self.capacity, found.crossing)
+        if key is not None and len(self.speeds) < REMEMBERED:
             self.speeds[key] = rates
         return rates
 
-    def _advance(self, rates: list[FloatArray], step: float, now: float) -> None:
+    def _advance(self, rates: FloatArray, step: float, now: float) -> None:
         """Move everything on by `step`, and call the end of what has got through."""
-        staying = []
-        for running, rate in zip(self.running, rates, strict=True):
-            left = running.left[running.going] - rate * step
-            through = left <= _EQUAL * running.step.size_bytes[running.going]
-            running.left[running.going] = left
-            if through.any():
-                ended = running.going[through]
-                arrives = now + float(running.step.latency_s[ended].max())
-                running.ends_s = max(running.ends_s, arrives)
-                running.going = running.going[~through]
-            if len(running.going):
-                staying.append(running)
-            else:
-                end = running.ends_s + running.step.after_s
-                stream, chunk, phase = running.task
-                self.spans.append(
-                    BusySpan(
-                        start_s=running.begun_s,
-                        end_s=end,
-                        stream=stream,
-                        chunk=chunk,
-                        phase=phase,
-                        messages=running.step.messages,
-                    )
-                )
-                self._call(end, running.task, running.position + 1)
-        self.running = staying
+        found = self.under_way
+        found.left = found.left - rates * step
+        ended = found.left <= _EQUAL * found.size_bytes
+        if not ended.any():
+            return
+        rows = np.flatnonzero(ended)
+        owners = found.owner[rows].tolist()
+        for owner, latency_s in zip(owners, found.latency_s[rows].tolist(), strict=True):
+            running = found.whose[owner]
+            running.ends_s = max(running.ends_s, now + latency_s)
+            running.going -= 1
+        for owner in dict.fromkeys(owners):
+            running = found.whose[owner]
+            if running.going:
+                continue
+            end = running.ends_s + running.step.after_s
+            self._call(end, running.task, running.position + 1)
+        self.under_way = found.without(ended)
 
 
 def _turns_by_lane(stream: ChunkStream) -> dict[int, deque[tuple[int, int]]]:
@@ -298,19 +330,31 @@ def _turns_by_lane(stream: ChunkStream) -> dict[int, deque[tuple[int, int]]]:
     return found
 
 
-def _steps(stream: ChunkStream, per_run: int, keys: itertools.count[int]) -> list[list[_Step]]:
+def _content(found: PlacedRound) -> Hashable:
+    """Return what tells rounds apart as far as sharing links is concerned."""
+    parts = (found.links, found.share, found.latency_s, found.remote)
+    return found.links.shape, *(part.tobytes() for part in parts)
+
+
+def _steps(
+    stream: ChunkStream,
+    per_run: int,
+    classes: Mapping[Hashable, RoundClasses],
+    keys: itertools.count[int],
+) -> list[list[_Step]]:
     """Return the steps of each phase for one chunk."""
     phases: list[list[_Step]] = [[] for _ in stream.placed.plan.phases]
     size = stream.size_bytes / stream.chunks
     for found in stream.placed.rounds:
-        latency = pace(stream.placed, stream.tuning, found, size)
+        alike = classes[_content(found)]
+        latency = pace(stream.placed, stream.tuning, found, size)[alike.first]
         after = after_round(stream.placed, found, stream.tuning, size)
         runs = min(found.times, per_run)
         for count, repeats in _runs(found.times, runs):
             step = _Step(
                 next(keys),
-                found.links,
-                found.share * size * count,
+                alike,
+                found.share[alike.first] * size * count,
                 latency * count,
                 after * count,
                 len(found.source) * count,

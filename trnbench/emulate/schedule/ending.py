@@ -2,15 +2,13 @@
 
 Model: gradients of a chunk are there from the start of its last weight-gradient slot on (they are
 reduced piece by piece). The share that may overlap is reduced from then on, chunk after chunk, in
-what the pipeline's own traffic leaves of the network; the rest follows the stage's last slot, and
+what traffic inside slots leaves of links and network; the rest follows the stage's last slot, and
 sums over other ranks follow that. Of the parameters, the share that may overlap has until the end
 of the chunk's first forward in the next step; what does not make it, and the rest, follow the
 optimizer.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,9 +17,7 @@ from trnbench.emulate.schedule.prepare import Tables
 from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds
 from trnbench.emulate.schedule.times import OverlapRules
 from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.program.slot_times import LANES
-
-NETWORK = LANES.index("network")
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,7 +46,7 @@ def ending_runs(
     by_time = np.argsort(last, axis=1)
     in_turn = np.take_along_axis(early, by_time[..., None], axis=1)
     still_to_reduce = np.cumsum(in_turn[:, ::-1], axis=1)[:, ::-1]
-    traffic = _traffic_from(slots)[stage, last]
+    traffic = _from_each(slots.traffic_s)[stage, last]
     starts = np.take_along_axis(there_from + traffic, by_time[..., None], axis=1)
     early_end = np.where(early.any(axis=1), np.max(starts + still_to_reduce, axis=1), slots_end)
     late = (1 - rules.gradients) * table.gradients_s.sum(axis=1)
@@ -91,9 +87,6 @@ def _chunk_slots(order: SlotOrder, kind: SlotKind, *, nth: int) -> IntArray:
     return np.asarray(found.T)
 
 
-def _traffic_from(slots: SlotSeconds) -> FloatArray:
-    """Return the seconds that the pipeline still occupies the network, from each slot on."""
-    taken = np.where((slots.send_lane == NETWORK)[..., None], slots.send_s, 0.0)
-    if NETWORK in slots.lane_s:
-        taken = taken + slots.lane_s[NETWORK]
-    return np.asarray(np.cumsum(taken[:, ::-1], axis=1)[:, ::-1])
+def _from_each(seconds: FloatArray) -> FloatArray:
+    """Return the seconds that are still to come on a stage, from each slot on."""
+    return np.asarray(np.cumsum(seconds[:, ::-1], axis=1)[:, ::-1])

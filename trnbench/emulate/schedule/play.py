@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds, sweep
 from trnbench.emulate.schedule.times import OverlapRules, StageTimes
 from trnbench.program.schedule import SlotOrder
 from trnbench.program.schedule_waves import SlotMessages, Waves, messages, waves
+from trnbench.records import dataclass
 
 SLOTS_AT_ONCE = 1 << 18
 """Slots of all layouts swept together: few enough for the caches, many enough for numpy."""
@@ -86,7 +87,7 @@ def play(
     table = tables(order, times, rules)
     sent = messages(order)
     in_waves = waves(order, sent.sender)
-    factor = slowdown(jitter, stragglers, pp=order.pp, slots=order.slots_per_stage)
+    factor = slowdown(jitter, stragglers, pp=order.pp)
     at_once = max(1, SLOTS_AT_ONCE // order.kind.size)
     parts = []
     for first in range(0, table.layouts, at_once):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +15,7 @@ from trnbench.emulate.schedule.times import OverlapRules, StageTimes, seconds
 from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.slot_times import LANES, Lane, SlotTimes
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,17 +43,11 @@ class Tables:
 
     def part(self, layouts: slice) -> Tables:
         """Return the tables of some of the layouts."""
-        return Tables(
-            compute_s=self.compute_s[..., layouts],
-            collective_s=tuple(array[..., layouts] for array in self.collective_s),
-            exposed_s=tuple(array[..., layouts] for array in self.exposed_s),
-            send_s=self.send_s[..., layouts],
-            latency_s=self.latency_s[..., layouts],
-            gradients_s=self.gradients_s[..., layouts],
-            sums_s=self.sums_s[..., layouts],
-            optimizer_s=self.optimizer_s[..., layouts],
-            parameters_s=self.parameters_s[..., layouts],
-        )
+
+        def some(arrays: Any) -> Any:  # noqa: ANN401
+            return tuple(map(some, arrays)) if isinstance(arrays, tuple) else arrays[..., layouts]
+
+        return Tables(**{one.name: some(getattr(self, one.name)) for one in fields(self)})
 
 
 def batch_shape(order: SlotOrder, times: StageTimes) -> tuple[int, ...]:
@@ -126,7 +122,7 @@ def tables(order: SlotOrder, times: StageTimes, rules: OverlapRules) -> Tables:
 
 def slot_compute(order: SlotOrder, table: Tables, slowdown: FloatArray) -> FloatArray:
     """Return the compute seconds of every slot [stage, slot, layout]."""
-    return per_slot(order, table.compute_s) * slowdown[..., None]
+    return per_slot(order, table.compute_s) * slowdown[:, None, None]
 
 
 def slot_seconds(
@@ -140,21 +136,28 @@ def slot_seconds(
     """Return everything the sweep needs to know about every slot."""
     length_s = compute_s
     lane_s: dict[int, FloatArray] = {}
+    traffic_s: FloatArray = np.zeros((1, 1, 1))
     for one, taken, exposed in zip(
         times.collectives, table.collective_s, table.exposed_s, strict=True
     ):
         length_s = length_s + per_slot(order, exposed)
         lane = LANES.index(one.lane)
-        lane_s[lane] = lane_s.get(lane, 0.0) + per_slot(order, taken)
+        in_slots = per_slot(order, taken)
+        lane_s[lane] = lane_s.get(lane, 0.0) + in_slots
+        traffic_s = traffic_s + rules.holds_up(one.name, one.lane) * in_slots
     sends = (receiver >= 0)[..., None]
     latency_s = table.latency_s[_stages(order), order.chunk]
+    send_s = np.where(sends, per_slot(order, table.send_s), 0.0)
+    send_lane = send_lanes(order, times)
+    crossing_s = np.where((send_lane == LANES.index("network"))[..., None], send_s, 0.0)
     return SlotSeconds(
         length_s=length_s,
         lane_s={lane: taken for lane, taken in lane_s.items() if taken.any()},
-        send_s=np.where(sends, per_slot(order, table.send_s), 0.0),
+        send_s=send_s,
         latency_s=np.where(sends, latency_s, 0.0),
         held=np.where(sends, 1 - rules.sends, 0.0),
-        send_lane=send_lanes(order, times),
+        send_lane=send_lane,
+        traffic_s=crossing_s + traffic_s,
     )
 
 

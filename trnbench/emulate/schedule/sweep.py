@@ -8,7 +8,6 @@ holds up the sender.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.program.schedule_waves import NONE, Waves
 from trnbench.program.slot_times import LANES
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,7 +25,7 @@ class SlotSeconds:
     `length_s` is compute and exposed collectives; `lane_s` by lane what the slot's collectives
     occupy of it (only lanes that have any); `send_s` and `latency_s` of its message, 0 without one.
     `held[stage, slot, 1]` is the share of both that holds up the sender, `send_lane[stage, slot]`
-    an index into LANES.
+    an index into LANES; `traffic_s` what of the slot holds up gradients that are reduced beside it.
     """
 
     length_s: FloatArray
@@ -34,6 +34,7 @@ class SlotSeconds:
     latency_s: FloatArray
     held: FloatArray
     send_lane: IntArray
+    traffic_s: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.schedule_waves import SlotMessages, messages, waves
 from trnbench.program.slot_times import LANES
+from trnbench.records import dataclass
 
 Track: TypeAlias = Literal["compute", "links", "network", "gradients"]
 
@@ -70,7 +70,7 @@ def timeline(
     number = int(np.ravel_multi_index(at, shape)) if shape else 0
     table = tables(order, times, rules).part(slice(number, number + 1))
     sent = messages(order)
-    factor = slowdown(jitter, stragglers, pp=order.pp, slots=order.slots_per_stage)
+    factor = slowdown(jitter, stragglers, pp=order.pp)
     part = run(order, (sent, waves(order, sent.sender)), times, rules, table, factor)
     played = account(part)
     events = [

@@ -7,7 +7,7 @@ slot order and the lanes of their messages. A time is that of one micro-batch on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.program.slot_times import Lane, SlotTimes
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,6 +86,8 @@ class OverlapRules:
     `sends`: of a message, while its sender computes on. `collectives`: of those inside slots, by
     name. `gradients`: of their reduction, from the start of a chunk's last weight gradients on.
     `parameters`: of their gathering, until the end of a chunk's first forward in the next step.
+    `gradient_traffic`: what part of a collective inside slots holds up the reduction that runs
+    beside it, by name; unsaid all of those between nodes, none of the others.
     `optimizer_waits_for_all`: no stage updates before all have reduced (a global gradient norm).
     """
 
@@ -93,6 +96,11 @@ class OverlapRules:
     parameters: float
     optimizer_waits_for_all: bool
     collectives: Mapping[str, Shares]
+    gradient_traffic: Mapping[str, float] = field(default_factory=dict)
+
+    def holds_up(self, name: str, lane: Lane) -> float:
+        """Return what part of a collective on a lane holds up the reduction of gradients."""
+        return self.gradient_traffic.get(name, float(lane == "network"))
 
     def __post_init__(self) -> None:
         """Refuse shares that are none."""

@@ -8,7 +8,6 @@ their own; the DMA engines serve whichever transfer became ready first. Times ar
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from trnbench.costs.instructions import Instructions
@@ -21,6 +20,7 @@ from trnbench.emulate.tensor_engine.plan import (
     femtoseconds,
 )
 from trnbench.mapping.tiling.schedule import KernelSchedule
+from trnbench.records import dataclass
 
 MachineEngine: TypeAlias = Literal["tensor", "vector", "scalar", "dma"]
 
@@ -37,13 +37,12 @@ class InstructionEvent:
 
 @dataclass(slots=True)
 class Load:
-    """A transfer that waits for DMA engines, and the K tile it is part of."""
+    """A transfer that waits for DMA engines, and the operand of a step that it is part of."""
 
     ready_fs: int
     move: DmaMove
     step: int
     side: Side
-    k_tile: int
     last_piece: bool
 
 
@@ -320,7 +319,6 @@ class Core:
                     move,
                     self.pushed_step,
                     side,
-                    self.pushed_k,
                     place == len(moves) - 1,
                 )
             )

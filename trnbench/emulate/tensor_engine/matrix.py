@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from trnbench.costs.instructions import instructions_of
 from trnbench.emulate.tensor_engine.machine import Core, InstructionEvent
@@ -21,6 +21,7 @@ from trnbench.mapping.tiling.legality import (
 from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel, schedule_of
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
+from trnbench.records import dataclass
 
 OUTPUT_ROOM = "output room"
 """The one stall that is not the tensor engine's: copies out of PSUM that wait for room in SBUF."""

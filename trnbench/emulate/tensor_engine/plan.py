@@ -6,12 +6,12 @@ A step is one block of K of one output block. Whole femtoseconds make states com
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from trnbench.arrays import Number
 from trnbench.costs.instructions import Instructions, TransferCost
 from trnbench.mapping.tiling.schedule import KernelSchedule, Operand, Transfer
+from trnbench.records import dataclass
 
 Side: TypeAlias = Literal["a", "b"]
 FS_PER_S = 10**15

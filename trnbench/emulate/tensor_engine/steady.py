@@ -15,6 +15,10 @@ from trnbench.emulate.tensor_engine.machine import Core, MachineTally
 
 MachineState = tuple[object, ...]
 _LEVELS = 4
+_CLOCKS = (
+    *("multiply_start", "multiply_end", "vector_free", "scalar_free"),
+    *("load_trigger", "store_trigger", "dma_free", "last_store_end"),
+)
 
 
 def play_all(core: Core, *, shorten: bool) -> None:
@@ -123,14 +127,8 @@ def _state(core: Core, index: int) -> MachineState:
 def _repeat(core: Core, times: int, then: int, tally: tuple[float, ...], dma: list[int]) -> None:
     """Add `times` repetitions of what happened since `then` to all clocks and tallies."""
     by = (core.multiply_end - then) * times
-    core.multiply_start += by
-    core.multiply_end += by
-    core.vector_free += by
-    core.scalar_free += by
-    core.load_trigger += by
-    core.store_trigger += by
-    core.dma_free += by
-    core.last_store_end += by
+    for clock in _CLOCKS:
+        setattr(core, clock, getattr(core, clock) + by)
     core.banks = deque(time + by for time in core.banks)
     core.output_rows = deque(time + by for time in core.output_rows)
     for side, slots in core.slots.items():

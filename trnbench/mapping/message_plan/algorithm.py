@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from trnbench.arrays import IntArray
 from trnbench.calibration.collective_stack import ALGORITHM_NAMES
 from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
 from trnbench.mapping.placement import NODES, Placement, RankGrid
+from trnbench.records import dataclass
 
 ALGORITHMS: tuple[str, ...] = ALGORITHM_NAMES
 

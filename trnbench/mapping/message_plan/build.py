@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
 from trnbench.mapping.message_plan.plan import MessagePlan, PlanPhase
 from trnbench.mapping.message_plan.stages import stages_of
 from trnbench.mapping.placement import NODES, Placement, RankGrid
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 _PARTS: Mapping[Op, CollectivePart] = {

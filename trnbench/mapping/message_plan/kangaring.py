@@ -6,13 +6,14 @@ partial sum passes, and hands copies to them while the result passes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import GapError
 from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern, Messages
+from trnbench.records import dataclass
 
 
 def kangaring(orders: IntArray, ranks_per_chip: int, part: CollectivePart) -> MessagePattern:

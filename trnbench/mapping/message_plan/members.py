@@ -7,12 +7,12 @@ tell everything: how many nodes a group spans then only counts.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, IntArray
+from trnbench.arrays import BoolArray, IntArray, distinct
 from trnbench.errors import InputError
 from trnbench.hardware.fabric import Torus
 from trnbench.mapping.fabric import Fabric
@@ -20,6 +20,7 @@ from trnbench.mapping.message_plan.algorithm import Algorithm, AlgorithmStage, R
 from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.placement import CHIPS, NODES, Groups, Placement, RankGrid, grid_of
 from trnbench.memo import Memo
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -74,7 +75,7 @@ class Members:
         """Nodes of the first group."""
         if self.listed is None:
             return len(self.nodes)
-        return len(np.unique(self.listed[0] // self.placement.fabric.ranks_per_node))
+        return len(distinct(self.listed[0] // self.placement.fabric.ranks_per_node))
 
     def in_full(self) -> Members:
         """Return the same groups read rank by rank, all of them."""
@@ -148,7 +149,7 @@ def _rank_by_rank(
         listed=groups,
         looked_at=groups,
         local=None,
-        nodes=np.unique(groups // placement.fabric.ranks_per_node),
+        nodes=distinct(groups // placement.fabric.ranks_per_node),
         one_node=False,
         grids=grids,
         ways=ways,

@@ -7,13 +7,14 @@ each block into `channels` equal parts that travel different ways at the same ti
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Literal
 
 import numpy as np
 
 from trnbench.arrays import IntArray
+from trnbench.records import dataclass
 
 # scatter: block i ends reduced at position i. gather: the reverse, without adding. reduce: both, in
 # one. exchange: position i's part for j ends at j. broadcast: position 0's buffer ends everywhere.

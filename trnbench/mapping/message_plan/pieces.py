@@ -8,13 +8,13 @@ critical way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.message_plan.placed import PlacedRound
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

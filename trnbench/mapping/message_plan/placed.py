@@ -7,7 +7,7 @@ node's like message comes in there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import TypeVar
@@ -25,6 +25,7 @@ from trnbench.mapping.message_plan.plan import MessagePlan, RankMessages, rank_m
 from trnbench.mapping.message_plan.stages import stages_of
 from trnbench.mapping.placement import Placement
 from trnbench.memo import Memo
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 AnyArray = TypeVar("AnyArray", IntArray, FloatArray)

@@ -8,12 +8,12 @@ mixed radix, innermost level first, so what a phase moves is always a contiguous
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.message_plan.pattern import Fan, MessagePattern, Messages
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 

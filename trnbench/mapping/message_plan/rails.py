@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from trnbench.arrays import IntArray
 from trnbench.mapping.message_plan.build import Outline
 from trnbench.mapping.message_plan.members import even_members
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.placement import NODES
+from trnbench.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rail:
     """One line of a phase between nodes, which stands for `lines` like it.
 
-    `lines_per_link`: of those, on each adapter; `adapter`: latency in s and speed in bytes/s of the
-    links to and from the network.
+    `lines_on`: of those, on each link of a node; `links`: for the links that a line crosses to and
+    from the network their latency in s, speed in bytes/s and lines.
     """
 
     placed: Placed
     lines: int
-    lines_per_link: int
-    adapter: tuple[tuple[float, float], ...]
+    lines_on: IntArray
+    links: tuple[tuple[float, float, int], ...]
 
 
 def one_rail(placed: Placed, index: int) -> Rail | None:
@@ -40,20 +42,27 @@ def one_rail(placed: Placed, index: int) -> Rail | None:
     if len({step.pattern.identity for step in steps}) > 1:
         return None
     chips = members.local.ravel() // fabric.ranks_per_chip
-    counts: set[int] = set()
-    adapter: list[tuple[float, float]] = []
-    for ends in (fabric.to_network[chips], fabric.from_network[chips]):
-        used, lines = np.unique(ends, return_counts=True)
-        kinds = {(float(fabric.latency[link]), float(fabric.bandwidth[link])) for link in used}
-        counts.update(lines.tolist())
-        adapter.extend(kinds)
-        if len(kinds) > 1 or len(counts) > 1:
+    lines_on = np.ones(fabric.links_per_node, dtype=np.int64)
+    crossed: list[tuple[float, float, int]] = []
+    ways = [fabric.to_network, fabric.from_network]
+    # A line has the same place on every node, so it keeps to its rail.
+    if fabric.instance.network is not None and not fabric.instance.network.rails:
+        ways += [way for way in (fabric.to_spine, fabric.from_spine) if (way >= 0).all()]
+    for way in ways:
+        used, lines = np.unique(way[chips], return_counts=True)
+        lines_on[used] = lines
+        kinds = {
+            (float(fabric.latency[link]), float(fabric.bandwidth[link]), int(count))
+            for link, count in zip(used, lines, strict=True)
+        }
+        if len(kinds) > 1:
             return None
+        crossed.extend(kinds)
     return Rail(
         placed=_line(placed, index),
         lines=members.local.size,
-        lines_per_link=counts.pop(),
-        adapter=tuple(adapter),
+        lines_on=lines_on,
+        links=tuple(crossed),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refus
 from trnbench.mapping.message_plan.members import Members, members_of
 from trnbench.mapping.message_plan.placed import Placed, place_members
 from trnbench.mapping.placement import Groups, Placement
+from trnbench.records import dataclass
 from trnbench.workload.operation import Op
 
 

@@ -15,6 +15,7 @@ from trnbench.errors import UnknownNameError
 from trnbench.hardware.fabric import Switch, Torus
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, AlgorithmStage, Refusal, Site
 from trnbench.mapping.message_plan.direct import direct, single_step
+from trnbench.mapping.message_plan.folded import folded_halving, two_level_ring
 from trnbench.mapping.message_plan.halving import gray_order, halving
 from trnbench.mapping.message_plan.in_switch import in_switch
 from trnbench.mapping.message_plan.kangaring import kangaring
@@ -153,10 +154,48 @@ def _kangaring(site: Site) -> list[AlgorithmStage] | Refusal:
 
 
 def _halving(site: Site) -> list[AlgorithmStage] | Refusal:
+    return _halved(site, _halving_stage)
+
+
+def _folded_halving(site: Site) -> list[AlgorithmStage] | Refusal:
+    return _halved(site, _folded_stage)
+
+
+def _halved(
+    site: Site, stage: Callable[[Site, tuple[int, ...]], AlgorithmStage]
+) -> list[AlgorithmStage]:
     cores = site.only(CORES)
     others = [axis for axis in range(len(site.grid.levels)) if axis not in cores]
     inside = [_direct_stage(site, cores)] if cores else []
-    return [*inside, *(_halving_stage(site, (axis,)) for axis in reversed(others))]
+    return [*inside, *(stage(site, (axis,)) for axis in reversed(others))]
+
+
+def _folded_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
+    return _sums_only(site, axes, "folded-halving", folded_halving)
+
+
+def _two_rings_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
+    return _sums_only(site, axes, "two-level-ring", two_level_ring)
+
+
+def _sums_only(
+    site: Site,
+    axes: tuple[int, ...],
+    name: str,
+    pattern: Callable[[int, CollectivePart], MessagePattern],
+) -> AlgorithmStage:
+    def make(part: CollectivePart) -> MessagePattern | Refusal:
+        if part in ("exchange", "broadcast"):
+            return Refusal(reason=f"{name} does all-reduce, all-gather and reduce-scatter only")
+        return pattern(site.size(axes), part)
+
+    return AlgorithmStage(axes=axes, make=make)
+
+
+def _two_rings(site: Site) -> list[AlgorithmStage] | Refusal:
+    if site.inside:
+        return Refusal(reason="two-level-ring runs between nodes; use hierarchical")
+    return [_two_rings_stage(site, site.only(NODES))]
 
 
 def _halving_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
@@ -238,8 +277,10 @@ def _in_switch(site: Site) -> list[AlgorithmStage] | Refusal:
 
 _STAGES: Mapping[str, Callable[[Site], list[AlgorithmStage] | Refusal]] = {
     "ring": _ring,
+    "two-level-ring": _two_rings,
     "kangaring": _kangaring,
     "halving": _halving,
+    "folded-halving": _folded_halving,
     "mesh": _mesh,
     "single-step-mesh": _single_step,
     "direct": _everyone,
@@ -256,7 +297,9 @@ def _ring_between(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
 
 _BETWEEN_NODES: Mapping[str, Callable[[Site, tuple[int, ...]], AlgorithmStage]] = {
     "ring": _ring_between,
+    "two-level-ring": _two_rings_stage,
     "halving": _halving_stage,
+    "folded-halving": _folded_stage,
     "direct": _direct_stage,
     "mesh": _direct_stage,
     "tree": _tree_stage,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import parse_pattern, pattern_problem
 from trnbench.program.matrix import MatrixProduct
+from trnbench.records import dataclass
 
 Precision: TypeAlias = Literal["native", "fast"]
 

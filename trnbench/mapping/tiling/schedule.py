@@ -14,7 +14,6 @@ Sizes are floats that hold whole numbers, because arrays of millions of shapes r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias, get_args
 
@@ -25,6 +24,7 @@ from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.program.matrix import MatrixProduct
+from trnbench.records import dataclass
 
 Kernel: TypeAlias = Literal["naive", "hoisted", "blocked-free", "blocked"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ from trnbench.errors import InputError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.program.matrix import MatrixProduct
+from trnbench.records import dataclass
 
 Cores: TypeAlias = int | Literal["all"]
 

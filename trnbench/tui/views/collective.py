@@ -13,7 +13,7 @@ from textual.widget import Widget
 from trnbench import parsing
 from trnbench.errors import UnknownNameError
 from trnbench.program.collective import op_named
-from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit
+from trnbench.tui.chart_data import ChartData, ChartSeries, log_axis
 from trnbench.tui.collective_questions import (
     AUTO,
     CollectiveQuestion,
@@ -47,7 +47,7 @@ class CollectiveView(View):
     NAME: ClassVar[str] = "collective"
     DELTAS = frozenset({"time_s", "busbw_bytes_per_s", "algbw_bytes_per_s"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="collective.chart", tooltip="The next picture"),
+        Binding("c", "turn", "Chart", id="collective.chart", tooltip="The next chart"),
         Binding("n", "round(1)", "Next round", id="collective.next"),
         hidden("p", "round(-1)", "Previous", "collective.previous", "Round before"),
     ]
@@ -86,22 +86,10 @@ class CollectiveView(View):
             LINKS: TextPanel(id="collective-links"),
         }
 
-    def begin(self) -> None:
-        """Ask for the first sweep."""
-        self._ask()
-
     def command(self) -> str:
-        """Return the command line of the sweep, by the first algorithm."""
-        from trnbench.app.command_lines import collective_line
-
+        """Return the command lines of the sweep, one for each algorithm."""
         asked = self._question()
-        first = asked.algorithms[0]
-        return collective_line(
-            asked.op,
-            asked.places,
-            (asked.min_size, asked.max_size, asked.factor),
-            algorithm=None if first == AUTO else first,
-        )
+        return "\n".join(asked.asked(one).line for one in asked.algorithms)
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
@@ -117,7 +105,14 @@ class CollectiveView(View):
             return
         assert isinstance(value, TableFound)
         self._sizes = value.answers
+        first = not self.query_one(ResultTable).source.keys
         self.show_table(value, "on", "asked", "size_bytes")
+        if first and self._sizes:
+            # Where the links are loaded most: the largest size on the first cluster.
+            mine = [n for n, one in enumerate(self._sizes) if one.on == self._sizes[0].on]
+            largest = max(mine, key=lambda n: self._sizes[n].answer.size_bytes)
+            table = self.query_one(ResultTable)
+            table.go_to(table.source.keys[largest])
         self._draw_chart()
 
     def action_round(self, by: int) -> None:
@@ -130,7 +125,7 @@ class CollectiveView(View):
     @on(Field.Changed)
     def _changed(self) -> None:
         self._round = 0
-        self._ask()
+        self.action_again()
 
     @on(ResultTable.Highlighted)
     @on(PictureSwitch.Turned)
@@ -147,7 +142,8 @@ class CollectiveView(View):
     def _question(self) -> CollectiveQuestion:
         return CollectiveQuestion(**self.query_one(Form).values)
 
-    def _ask(self) -> None:
+    def action_again(self) -> None:
+        """Ask for the sweep of the form."""
         self.ask("collective", collective_sweep, self._question())
 
     def _draw_chart(self) -> None:
@@ -156,21 +152,22 @@ class CollectiveView(View):
             return
         series = []
         for on_, asked in dict.fromkeys((size.on, size.asked) for size in sizes):
-            points = tuple(
+            mine = tuple(
                 (size.answer.size_bytes, size.answer.busbw_bytes_per_s)
                 for size in sizes
                 if (size.on, size.asked) == (on_, asked) and size.answer.busbw_bytes_per_s
             )
             label = on_ if asked == AUTO else f"{on_} {asked}"
             strong = here is not None and (here.on, here.asked) == (on_, asked)
-            series.append(ChartSeries(label=label, points=points, joined=True, strong=strong))
+            series.append(ChartSeries(label=label, points=mine, joined=True, strong=strong))
+        points = [point for one in series for point in one.points]
         refused = [f"{size.on} {size.asked}" for size in sizes if not size.answer.feasible]
         self.query_one(Chart).show(
             ChartData(
                 title="bus bandwidth over size",
                 series=tuple(one for one in series if one.points),
-                x=ChartAxis(title="size", text=in_unit(Dimension.BYTES), log=True, binary=True),
-                y=ChartAxis(title="busbw", text=in_unit(Dimension.BYTES_PER_S), log=True),
+                x=log_axis("size", Dimension.BYTES, [x for x, _ in points], binary=True),
+                y=log_axis("busbw", Dimension.BYTES_PER_S, [y for _, y in points]),
                 missing=f"cannot run: {', '.join(dict.fromkeys(refused))}" if refused else "",
             )
         )
@@ -184,10 +181,11 @@ class CollectiveView(View):
             panel.show(f"{found.op} on {found.instance}: no: {'; '.join(found.reasons)}")
             return
         step = found.whole if self._round == 0 else found.steps[self._round - 1]
+        where = f": round {self._round} of {len(found.steps)}" if self._round else ": all rounds"
         text = Text()
         text.append(
             f"{found.op} of {show(found.size_bytes, Dimension.BYTES)} on {found.nodes} x "
-            f"{found.instance}, {found.algorithm}\n",
+            f"{found.instance}, {found.algorithm}{where}\n",
             style="bold",
         )
         text.append(_step_text(step, self._round, len(found.steps)) + "\n\n")
@@ -210,14 +208,16 @@ class CollectiveView(View):
 
 
 def _step_text(step: CollectiveStep, number: int, count: int) -> str:
-    longest = show(step.longest_s, Dimension.SECONDS, digits=3)
-    loads = f"loads in % of the busiest link ({longest}); n, p: rounds"
+    over = show(step.over_s, Dimension.SECONDS, digits=3)
     if number == 0:
-        return f"all {step.times:,} rounds, {step.messages:,} messages\n{loads}"
+        return (
+            f"all {step.times:,} rounds, {step.messages:,} messages; n, p: round by round\n"
+            f"loads in % of link capacity over the {over} that it takes"
+        )
     alike = f", one of {step.times:,} alike" if step.times > 1 else ""
     return (
-        f"round {number} of {count} kinds{alike}, phase {step.phase + 1}: "
-        f"{step.messages:,} messages\n{loads}"
+        f"round {number} of {count} kinds{alike}, phase {step.phase + 1}, {step.messages:,} "
+        f"messages\nloads in % of link capacity over the {over} of its longest message"
     )
 
 

@@ -11,11 +11,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from trnbench.answers.figures import FIGURES
 from trnbench.answers.row import Row
 from trnbench.errors import TrnbenchError
-from trnbench.scenario import Scenario
-from trnbench.tui.cluster import cluster_of
+from trnbench.tui.cluster import Cluster, cluster_of
 from trnbench.tui.compare_pictures import (
+    cluster_label,
     cost_chart,
     memory_bars,
     speed_chart,
@@ -31,39 +32,47 @@ from trnbench.tui.compare_questions import (
     spec_report,
 )
 from trnbench.tui.found import TableFound
-from trnbench.tui.scenario_form import scenario_fields, scenario_of, texts_of
-from trnbench.tui.view import View, evidence_facts, hidden
+from trnbench.tui.scenario_form import scenario_fields
+from trnbench.tui.scenario_view import ScenarioView
+from trnbench.tui.view import evidence_facts, hidden
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
+from trnbench.tui.widgets.difference_panel import DifferencePanel
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.units import counted
 
 if TYPE_CHECKING:
     from trnbench.answers.quote import Quote
 
 
-class CompareView(View):
+class CompareView(ScenarioView):
     """Scenario, table, and a picture that follows the cursor."""
 
     NAME: ClassVar[str] = "compare"
     DELTAS = frozenset(
         {"days", "cost_usd", "tokens_per_s", "mfu", "usd_per_million_tokens", "step_time_s"}
     )
+    BEST: ClassVar[Mapping[str, int]] = {
+        "days": -1,
+        "cost_usd": -1,
+        "mfu": 1,
+        "tokens_per_s": 1,
+        "usd_per_million_tokens": -1,
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="compare.chart", tooltip="The next picture"),
+        Binding("c", "turn", "Chart", id="compare.chart", tooltip="The next chart"),
         hidden("C", "turn(-1)", "Chart back", "compare.chart_back"),
-        hidden("w", "app.save", "Save", "compare.save", "Save the scenario"),
-        hidden("o", "app.load", "Open", "compare.load", "Load a scenario"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._found: CompareFound | None = None
         self._points: tuple[ClusterPoint, ...] = ()
-        self._refused = ""
+        self._followed: Cluster | None = None
 
     def fields(self) -> Sequence[FieldSpec]:
         """Return the fields of a scenario."""
@@ -77,13 +86,9 @@ class CompareView(View):
             "step time": StackedBars(id="compare-step"),
             "memory": StackedBars(id="compare-memory"),
             "days": Chart(id="compare-days"),
+            "difference": DifferencePanel(id="compare-difference"),
             "why": TextPanel(id="compare-why", wrap=True),
         }
-
-    @property
-    def scenario(self) -> Scenario:
-        """The last good scenario."""
-        return scenario_of(self.query_one(Form))
 
     def compose(self) -> ComposeResult:
         """Start the process that plans while the screen is painted."""
@@ -93,35 +98,23 @@ class CompareView(View):
     def begin(self) -> None:
         """Show specs and prices of the instances, then plan."""
         self._show_specs()
-        self._ask()
-
-    def take(self, scenario: Scenario) -> None:
-        """Put a scenario into the form."""
-        form = self.query_one(Form)
-        form.put(texts_of(scenario))
-        form.look()
+        super().begin()
 
     def command(self) -> str:
         """Return the command line of the rows."""
-        from trnbench.app.command_lines import compare_line
+        from trnbench.app.command_lines import compare_question
 
         baseline = self.query_one(ResultTable).state.baseline
         request = compare_request(self.scenario)
         if baseline not in request.run.instances:
             baseline = None
-        return compare_line(replace(request, baseline=baseline))
+        return compare_question(replace(request, baseline=baseline)).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
         rows = () if self._found is None else self._found.report.rows
         date = self.query_one(Form).texts["price_date"]
-        return ("modelled", f"USD, prices of {date}", *evidence_facts(rows), "intervals hold 80%")
-
-    def stale(self, topic: str) -> None:
-        """Mark the answers of the scenario before."""
-        if topic == "compare" and self._found is not None:
-            self.query_one(ResultTable).stale = True
-            self.query_one(TablePane).say("of the scenario before; planning ...")
+        return ("modelled", f"USD, prices of {date}", *evidence_facts(rows), "80 % intervals")
 
     def answered(self, topic: str, value: object) -> None:
         """Show rows, then what the charts need."""
@@ -129,26 +122,20 @@ class CompareView(View):
             case CompareFound():
                 self._found = value
                 self._points = value.points
-                self.show_table(value, "instance")
-                self.query_one(TablePane).say(str(value.report.summary.get("footing", "")))
+                self.show_table(value, "instance", chosen=value.winner)
+                self.verdict(value.verdict)
+                footing = str(value.report.summary.get("footing", "")).partition(" (")[0]
+                self.query_one(TablePane).say(footing.removeprefix("each on the "), "* best")
                 if value.one_size:
                     self.ask("charts", compare_points, self.scenario)
             case tuple():
                 self._points = value
         self._draw()
 
-    def refused(self, topic: str, message: str, hint: str) -> None:
-        """Say why the scenario cannot be planned; the rows stay, marked."""
-        super().refused(topic, message, hint)
-        before = "of the scenario before" if self._found else "specs and prices as listed"
-        self.query_one(TablePane).say(before)
-
     @on(Field.Changed)
     def _changed(self, event: Field.Changed) -> None:
         if event.field.spec.key == "instances" and self._found is None:
             self._show_specs()
-        self.state_facts()
-        self._ask()
 
     @on(ResultTable.Chosen)
     def _chosen(self, event: ResultTable.Chosen) -> None:
@@ -162,22 +149,38 @@ class CompareView(View):
             self.refused("specs", error.message, error.hint or "")
             return
         self.show_table(TableFound(report=report), "instance")
-        self.query_one(TablePane).say("specs and prices as listed; planning ...")
+        self.query_one(TablePane).say("specs and prices as listed")
 
-    def _ask(self) -> None:
+    def action_again(self) -> None:
+        """Plan the scenario."""
         self.ask("compare", compare_rows, self.scenario)
+
+    @on(ResultTable.Highlighted)
+    def _follow(self) -> None:
+        """Make the cluster under the cursor the one that other views show."""
+        row = self.query_one(ResultTable).row
+        if self._found is None or row is None or row.get("step_time_s") is None:
+            return
+        cluster = cluster_of(row)
+        if cluster != self._followed:
+            self._followed = self.trnbench.cluster = cluster
 
     @on(PictureSwitch.Turned)
     @on(ResultTable.Highlighted)
     def _draw(self) -> None:
-        if self._found is None:
+        found = self._found
+        if found is None:
             return
         table = self.query_one(ResultTable)
         quotes, here = table.answers, cast("Quote | None", table.answer)
         steps, step = [quote.step for quote in quotes], here.step if here else None
         match self.picture:
             case "cost/time":
-                self.query_one("#compare-cost", Chart).show(cost_chart(quotes, self._points, here))
+                winner = None if found.winner is None else found.answers[found.winner]
+                chart = cost_chart(
+                    quotes, self._points, here, winner=winner, deadline_s=found.deadline_s
+                )
+                self.query_one("#compare-cost", Chart).show(chart)
             case "speed/nodes":
                 self.query_one("#compare-speed", Chart).show(
                     speed_chart(quotes, self._points, here)
@@ -188,22 +191,34 @@ class CompareView(View):
                 self.query_one("#compare-memory", StackedBars).show(memory_bars(steps, step))
             case "days":
                 self.query_one("#compare-days", Chart).show(time_interval_chart(quotes, here))
+            case "difference":
+                pair = [(cluster_label(one), one.step) for one in table.pinned[:2]]
+                self.query_one("#compare-difference", DifferencePanel).compare(pair)
             case "why":
-                self.query_one("#compare-why", TextPanel).show(_why(table.row))
+                place = found.answers.index(here) if here in found.answers else None
+                rests = "" if place is None else found.rests_on[place]
+                self.query_one("#compare-why", TextPanel).show(
+                    _why(table.row, (found.verdict, rests))
+                )
 
 
-def _why(row: Row | None) -> str:
-    """Return the reasons, warnings and notes of a row."""
+def _why(row: Row | None, told: tuple[str, str]) -> str:
+    """Return the verdict in full, then on what a row rests, its reasons, warnings and notes."""
+    verdict, rests_on = told
     if row is None:
-        return ""
-    lines = [f"{row['instance']} on {row.get('nodes') or '?'} nodes"]
+        return verdict
+    nodes = row.get("nodes")
+    size = counted(nodes, "node") if isinstance(nodes, int) else "? nodes"
+    lines = [f"{verdict}\n", f"{row['instance']} on {size}"]
+    lines += [f"  {rests_on}"]
     for name in ("reasons", "warnings", "notes"):
         texts = row.get(name) or ()
         lines += [f"  {name[:-1]}: {text}" for text in _texts(texts)]
-    searched: Mapping[str, object] = {
-        key: row.get(key) for key in ("calibration", "basis", "evidence", "price_source")
-    }
-    lines += [f"  {key.replace('_', ' ')}: {value}" for key, value in searched.items() if value]
+    for key in ("calibration", "basis", "evidence", "price_source"):
+        value = row.get(key)
+        words = FIGURES[key].words if key in FIGURES else {}
+        said = f"  {key.replace('_', ' ')}: {words.get(str(value), value)}"
+        lines += [said] if value else []
     return "\n".join(lines)
 
 

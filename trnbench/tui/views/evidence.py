@@ -10,7 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from trnbench.answers.row import Row
-from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit
+from trnbench.tui.chart_data import ChartData
+from trnbench.tui.evidence_pictures import error_chart
 from trnbench.tui.evidence_questions import EvidenceFound, claim_rows, evidence_rows
 from trnbench.tui.found import TableFound
 from trnbench.tui.view import View
@@ -30,7 +31,8 @@ SETS: tuple[tuple[str, ...], ...] = (
     ("gpu",),
     ("collectives",),
     ("kernels",),
-    ("trainium", "gpu", "collectives", "kernels"),
+    ("attention",),
+    ("trainium", "gpu", "collectives", "kernels", "attention"),
 )
 
 
@@ -39,7 +41,7 @@ class EvidenceView(View):
 
     NAME: ClassVar[str] = "evidence"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="evidence.chart", tooltip="The next picture"),
+        Binding("c", "turn", "Chart", id="evidence.chart", tooltip="The next chart"),
         Binding("n", "sets", "Next set", id="evidence.sets", tooltip="Other measurements"),
         Binding("v", "claims", "Claims", id="evidence.claims", tooltip="Claims, or measurements"),
     ]
@@ -57,10 +59,6 @@ class EvidenceView(View):
             "errors": TextPanel(id="evidence-errors"),
             "row": TextPanel(id="evidence-row", wrap=True),
         }
-
-    def begin(self) -> None:
-        """Compare with measurements."""
-        self._ask()
 
     def command(self) -> str:
         """Return the command line of the rows."""
@@ -95,12 +93,12 @@ class EvidenceView(View):
         """Look at other measurements."""
         self._claims = False
         self._sets = (self._sets + 1) % len(SETS)
-        self._ask()
+        self.action_again()
 
     def action_claims(self) -> None:
         """Look at claims instead of measurements, or back."""
         self._claims = not self._claims
-        self._ask()
+        self.action_again()
 
     @on(PictureSwitch.Turned)
     @on(ResultTable.Highlighted)
@@ -117,7 +115,8 @@ class EvidenceView(View):
             case _:
                 self.query_one("#evidence-row", TextPanel).show(_row_text(row))
 
-    def _ask(self) -> None:
+    def action_again(self) -> None:
+        """Compare with measurements, or try the claims."""
         self.state_facts()
         if self._claims:
             self.ask("evidence", claim_rows, self.trnbench.today)
@@ -126,32 +125,10 @@ class EvidenceView(View):
 
     def _scatter(self) -> ChartData:
         shown = () if self._claims or self._found is None else self._found.answers
-        points = {
-            label: tuple(point for row in shown if (point := _point(row)) and row.fitted is fitted)
-            for label, fitted in (("unseen", False), ("fitted", True))
-        }
-        ends = [value for found in points.values() for point in found for value in point]
-        series = [ChartSeries(label=label, points=found) for label, found in points.items()]
-        if ends:
-            least, most = min(ends), max(ends)
-            same = ((least, least), (most, most))
-            series.append(ChartSeries(label="no error", points=same, joined=True, marked=False))
         here = cast("Comparison | None", self.query_one(ResultTable).answer)
-        if here is not None and (point := _point(here)):
-            series.append(ChartSeries(label=here.id, points=(point,), strong=True))
-        return ChartData(
-            title="predicted over measured; above the line: predicted too slow",
-            series=tuple(series),
-            x=ChartAxis(title="measured, s", text=in_unit(Dimension.SECONDS, "s"), log=True),
-            y=ChartAxis(title="predicted, s", text=in_unit(Dimension.SECONDS, "s"), log=True),
-            missing="claims have no scatter; v goes back to measurements" if self._claims else "",
+        return error_chart(
+            shown, here, "claims have no scatter; v goes back to measurements" * self._claims
         )
-
-
-def _point(row: Comparison) -> tuple[float, float] | None:
-    if row.measured_s is None or row.predicted_s is None:
-        return None
-    return row.measured_s, row.predicted_s
 
 
 def _statistics(errors: Mapping[str, Errors]) -> str:

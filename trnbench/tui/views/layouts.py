@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -11,24 +12,29 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
+from trnbench.answers.row import Row
 from trnbench.tui.cluster import BY_HAND, Cluster, layout_of, partial_layout_of
 from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.compare_pictures import memory_bars, time_bars
+from trnbench.tui.compare_pictures import memory_bars, seconds_text, time_bars
 from trnbench.tui.found import TableFound
+from trnbench.tui.launch_view import LaunchingView
 from trnbench.tui.layout_questions import (
     LayoutDetail,
     RankedLayouts,
     layout_detail,
+    layout_pair,
     ranked_layouts,
     train_request,
 )
 from trnbench.tui.view import evidence_facts, hidden
 from trnbench.tui.widgets.bars import StackedBars
+from trnbench.tui.widgets.difference_panel import DifferencePanel
 from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension, show
+from trnbench.workload.layout import ANY
 from trnbench.workload.partial_layout import PartialLayout, shown_degrees
 
 if TYPE_CHECKING:
@@ -40,25 +46,29 @@ MOST_BESIDE = 8
 """Layouts that are drawn: the newest, and those looked at before it."""
 
 
-class LayoutsView(ClusterView):
+class LayoutsView(ClusterView, LaunchingView):
     """Ranked layouts, and one by hand."""
 
     NAME: ClassVar[str] = "layouts"
     DELTAS = frozenset({"step_time_s", "mfu", "memory_bytes", "tokens_per_s"})
     DEFAULT_CSS = """
     LayoutsView #layouts-verdict { height: auto; max-height: 6; padding: 0 1; }
+    LayoutsView.-medium PictureSwitch, LayoutsView.-tall PictureSwitch { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="layouts.chart", tooltip="The next picture"),
-        hidden("r", "search", "Search", "layouts.search", "Search all layouts anew"),
+        Binding("c", "turn", "Chart", id="layouts.chart", tooltip="The next chart"),
         hidden("enter", "take", "By hand", "layouts.take", "Edit this layout"),
-        Binding("d", "schedule", "Schedule", id="layouts.schedule", tooltip="Draw its schedule"),
+        Binding("d", "open('schedule')", "Schedule", id="layouts.schedule", tooltip="Draw it"),
+        hidden("M", "open('memory')", "Memory", "layouts.memory", "Its memory, slot by slot"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._looked: list[TrainAnswer] = []
+        self._wanted: tuple[str, ...] = ()
         self._timer: Timer | None = None
+        self._paired: list[PartialLayout] = []
+        self._pair: tuple[TrainAnswer, ...] = ()
 
     def main(self) -> Iterable[Widget]:
         """Return table, verdict and pictures."""
@@ -70,17 +80,29 @@ class LayoutsView(ClusterView):
         return {
             "step time": StackedBars(id="layouts-step"),
             "memory": StackedBars(id="layouts-memory"),
+            "difference": DifferencePanel(id="layouts-difference"),
         }
 
-    def begin(self) -> None:
-        """Rank all layouts."""
-        self.action_search()
-
     def command(self) -> str:
-        """Return the command line of the layout by hand."""
-        from trnbench.app.command_lines import train_line
+        """Return the command line of the layout by hand, or of the one under the cursor."""
+        from trnbench.app.command_lines import train_question
 
-        return train_line(train_request(self.job, self.layout_by_hand))
+        row = self.query_one(ResultTable).row
+        by_hand = self.layout_by_hand
+        layout = by_hand if by_hand.said or row is None else partial_layout_of(row)
+        return train_question(train_request(self.job, layout)).line
+
+    @property
+    def copied(self) -> str:
+        """What the command line gives."""
+        return "command of the layout by hand" if self.layout_by_hand.said else "command of the row"
+
+    def launch_row(self) -> Row | None:
+        """Return the layout by hand, or the one under the cursor, with its job."""
+        row, by_hand = super().launch_row(), self.layout_by_hand
+        if by_hand.given:
+            return {**cast("Row", self.job.inputs()), **by_hand.plain}
+        return row
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
@@ -92,14 +114,18 @@ class LayoutsView(ClusterView):
         match value:
             case RankedLayouts():
                 self._looked.clear()
+                self._paired, self._pair = [], ()
                 self.show_table(TableFound(report=value.report), *BY_HAND)
                 seen = "" if value.complete else " (cancelled: not all were seen)"
                 self.query_one(TablePane).say(
-                    f"of {value.feasible:,} that fit, {value.legal:,} legal{seen}, "
-                    f"{value.elapsed_s:.2f} s"
+                    f"{value.feasible:,} fit in memory, of {value.legal:,} valid{seen} "
+                    f"({value.elapsed_s:.2f} s)"
                 )
                 if value.reasons:
                     self._verdict("no layout fits: " + "; ".join(value.reasons))
+            case tuple():
+                self._pair = value
+                self._draw()
             case LayoutDetail(answer=answer):
                 others = [one for one in self._looked if one.layout != answer.layout]
                 self._looked = [answer, *others[: MOST_BESIDE - 1]]
@@ -107,22 +133,19 @@ class LayoutsView(ClusterView):
                 self._draw()
                 self.state_facts()
 
-    def cancelled(self, topic: str) -> None:
-        """Say that rows are of the search before."""
-        if topic == "layouts":
-            self.query_one(TablePane).say("cancelled")
+    def action_again(self) -> None:
+        """Search all layouts of the cluster, and what the layout by hand asks for."""
+        job, self._wanted = self.job, self.layout_by_hand.wanted
+        layout = job.layout.changed(**dict.fromkeys(self._wanted, ANY))
+        self.ask("layouts", ranked_layouts, replace(job, layout=layout))
 
-    def action_search(self) -> None:
-        """Search all layouts of the cluster."""
-        self.ask("layouts", ranked_layouts, self.job)
-
-    def action_schedule(self) -> None:
-        """Draw the schedule of the layout by hand, or under the cursor."""
+    def action_open(self, view: str) -> None:
+        """Look at the layout by hand, or under the cursor, in another view."""
         row = self.query_one(ResultTable).row
         texts = self.hand_form.texts
         layout = texts if any(texts.values()) or row is None else layout_of(row)
         self.choose_cluster(Cluster(job=self.job_form.texts, layout=layout))
-        self.trnbench.action_view("schedule")
+        self.trnbench.action_view(view)
 
     @on(ResultTable.Chosen)
     def _take(self, event: ResultTable.Chosen) -> None:
@@ -132,8 +155,11 @@ class LayoutsView(ClusterView):
 
     @on(Field.Changed)
     def _changed(self, event: Field.Changed) -> None:
-        if event.field in self.job_form.fields.values():
-            self.action_search()
+        if (
+            event.field in self.job_form.fields.values()
+            or self.layout_by_hand.wanted != self._wanted
+        ):
+            self.action_again()
         if any(self.hand_form.texts.values()):
             self._look(self.layout_by_hand, by_hand=True)
 
@@ -146,8 +172,13 @@ class LayoutsView(ClusterView):
 
     def _look_at_row(self) -> None:
         row = self.query_one(ResultTable).row
-        if row is not None:
-            self._look(partial_layout_of(row), by_hand=False)
+        if row is None:
+            return
+        self._look(partial_layout_of(row), by_hand=False)
+        pinned = [partial_layout_of(one) for one in self.query_one(ResultTable).pinned_rows[:2]]
+        if pinned != self._paired and len(pinned) == 2:
+            self.ask("pair", layout_pair, self.job, pinned)
+        self._paired = pinned
 
     def _look(self, layout: PartialLayout, *, by_hand: bool) -> None:
         self.ask("layout", layout_detail, self.job, layout, by_hand)
@@ -159,7 +190,10 @@ class LayoutsView(ClusterView):
     def _draw(self) -> None:
         labels = [_layout_text(answer) for answer in self._looked]
         newest = self._looked[0] if self._looked else None
-        if self.picture == "step time":
+        if self.picture == "difference":
+            pair = [(_layout_text(one), one) for one in self._pair if len(self._paired) == 2]
+            self.query_one(DifferencePanel).compare(pair)
+        elif self.picture == "step time":
             bars = time_bars(self._looked, newest, labels)
             self.query_one("#layouts-step", StackedBars).show(bars)
         else:
@@ -174,20 +208,20 @@ def _verdict_text(detail: LayoutDetail) -> str:
     step, memory = answer.step, answer.memory
     if answer.reasons or step is None or memory is None:
         return f"{head}\nNO: {'; '.join(answer.reasons)}"
+    times = (step.step_time_s, step.low_step_time_s, step.high_step_time_s)
+    time, low, high = map(seconds_text, times)
     text = (
-        f"{head}\nfits: {show(step.step_time_s, Dimension.SECONDS, digits=4)} a step "
-        f"({show(step.low_step_time_s, Dimension.SECONDS, digits=3)} to "
-        f"{show(step.high_step_time_s, Dimension.SECONDS, digits=3)}), "
-        f"MFU {100 * step.mfu:.1f} %, "
+        f"{head}\nfits: {time} per step ({low} to {high}), MFU {100 * step.mfu:.1f} %, "
         f"memory {show(memory.total_bytes, Dimension.BYTES, digits=3)} of "
-        f"{show(memory.available_bytes, Dimension.BYTES, digits=3)}"
+        f"{show(memory.available_bytes, Dimension.BYTES, digits=3)} per rank"
     )
     return f"{text}\nwarning: {'; '.join(answer.warnings)}" if answer.warnings else text
 
 
 def _layout_text(answer: TrainAnswer) -> str:
+    """Return the knobs that are given, in few letters: tp8 pp4 dp32 mb1 full 1f1b."""
     knobs = answer.layout.plain
-    parts = [f"{name}{knobs[name]}" for name in shown_degrees([answer.layout])]
-    parts.append(f"mb{knobs['micro_batch']}")
+    named = (*((name, name) for name in shown_degrees([answer.layout])), ("mb", "micro_batch"))
+    parts = [f"{letters}{knobs[name]}" for letters, name in named if knobs[name] is not None]
     parts += [str(knobs[name]) for name in ("recompute", "schedule") if knobs[name] is not None]
     return " ".join(parts)

@@ -11,13 +11,11 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from trnbench import parsing
-from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, in_unit, number
-from trnbench.tui.colours import theme_style
+from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
 from trnbench.tui.forms import field, list_of, plain
 from trnbench.tui.found import TableFound
-from trnbench.tui.heat import HeatMap, draw_heat
+from trnbench.tui.heat import POWERS, HeatMap, draw_heat, level_styles, sizes_for
 from trnbench.tui.matrix_questions import (
-    GRID,
     MatrixQuestion,
     matrix_engines,
     matrix_heat,
@@ -47,7 +45,7 @@ class MatrixView(View):
     NAME: ClassVar[str] = "matrix"
     DELTAS = frozenset({"time_s", "flop_per_s", "utilization", "bytes"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="matrix.chart", tooltip="The next picture"),
+        Binding("c", "turn", "Chart", id="matrix.chart", tooltip="The next chart"),
     ]
 
     def __init__(self) -> None:
@@ -76,7 +74,7 @@ class MatrixView(View):
             field("sparsity", plain(_pattern), advice="dense; e.g. 4:16", choices=sparsities),
             field("kernel", plain(parsing.one_of("kernel", KERNELS)), "blocked", choices=KERNELS),
             field("cores", plain(_cores), "1", choices=("1", "all")),
-            field("k", parsing.whole, "8192", choices=[str(k) for k in GRID], label="heat map k"),
+            field("k", parsing.whole, "8192", choices=[str(k) for k in POWERS], label="heat map k"),
         )
 
     def pictures(self) -> Mapping[str, Widget]:
@@ -87,16 +85,12 @@ class MatrixView(View):
             "engines": StackedBars(id="matrix-engines"),
         }
 
-    def begin(self) -> None:
-        """Ask for the first rows."""
-        self._ask()
-
     def command(self) -> str:
         """Return the command line of the rows."""
-        from trnbench.app.command_lines import matrix_line
+        from trnbench.app.command_lines import matrix_question
 
         question = self._question()
-        return matrix_line(question.request(self.trnbench.catalog), question.suite)
+        return matrix_question(question.request(self.trnbench.catalog), question.suite).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
@@ -119,7 +113,8 @@ class MatrixView(View):
                 self.query_one(StackedBars).show(shown)
 
     @on(Field.Changed)
-    def _ask(self) -> None:
+    def action_again(self) -> None:
+        """Ask for the rows of the form."""
         self.ask("matrix", matrix_rows, self._question())
 
     @on(ResultTable.Highlighted)
@@ -130,8 +125,8 @@ class MatrixView(View):
 
     def on_resize(self) -> None:
         """Draw the heat map as wide as there is room."""
-        if self._heat:
-            self.call_after_refresh(self._draw_heat)
+        if self.picture == "heat map":
+            self.call_after_refresh(self._ask_picture)
 
     def _question(self) -> MatrixQuestion:
         value = self.query_one(Form).values
@@ -143,7 +138,9 @@ class MatrixView(View):
         here = self._here
         if self.picture == "heat map":
             k = self.query_one(Form).values["k"]
-            self.ask("heat map", matrix_heat, self._question(), k)
+            size = self.query_one(TextPanel).size
+            sizes = sizes_for(size.width - 2, size.height - 4)
+            self.ask("heat map", matrix_heat, self._question(), k, sizes)
         elif self.picture == "engines" and here is not None:
             self.ask("engines", matrix_engines, self._question(), here.product, here.chip)
 
@@ -173,24 +170,23 @@ class MatrixView(View):
                 title="rate over intensity: points under the roofs of their chips",
                 series=tuple(series),
                 x=ChartAxis(title="FLOP per byte of memory traffic", text=number, log=True),
-                y=ChartAxis(title="", text=in_unit(Dimension.FLOP_PER_S), log=True),
+                y=log_axis(
+                    "rate", Dimension.FLOP_PER_S, [y for one in series for _, y in one.points]
+                ),
             )
         )
 
     def _draw_heat(self) -> None:
         panel = self.query_one(TextPanel)
         k = self.query_one(Form).values["k"]
+        sizes = sorted({m for values in self._heat.values() for m, _ in values})
         maps = [
-            HeatMap(title=name, rows=GRID, columns=GRID, values=values)
+            HeatMap(title=name, rows=tuple(sizes), columns=tuple(sizes), values=values)
             for name, values in self._heat.items()
         ]
         text = Text()
-        text.append(f"utilisation in % of tensor peak at k = {k:,}\n\n", style="bold")
-        names = ("error", "warning", "warning", "success", "success")
-        styles = [
-            theme_style(self.app, name, bold=level in (2, 4)) for level, name in enumerate(names)
-        ]
-        text.append_text(draw_heat(maps, ("m", "n"), panel.size.width - 2, styles))
+        text.append(f"utilisation in % of tensor peak at k = {k:,}\n", style="bold")
+        text.append_text(draw_heat(maps, ("m", "n"), panel.size.width - 2, level_styles(self.app)))
         panel.show(text)
 
 

@@ -13,14 +13,14 @@ from textual.widget import Widget
 from textual.widgets import ProgressBar, RichLog
 
 from trnbench.report.report import Report
-from trnbench.tui.run_questions import ENGINES, SuiteRun, run_suite, suites
+from trnbench.tui.run_questions import ENGINES, SuiteRun, run_suite, suite_question, suites
 from trnbench.tui.view import View
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import WorkProgress
+from trnbench.units import counted
 
-COMMANDS = {"matrix": "matrix", "collective": "collective", "training": "train"}
 WORK = "suite"
 
 
@@ -36,8 +36,8 @@ class RunView(View):
     RunView RichLog { height: 8; border-top: hkey $panel; scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "start", "Run", id="run.start", tooltip="Run the marked suite"),
-        Binding("n", "engine", "Engine", id="run.engine", tooltip="Closed form, played, or both"),
+        Binding("r", "again", "Run", id="run.start", tooltip="Run the marked suite"),
+        Binding("n", "engine", "Engine", id="run.engine", tooltip="Analytic, simulated, or both"),
     ]
 
     def __init__(self) -> None:
@@ -83,21 +83,22 @@ class RunView(View):
         """List the suites."""
         report = suites(self.trnbench.catalog)
         self._suites.show(TableSource.of(report, "suite"))
-        self.query_one("#run-suites-pane", TablePane).say("r runs it")
-        self.query_one("#run-results-pane", TablePane).say("nothing has run yet")
+        self.query_one("#run-suites-pane", TablePane).say("r runs the marked suite")
+        self.query_one("#run-results-pane", TablePane).say(
+            "r runs the suite that is marked on the left"
+        )
 
     def focus_main(self) -> None:
         """Put the cursor on the suites."""
-        self._suites.focus()
+        self.set_focus(self._suites)
 
     def command(self) -> str:
         """Return the command line of the results, or of the marked suite."""
-        kind, name = self._marked
-        if self._results is not None:
-            kind, name = self._results.kind, self._results.name
-        from trnbench.app.command_lines import command_line
-
-        return command_line(COMMANDS[kind], suite=name, engine=ENGINES[self._engine])
+        done = self._results
+        (kind, name), engine = self._marked, ENGINES[self._engine]
+        if done is not None:
+            kind, name, engine = done.kind, done.name, done.engine
+        return suite_question(kind, name, engine).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
@@ -110,7 +111,9 @@ class RunView(View):
         self._table.show(TableSource.of(value.report))
         elapsed = time.monotonic() - self._started
         word = "done" if value.complete else "stopped"
-        self._log(f"{self._job}: {word}, {len(value.report.rows)} rows in {elapsed:.1f} s")
+        self._log(
+            f"{self._job}: {word}, {counted(len(value.report.rows), 'row')} in {elapsed:.1f} s"
+        )
         ready = "" if value.complete else ", those that were ready"
         self.query_one("#run-results-pane", TablePane).say(f"{value.kind} {value.name}{ready}")
         if value.complete:
@@ -133,7 +136,7 @@ class RunView(View):
             self._last = progress.what
             self._log(f"{progress.done + 1}/{progress.total} {progress.what}")
 
-    def action_start(self) -> None:
+    def action_again(self) -> None:
         """Run the marked suite."""
         kind, name = self._marked
         engine = ENGINES[self._engine]
@@ -152,7 +155,7 @@ class RunView(View):
     @on(ResultTable.Chosen)
     def _chosen(self, event: ResultTable.Chosen) -> None:
         if event.table is self._suites:
-            self.action_start()
+            self.action_again()
 
     @property
     def _marked(self) -> tuple[str, str]:

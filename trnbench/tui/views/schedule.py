@@ -13,13 +13,12 @@ from textual.widgets import Static
 
 from trnbench.report.report import Report
 from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.compare_pictures import time_bars
+from trnbench.tui.compare_pictures import seconds_text, time_bars
 from trnbench.tui.layout_questions import DrawnSchedule, Window, schedule_chart, train_request
 from trnbench.tui.view import hidden
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.panels import TextPanel
-from trnbench.units import Dimension, show
 
 CHROME = 4
 """Lines of the chart's place that are legend and axis."""
@@ -67,23 +66,24 @@ class ScheduleView(ClusterView):
         """Draw the whole step of the cluster that was chosen last."""
         super().take_cluster()
         self._window = Window()
-        self.call_after_refresh(self._ask)
+        self.call_after_refresh(self.action_again)
 
-    def on_resize(self) -> None:
+    @on(TextPanel.Resized)
+    def _fit_chart(self) -> None:
         """Draw as wide as there is room."""
         if self._drawn is not None:
-            self.call_after_refresh(self._ask)
+            self.action_again()
 
     def command(self) -> str:
         """Return the command line that draws the schedule."""
-        from trnbench.app.command_lines import train_line
+        from trnbench.app.command_lines import train_question
 
         request = train_request(self.job, self.layout_by_hand)
-        return train_line(replace(request, engines=("emulate",)), plot=True)
+        return train_question(replace(request, engines=("emulate",)), plot=True).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the chart comes from."""
-        return ("modelled (played slot by slot)", "blank = waiting (bubble)")
+        return ("modelled (simulated slot by slot)", "blank = waiting (bubble)")
 
     def texts(self) -> dict[str, str]:
         """Return nothing: the cluster is chosen in Layouts."""
@@ -98,6 +98,8 @@ class ScheduleView(ClusterView):
 
     def answered(self, topic: str, value: object) -> None:
         """Show the chart."""
+        from trnbench.report.gantt import SLOT_LETTERS
+
         assert isinstance(value, DrawnSchedule)
         self._drawn = value
         answer = value.answer
@@ -113,41 +115,50 @@ class ScheduleView(ClusterView):
         title.update(
             f"{answer.model} on {answer.nodes} x {answer.instance}: tp{row['tp']} pp{row['pp']} "
             f"dp{row['dp']} vpp{row['vpp']} mb{row['micro_batch']} {row['schedule']}, "
-            f"{show(value.step_time_s, Dimension.SECONDS)} a step{part}"
+            f"{seconds_text(value.step_time_s)} per step{part}"
         )
         self.query_one(TextPanel).show(value.chart)
-        self.query_one(StackedBars).show(time_bars([answer], answer))
+        self.query_one(StackedBars).show(time_bars([answer], answer, besides=SLOT_LETTERS))
 
     def focus_main(self) -> None:
         """Put the cursor on the chart."""
-        self.query_one(TextPanel).focus()
+        self.set_focus(self.query_one(TextPanel))
 
     def action_zoom(self, factor: float) -> None:
         """Draw a smaller or a larger part."""
         self._window = self._window.zoomed(factor)
-        self._ask()
+        self.action_again()
+
+    def on_mouse_scroll_up(self) -> None:
+        """Zoom in."""
+        self.action_zoom(0.5)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Zoom out."""
+        self.action_zoom(2)
 
     def action_scroll(self, share: float) -> None:
         """Draw an earlier or a later part."""
         self._window = self._window.moved(share)
-        self._ask()
+        self.action_again()
 
     def action_whole(self) -> None:
         """Draw the whole step."""
         self._window = Window()
-        self._ask()
+        self.action_again()
 
     def action_lanes(self) -> None:
         """Draw rows for communication, or none."""
         self._lanes_shown = not self._lanes_shown
-        self._ask()
+        self.action_again()
 
     @on(Field.Changed)
     def _changed(self) -> None:
         self._window = Window()
-        self._ask()
+        self.action_again()
 
-    def _ask(self) -> None:
+    def action_again(self) -> None:
+        """Draw what the forms say."""
         size = self.query_one(TextPanel).size
         if not size.width:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from string import ascii_uppercase, digits
 
 from rich.style import Style
@@ -12,9 +11,9 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from trnbench.tui.colours import theme_style
+from trnbench.records import dataclass
+from trnbench.tui.colours import part_styles
 
-COLOURS = ("primary", "warning", "success", "error", "accent", "secondary")
 LIMIT = "|"
 TAIL = 12
 """Columns kept for the total behind a bar."""
@@ -50,12 +49,12 @@ class BarsData:
     shares: bool = True
 
 
-def letters_for(names: Sequence[str]) -> dict[str, str]:
-    """Return a letter for each name: the first of its own that is still free."""
+def letters_for(names: Sequence[str], *, besides: str = "") -> dict[str, str]:
+    """Return a letter for each name: the first of its own that is free, and none of `besides`."""
     taken: dict[str, str] = {}
     for name in names:
         wanted = [*(c for c in name.upper() if c.isalnum()), *ascii_uppercase, *digits]
-        free = (c for c in wanted if c not in taken.values())
+        free = (c for c in wanted if c not in (*taken.values(), *besides))
         taken[name] = next(free)
     return taken
 
@@ -73,7 +72,10 @@ def cells_of(parts: Mapping[str, float], scale: float) -> dict[str, int]:
 
 
 def draw_bars(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
-    """Return the bars as lines of text of this width, with a legend that gives shares."""
+    """Return the bars as lines of text of this width, with a legend that gives shares.
+
+    A part is a run of its letter; where it has a colour, of filled cells that begin with it.
+    """
     left = max((len(bar.label) for bar in data.bars), default=0) + 2
     room = max(width - left - TAIL, 10)
     longest = max((max(bar.total, bar.limit or 0.0) for bar in data.bars), default=0.0)
@@ -86,7 +88,8 @@ def draw_bars(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
         text.append(f"{head}{bar.label:<{left - 1}}", style="bold" if bar.strong else "")
         drawn = 0
         for name, count in cells_of(bar.parts, scale).items():
-            text.append(data.letters[name] * count, style=colours[name])
+            letter, style = data.letters[name], colours[name]
+            text.append(letter.ljust(count)[:count] if style.bgcolor else letter * count, style)
             drawn += count
         limit = round((bar.limit or 0.0) * scale)
         if bar.limit is not None and limit >= drawn:
@@ -110,12 +113,12 @@ def _legend(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
         share = chosen.parts.get(name, 0.0) / chosen.total if chosen and chosen.total else 0.0
         words = name.replace("_", "-")
         entry = f" {words} {100 * share:.1f}%  " if data.shares else f" {words}  "
-        if column and column + len(entry) + 1 > width:
+        if column and column + len(entry) + 3 > width:
             text.append("\n")
             column = 0
-        text.append(letter, style=colours[name])
+        text.append(f" {letter} " if colours[name].bgcolor else letter, style=colours[name])
         text.append(entry)
-        column += len(entry) + 1
+        column += len(entry) + 3
     return text
 
 
@@ -130,6 +133,7 @@ class StackedBars(VerticalScroll):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.data: BarsData | None = None
+        self._lines = (-1, "")
 
     def compose(self) -> ComposeResult:
         """Yield the place for the drawing."""
@@ -153,12 +157,10 @@ class StackedBars(VerticalScroll):
         if data is None or not self.size.width:
             return
         drawn = (
-            draw_bars(data, self.size.width - 1, self._colours(data)) if data.bars else data.note
+            draw_bars(data, self.size.width - 1, part_styles(self.app, list(data.letters)))
+            if data.bars
+            else data.note
         )
-        self.query_one(Static).update(drawn)
-
-    def _colours(self, data: BarsData) -> dict[str, Style]:
-        return {
-            name: theme_style(self.app, COLOURS[number % len(COLOURS)], reverse=number % 2 == 1)
-            for number, name in enumerate(data.letters)
-        }
+        lines = str(drawn).count("\n"), data.note
+        self.query_one(Static).update(drawn, layout=lines != self._lines)
+        self._lines = lines

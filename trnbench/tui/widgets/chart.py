@@ -1,4 +1,4 @@
-"""A chart over textual-plot: logarithmic axes, theme colours, whiskers, a legend in words."""
+"""A chart over textual-plot: logarithmic axes, colours, whiskers, a legend in words."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, marks_of
-from trnbench.tui.colours import theme_style
+from trnbench.tui.colours import series_colours
+from trnbench.tui.ticks import labels_of, ticks_of
+from trnbench.tui.widgets.frame import short_of_lines
 
 if TYPE_CHECKING:
-    from textual_plot import PlotWidget
     from textual_plot.axis_formatter import AxisFormatter
 
-COLOURS = ("primary", "warning", "success", "error", "accent", "secondary", "foreground")
-"""Theme variables, one after the other for each series."""
-MOST_TICKS = 6
-TICK_MARGIN = 0.03
-"""So much of an axis, at its end, has no tick."""
+    from trnbench.tui.widgets.plot import Plot
+
 MARGIN = 0.05
 """Room around the points, of the width of an axis."""
 
@@ -37,7 +35,6 @@ class Chart(Vertical):
     Chart { height: 1fr; min-height: 6; }
     Chart > .title { height: 1; text-style: bold; color: $foreground; }
     Chart > .legend { height: auto; max-height: 3; }
-    .-short Chart > .legend { max-height: 2; }
     Chart > .waiting { color: $text-muted; height: 1fr; }
     Chart PlotWidget { height: 1fr; }
     Chart PlotWidget > .plot--axis { color: $text-muted; }
@@ -52,7 +49,7 @@ class Chart(Vertical):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.data: ChartData | None = None
-        self._plot: PlotWidget | None = None
+        self._plot: Plot | None = None
 
     def compose(self) -> ComposeResult:
         """Yield title, a place for the plot, and legend."""
@@ -67,18 +64,17 @@ class Chart(Vertical):
     @work(thread=True, exit_on_error=False)
     def load(self) -> None:
         """Import the plotting library in a thread."""
-        import textual_plot
+        from trnbench.tui.widgets.plot import Plot
 
-        self.app.call_from_thread(self._loaded, textual_plot.PlotWidget)  # type: ignore[arg-type]
+        self.app.call_from_thread(self._loaded, Plot)  # type: ignore[arg-type]
 
-    async def _loaded(self, kind: type[PlotWidget]) -> None:
+    async def _loaded(self, kind: type[Plot]) -> None:
         if not self.is_attached:
             return
         plot = kind()
         plot.can_focus = True
         await self.mount(plot, after=self.query_one(".waiting"))
-        plot.margin_top = 1
-        plot.margin_left = 13
+        plot.margin_top = 0
         self._plot = plot
         self._draw()
 
@@ -112,56 +108,60 @@ class Chart(Vertical):
         plot.display = not empty
         if empty:
             return
-        short = self.screen.has_class("-short")
+        short = short_of_lines(self.screen)
         plot.margin_bottom = 1 if short else 3
         self.query_one(".title", Static).display = not short
         plot.clear()
-        plot.set_x_formatter(_formatter(data.x))
-        plot.set_y_formatter(_formatter(data.y))
+        self._axes(plot, data)
+        self._put(plot, data)
+
+    def _axes(self, plot: Plot, data: ChartData) -> None:
+        ends = _shown(data)
+        plot.set_xlimits(*ends[0])
+        plot.set_ylimits(*ends[1])
+        plot.set_x_formatter(_formatter(data.x, plot, upright=False))
+        plot.set_y_formatter(_formatter(data.y, plot, upright=True))
         plot.set_xlabel(data.x.title)
         plot.set_ylabel("")
-        self._limits(plot, data)
-        marks = marks_of(data.series)
-        for number, (series, mark) in enumerate(zip(data.series, marks, strict=True)):
-            self._series(plot, data, series, mark, self._style(number, series))
+        widest = max(
+            len(text) for text in labels_of(data.y, [ends[1][0], sum(ends[1]) / 2, ends[1][1]])
+        )
+        plot.margin_left = min(max(widest, 4) + 3, 14)
 
-    def _series(
-        self, plot: PlotWidget, data: ChartData, series: ChartSeries, mark: str, style: str
-    ) -> None:
+    def _put(self, plot: Plot, data: ChartData) -> None:
+        """Draw lines, then whiskers, then marks, that of the cursor last: none hides a mark."""
         from textual_plot import HiResMode
 
-        fine = HiResMode.BRAILLE
-        at = [(_at(x, data.x), _at(y, data.y)) for x, y in series.points]
-        if series.joined:
-            plot.plot(*_columns(at), line_style=style, hires_mode=fine)
-        for (x, _), ends in zip(at, series.whiskers, strict=False):
-            if ends is not None:
-                low, high = _at(ends[0], data.y), _at(ends[1], data.y)
-                plot.plot([x, x], [low, high], line_style=style, hires_mode=fine)
-        if series.marked:
-            plot.scatter(*_columns(at), marker=mark, marker_style=style)
+        from trnbench.tui.widgets.plot import PlotTag
 
-    def _limits(self, plot: PlotWidget, data: ChartData) -> None:
-        xs = [_at(x, data.x) for series in data.series for x, _ in series.points]
-        ys = [_at(y, data.y) for series in data.series for _, y in series.points]
-        ys += [
-            _at(end, data.y)
-            for series in data.series
-            for ends in series.whiskers
-            if ends is not None
-            for end in ends
-        ]
-        plot.set_xlimits(*_ends(xs, data.x))
-        plot.set_ylimits(*_ends(ys, data.y))
+        fine = HiResMode.BRAILLE
+        styles = self._styles(data)
+        drawn = list(zip(data.series, marks_of(data.series), styles, strict=True))
+        at = {id(one): _places(one, data) for one in data.series}
+        for one, _, style in drawn:
+            if one.joined:
+                plot.plot(*_columns(at[id(one)]), line_style=style, hires_mode=fine)
+        for one, _, style in drawn:
+            for (x, _), ends in zip(at[id(one)], one.whiskers, strict=False):
+                if ends is not None:
+                    low, high = _at(ends[0], data.y), _at(ends[1], data.y)
+                    plot.plot([x, x], [low, high], line_style=style, hires_mode=fine)
+        for one, mark, style in sorted(drawn, key=lambda each: each[0].strong):
+            if one.marked:
+                plot.scatter(*_columns(at[id(one)]), marker=mark, marker_style=style)
+        plot.marks = tuple(point for one in data.series if one.marked for point in at[id(one)])
+        plot.tags = tuple(
+            PlotTag(*at[id(one)][-1], one.tag, style) for one, _, style in drawn if one.tag
+        )
 
     def _legend(self, data: ChartData) -> Text:
         # Where the axis has no room for its title, the legend has it.
-        over = f" over {data.x.title}" if self.screen.has_class("-short") else ""
+        over = f" over {data.x.title}" if short_of_lines(self.screen) else ""
         entries = [(f"{data.y.title}{over} ", Style(bold=True))] if data.y.title else []
         entries += [
-            (f"{mark} {series.label}", Style.parse(self._style(number, series)))
-            for number, (series, mark) in enumerate(
-                zip(data.series, marks_of(data.series), strict=True)
+            (f"{mark} {series.label}", Style.parse(style))
+            for series, mark, style in zip(
+                data.series, marks_of(data.series), self._styles(data), strict=True
             )
             if series.label
         ]
@@ -169,10 +169,13 @@ class Chart(Vertical):
             entries.append((data.missing, Style(dim=True)))
         return flowed(entries, self.size.width)
 
-    def _style(self, number: int, series: ChartSeries) -> str:
-        hue = number if series.hue is None else series.hue
-        style = theme_style(self.app, COLOURS[hue % len(COLOURS)], bold=series.strong)
-        return str(style)
+    def _styles(self, data: ChartData) -> list[str]:
+        hues = [number if one.hue is None else one.hue for number, one in enumerate(data.series)]
+        colours = series_colours(self.app, max(hues, default=0) + 1)
+        return [
+            str(Style(color=colours[hue], bold=one.strong))
+            for one, hue in zip(data.series, hues, strict=True)
+        ]
 
 
 def flowed(entries: Sequence[tuple[str, Style]], width: int) -> Text:
@@ -189,6 +192,10 @@ def flowed(entries: Sequence[tuple[str, Style]], width: int) -> Text:
     return text
 
 
+def _places(series: ChartSeries, data: ChartData) -> list[tuple[float, float]]:
+    return [(_at(x, data.x), _at(y, data.y)) for x, y in series.points]
+
+
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]
 
@@ -198,6 +205,15 @@ def _at(value: float, axis: ChartAxis) -> float:
     if not axis.log:
         return value
     return math.log10(value) if value > 0 else math.nan
+
+
+def _shown(data: ChartData) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return from where to where the axes reach: over all points, marks and whiskers."""
+    xs = [_at(x, data.x) for series in data.series for x, _ in series.points]
+    ys = [_at(y, data.y) for series in data.series for _, y in series.points]
+    ends = (ends for series in data.series for ends in series.whiskers if ends is not None)
+    ys += [_at(end, data.y) for pair in ends for end in pair]
+    return _ends(xs, data.x), _ends(ys, data.y)
 
 
 def _ends(values: Sequence[float], axis: ChartAxis) -> tuple[float, float]:
@@ -210,48 +226,23 @@ def _ends(values: Sequence[float], axis: ChartAxis) -> tuple[float, float]:
     )
 
 
-def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
-    """Return the exponents of ten, from `low` to `high`, at which an axis has ticks."""
-    for steps in ((1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        inside = [
-            at
-            for power in range(math.floor(low), math.ceil(high) + 1)
-            for step in steps
-            if low <= (at := power + math.log10(step)) <= high
-        ]
-        if len(inside) <= most:
-            break
-    if len(inside) < 2:
-        return [low + (high - low) * share for share in (0.1, 0.9)]
-    return inside[:: -(-len(inside) // most)]
-
-
-def binary_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
-    """Return the exponents of ten, from `low` to `high`, of powers of two."""
-    bit = math.log10(2)
-    powers = range(math.ceil(low / bit), math.floor(high / bit) + 1)
-    stride = next(
-        (one for one in (1, 2, 5, 10) if len(range(0, len(powers), one)) <= most), len(powers)
-    )
-    return [power * bit for power in powers if power % stride == 0]
-
-
-def _formatter(axis: ChartAxis) -> AxisFormatter:
+def _formatter(axis: ChartAxis, plot: Plot, *, upright: bool) -> AxisFormatter:
     from textual_plot.axis_formatter import NumericAxisFormatter
 
     class Written(NumericAxisFormatter):
-        """Writes the numbers of one axis."""
+        """Ticks with as much room as the plot has, written as the axis says."""
 
         def get_ticks(self, min_: float, max_: float, max_ticks: int = 8) -> list[float]:
-            # A label at the very end of an axis would be cut off.
-            last = max_ - TICK_MARGIN * (max_ - min_)
-            if axis.binary:
-                return binary_ticks(min_, last)
-            if axis.log:
-                return log_ticks(min_, last)
-            return [tick for tick in super().get_ticks(min_, max_, MOST_TICKS) if tick <= last]
+            columns, lines = plot.room
+            cells = lines if upright else columns
+
+            def place(tick: float) -> int:
+                share = (tick - min_) / (max_ - min_)
+                return math.floor((1 - share if upright else share) * max(cells - 1, 1))
+
+            return ticks_of(axis, min_, max_, place, upright=upright)
 
         def get_labels_for_ticks(self, ticks: Sequence[float]) -> list[str]:
-            return [axis.text(10**tick if axis.log else tick) for tick in ticks]
+            return labels_of(axis, ticks)
 
     return Written()

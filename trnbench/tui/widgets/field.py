@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from textual import on
+from rich.text import Text
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
+from textual.geometry import Size
 from textual.message import Message
-from textual.suggester import SuggestFromList
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from trnbench.errors import TrnbenchError
+from trnbench.records import dataclass
+from trnbench.tui.completion import ListSuggester
 from trnbench.tui.widgets.line_input import LineInput
 
+LABEL, LIST = 13, 2
+"""Columns of a label, and of the sign that there is a list."""
 DEBOUNCE_S = 0.15
 """So long after the last key a text is looked at."""
 
@@ -28,7 +33,8 @@ class FieldSpec:
     """A field: its key, its label, how a text becomes a value, and known values.
 
     `parse` raises a TrnbenchError whose message is shown. `advice` stands where nothing is typed.
-    `choices` complete what is typed, and are stepped through with up and down.
+    `choices` complete what is typed, and are stepped through with up and down. `known` gives names
+    to pick from, each with what is to be known of it; of a list with `several` more than one.
     """
 
     key: str
@@ -37,6 +43,8 @@ class FieldSpec:
     text: str = ""
     advice: str = ""
     choices: tuple[str, ...] = ()
+    known: Callable[[], Sequence[tuple[str, str]]] | None = None
+    several: bool = False
 
 
 class Field(Widget):
@@ -44,26 +52,52 @@ class Field(Widget):
 
     DEFAULT_CSS = """
     Field { height: auto; }
-    Field > Horizontal { height: 1; }
-    Field .label { width: 13; color: $text-muted; }
-    Field.-entered .label { color: $accent; text-style: bold; }
-    Field Input { width: 1fr; }
-    Field .reason { height: auto; padding: 0 0 0 2; color: $text-error; display: none; }
-    Field.-bad .reason { display: block; }
+    Field > LineInput { width: 1fr; margin: 0 0 0 13; }
+    Field.-list > LineInput { margin: 0 2 0 13; }
+    Field > .field--label { color: $text-muted; }
+    Field > .field--entered { color: $accent; text-style: bold; }
+    Field > .field--reason { color: $text-error; }
+    Field > .field--list { color: $accent; }
     """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "field--label",
+        "field--entered",
+        "field--reason",
+        "field--list",
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "step(-1)", "Previous choice", show=False, id="field.previous"),
         Binding("down", "step(1)", "Next choice", show=False, id="field.next"),
+        Binding(
+            "f2,ctrl+l",
+            "pick",
+            "List",
+            show=False,
+            id="field.pick",
+            tooltip="Choose from a list, where there is one",
+        ),
     ]
 
     @dataclass
     class Changed(Message):
-        """A field has another good value."""
+        """A field has another good value; `before` is the text that it had."""
+
+        field: Field
+        before: str
+
+    @dataclass
+    class Wanted(Message):
+        """The user wants to choose the field's value from a list."""
 
         field: Field
 
+    class Judged(Message):
+        """What is typed has become usable, or is so no longer."""
+
     def __init__(self, spec: FieldSpec) -> None:
-        super().__init__(id=f"field-{spec.key.replace('_', '-')}")
+        super().__init__(
+            id=f"field-{spec.key.replace('_', '-')}", classes="-list" if spec.known else ""
+        )
         self.spec = spec
         self.good_text = spec.text
         self.value = spec.parse(spec.text)
@@ -71,19 +105,38 @@ class Field(Widget):
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield label, input and reason."""
-        with Horizontal():
-            yield Static(self.spec.label, classes="label", markup=False)
-            yield LineInput(
-                self.good_text,
-                placeholder=self.spec.advice,
-                compact=True,
-                select_on_focus=False,
-                suggester=SuggestFromList(self.spec.choices, case_sensitive=False)
-                if self.spec.choices
-                else None,
-            )
-        yield Static("", classes="reason", markup=False)
+        """Yield the input."""
+        yield LineInput(
+            self.good_text, placeholder=self.spec.advice, compact=True, select_on_focus=False
+        )
+
+    def render(self) -> Text:
+        """Return the label, the sign of a list, and why the text is no good.
+
+        Drawn here, under the input: a form of a dozen fields is on screen twice as soon as one
+        whose every word is a widget.
+        """
+        style = self.get_component_rich_style
+        label = style("field--entered" if self.has_class("-entered") else "field--label")
+        drawn = Text(f"{self.spec.label:<{LABEL}.{LABEL}}", style=label)
+        if self.spec.known is not None:
+            drawn.append(" " * max(self.size.width - LABEL - LIST, 0))
+            drawn.append(" v", style=style("field--list"))
+        for line in self._reason_lines(self.size.width):
+            drawn.append(f"\n  {line}", style=style("field--reason"))
+        return drawn
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the lines of the input and of the reason."""
+        return 1 + len(self._reason_lines(width))
+
+    def _reason_lines(self, width: int) -> list[str]:
+        return textwrap.wrap(f"! {self.reason}", max(width - 2, 10)) if self.reason else []
+
+    def on_click(self, event: events.Click) -> None:
+        """Open the list where its sign is clicked."""
+        if event.widget is self and event.y == 0 and event.x >= self.size.width - LIST:
+            self.action_pick()
 
     @property
     def text(self) -> str:
@@ -104,13 +157,27 @@ class Field(Widget):
             at = here + by if self.text in choices else here
             self.put(choices[at % len(choices)])
 
+    def _completions(self) -> tuple[str, ...]:
+        names = self.spec.known() if self.spec.known is not None else ()
+        return (*(one for one in self.spec.choices if one), *(name for name, _ in names))
+
+    def action_pick(self) -> None:
+        """Choose from a list."""
+        if self.spec.known is not None:
+            self.post_message(self.Wanted(self))
+
     def on_descendant_focus(self) -> None:
-        """Mark the label."""
+        """Mark the label; what is known is read when somebody is about to type."""
         self.add_class("-entered")
+        self.refresh()
+        place = self.query_one(Input)
+        if place.suggester is None and (self.spec.choices or self.spec.known):
+            place.suggester = ListSuggester(self._completions)
 
     def on_descendant_blur(self) -> None:
         """Mark the label no longer."""
         self.remove_class("-entered")
+        self.refresh()
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -137,13 +204,17 @@ class Field(Widget):
             return
         self._say("")
         if text != self.good_text:
-            self.good_text, self.value = text, value
-            self.post_message(self.Changed(self))
+            before, self.good_text, self.value = self.good_text, text, value
+            self.post_message(self.Changed(self, before))
 
     def _say(self, reason: str) -> None:
+        if reason == self.reason:
+            return
+        if bool(reason) != bool(self.reason):
+            self.post_message(self.Judged())
         self.reason = reason
         self.set_class(bool(reason), "-bad")
-        self.query_one(".reason", Static).update(f"! {reason}" if reason else "")
+        self.refresh(layout=True)
 
 
 class Form(VerticalScroll, can_focus=False):
@@ -156,6 +227,26 @@ class Form(VerticalScroll, can_focus=False):
     def __init__(self, specs: Sequence[FieldSpec], *, id: str) -> None:
         super().__init__(id=id)
         self.fields = {spec.key: Field(spec) for spec in specs}
+        self._edits: list[tuple[str, str]] = []
+        self._undone: list[str] = []
+
+    @on(Field.Changed)
+    def _remember(self, event: Field.Changed) -> None:
+        key = event.field.spec.key
+        if key in self._undone:
+            self._undone.remove(key)
+        else:
+            self._edits.append((key, event.before))
+
+    def undo(self) -> str:
+        """Take the newest edit back; return the label of its field, none if there was no edit."""
+        if not self._edits:
+            return ""
+        key, before = self._edits.pop()
+        self._undone.append(key)
+        self.fields[key].put(before)
+        self.fields[key].look()
+        return self.fields[key].spec.label
 
     def compose(self) -> ComposeResult:
         """Yield the fields."""

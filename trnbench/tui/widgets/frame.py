@@ -1,16 +1,28 @@
-"""The frame of every view: the names of all views above, the status line below."""
+"""The frame of every view: the names of all views above, status line and keys below."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
+from trnbench.records import dataclass
+
 SEPARATOR = " | "
+LAST_KEYS = 2
+"""So many keys at the end, those of help and leaving, are there however narrow a terminal is."""
+
+
+def short_of_lines(screen: Screen[object]) -> bool:
+    """Tell whether a line of a screen is worth more than what says the obvious."""
+    return screen.has_class("-short") or screen.has_class("-low")
 
 
 class ViewBar(Static):
@@ -34,21 +46,31 @@ class ViewBar(Static):
 
     def on_resize(self, event: events.Resize) -> None:
         """Write whole names where there is room, and short ones where there is not."""
-        for most in (99, 6, 4):
-            labels = [
-                (name, f" {number} {title[:most]} ")
-                for number, (name, title) in enumerate(self._views, start=1)
-            ]
-            if sum(len(label) for _, label in labels) <= event.size.width:
+        for labels in self._labels():
+            if sum(map(len, labels)) < event.size.width:
                 break
-        text, at = Text(), 0
+        text = Text()
         self._ends = []
-        for name, label in labels:
+        for (name, _), label in zip(self._views, labels, strict=True):
             here = name == self._current
-            text.append(f"[{label[1:-1]}]" if here else label, style="bold reverse" if here else "")
-            at += len(label)
-            self._ends.append((at, name))
-        self.update(text)
+            shown = f"[{label.strip()}]" if here else label
+            text.append(shown, style="bold reverse" if here else "")
+            self._ends.append((len(text), name))
+        self.update(text, layout=False)
+
+    def _labels(self) -> Iterator[list[str]]:
+        """Yield the labels of all views, from long to short."""
+        numbered = [(number % 10, title) for number, (_, title) in enumerate(self._views, start=1)]
+        yield [f" {number} {title} " for number, title in numbered]
+        yield [f"{number} {title} " for number, title in numbered]
+        yield [f"{number}{title} " for number, title in numbered]
+        here = dict(self._views).get(self._current)
+        for most in (6, 5, 4, 3, 2, 1):
+            yield [
+                f"{number} {title if title == here else title[:most]} "
+                for number, title in numbered
+            ]
+        yield [f"{number} {title if title == here else ''}" for number, title in numbered]
 
     def on_click(self, event: events.Click) -> None:
         """Go to the view whose name was clicked."""
@@ -94,4 +116,60 @@ class StatusLine(Static):
         while facts and len(SEPARATOR.join(facts)) > room:
             facts.pop()
         left = SEPARATOR.join(facts)
-        self.update(left + right.rjust(width - len(left)))
+        self.update(left + right.rjust(width - len(left)), layout=False)
+
+
+class KeyLine(Widget):
+    """The keys that matter here, in one line; a click on one is as good as the key.
+
+    One widget, drawn anew when keys change. Textual's footer is a widget for every key, made anew
+    a dozen times at the start, and one more to lay out for each whenever anything changes.
+    """
+
+    DEFAULT_CSS = """
+    KeyLine {
+        dock: bottom; height: 1; color: $footer-foreground; background: $footer-background;
+    }
+    KeyLine > .key-line--key {
+        color: $footer-key-foreground; background: $footer-key-background; text-style: bold;
+    }
+    KeyLine > .key-line--label {
+        color: $footer-description-foreground; background: $footer-description-background;
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"key-line--key", "key-line--label"}
+    ALLOW_SELECT = False
+
+    def on_mount(self) -> None:
+        """Draw anew when other keys are of use."""
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, screen: Screen[object]) -> None:
+        if self.app.app_focus:
+            self.refresh()
+
+    def render(self) -> Text:
+        """Return keys and what they do; where there is no room for all, the last stay."""
+        key_style = self.get_component_rich_style("key-line--key")
+        label_style = self.get_component_rich_style("key-line--label")
+        shown: dict[str, Text] = {}
+        for active in self.screen.active_bindings.values():
+            binding = active.binding
+            if binding.show and binding.action not in shown:
+                tip = active.tooltip or binding.description
+                here = Style(meta={"key": binding.key, "tip": tip})
+                text = Text().append(self.app.get_key_display(binding), key_style + here)
+                shown[binding.action] = text.append(f" {binding.description}", label_style + here)
+        keys = list(shown.values())
+        while len(keys) > LAST_KEYS and sum(len(one) + 1 for one in keys) > self.size.width + 1:
+            del keys[-LAST_KEYS - 1]
+        return Text(" ", no_wrap=True, end="").join(keys)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Tell of the key that the mouse is on."""
+        self.tooltip = event.style.meta.get("tip")
+
+    def on_click(self, event: events.Click) -> None:
+        """Press the key that was clicked."""
+        if key := event.style.meta.get("key"):
+            self.app.simulate_key(key)

@@ -18,6 +18,11 @@ class LineInput(Input):
     tab before it.
     """
 
+    def update_node_styles(self, animate: bool = True) -> None:
+        """Style an input once it has a place, not for each class it gets while it is made."""
+        if self.parent is not None:
+            super().update_node_styles(animate)
+
     async def _on_key(self, event: events.Key) -> None:
         """Take a letter, an editing key or Tab; keys for another input are passed on to it."""
         focused = self.screen.focused

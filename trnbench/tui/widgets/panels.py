@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.message import Message
 from textual.widgets import Static
 
 
@@ -20,6 +21,9 @@ class TextPanel(VerticalScroll):
     TextPanel.-wrapped > Static { width: 100%; }
     """
 
+    class Resized(Message):
+        """There is more room, or less."""
+
     def __init__(self, *, id: str, wrap: bool = False) -> None:
         super().__init__(id=id, classes="-wrapped" if wrap else None)
         self.text = ""
@@ -27,6 +31,10 @@ class TextPanel(VerticalScroll):
     def compose(self) -> ComposeResult:
         """Yield the place for the text."""
         yield Static("", markup=False)
+
+    def on_resize(self) -> None:
+        """Tell who draws as wide as there is room."""
+        self.post_message(self.Resized())
 
     def show(self, text: str | Text) -> None:
         """Show another text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -17,7 +17,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from trnbench.answers.row import Row
-from trnbench.report.report import Report
+from trnbench.records import dataclass
+from trnbench.report.report import Report, as_table
 from trnbench.tui.widgets.table_model import (
     EMPTY,
     Arranged,
@@ -32,6 +33,13 @@ GUTTER = 2
 GAP = 2
 HEADER = 1
 CUT = "..."
+FACTS = ("spec-list", "workload-list")
+"""Reports of files, which no question overtakes."""
+FIRST_SHARE = 0.45
+"""The first column, which never scrolls away, takes at most this part of the width."""
+LEAST_FIRST = 16
+LEAST_CUT = 16
+"""A text for which there is less room than it needs, but so much, is cut and not hidden."""
 
 
 class ResultTable(ScrollView, can_focus=True):
@@ -68,7 +76,7 @@ class ResultTable(ScrollView, can_focus=True):
         Binding("left,h", "column(-1)", "Column left", show=False, id="table.left"),
         Binding("right,l", "column(1)", "Column right", show=False, id="table.right"),
         Binding("s", "sort", "Sort", id="table.sort", tooltip="Sort by the marked column"),
-        Binding("space", "pin", "Pin", id="table.pin", tooltip="Keep the row on top"),
+        Binding("space", "pin", "Pin", id="table.pin", tooltip="Pin the row to the top"),
         Binding(
             "b", "baseline", "Baseline", id="table.baseline", tooltip="Compare others with this row"
         ),
@@ -81,7 +89,14 @@ class ResultTable(ScrollView, can_focus=True):
             tooltip="Show matching rows only",
             priority=True,
         ),
-        Binding("enter", "choose", "Choose", show=False, id="table.choose"),
+        Binding(
+            "enter",
+            "choose",
+            "Open",
+            show=False,
+            id="table.choose",
+            tooltip="Open the row: its layouts, its fields, or its run",
+        ),
     ]
 
     stale: reactive[bool] = reactive(False)
@@ -96,6 +111,12 @@ class ResultTable(ScrollView, can_focus=True):
         table: ResultTable
         row: Row
 
+    @dataclass
+    class FilterWanted(Message):
+        """The rows are to be filtered by these words."""
+
+        words: str
+
     class Arranged(Message):
         """The lines are others: after a sort, a filter or new rows."""
 
@@ -103,6 +124,7 @@ class ResultTable(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._open_filter = open_filter
         self.source: TableSource = EMPTY
+        self._written = as_table(EMPTY.report)
         self.state = TableState()
         self.shown: Arranged = arrange(self.source, self.state)
         self.cursor = 0
@@ -131,6 +153,11 @@ class ResultTable(ScrollView, can_focus=True):
         return [self._by_key[line.key] for line in self.shown.lines if line.key in self._by_key]
 
     @property
+    def answers_something(self) -> bool:
+        """Whether the rows are an answer that can be overtaken, not only what stands in files."""
+        return bool(self.source.keys) and self.source.report.verb not in FACTS
+
+    @property
     def _by_key(self) -> dict[str, object]:
         return dict(zip(self.source.keys, self.source.answers, strict=False))
 
@@ -142,11 +169,15 @@ class ResultTable(ScrollView, can_focus=True):
     @property
     def hidden_columns(self) -> tuple[str, ...]:
         """Headings of the columns that are out of view to the right."""
-        return tuple(self.shown.headings[i] for i in self._columns_beyond())
+        return tuple(
+            self.shown.headings[i]
+            for i in range(self._first_column, len(self.shown.headings))
+            if i not in self._in_view
+        )
 
     def show(self, source: TableSource) -> None:
         """Show other rows; the cursor stays on its key."""
-        self.source = source
+        self.source, self._written = source, as_table(source.report)
         self.stale = False
         self._arrange()
 
@@ -159,9 +190,14 @@ class ResultTable(ScrollView, can_focus=True):
         """Show the rows that match."""
         self.choose_state(replace(self.state, words=words))
 
+    def pane_filter(self, words: str) -> None:
+        """Filter as if the words had been typed into the line above."""
+        if words:
+            self.post_message(self.FilterWanted(words))
+
     def _arrange(self) -> None:
         before = self.key
-        self.shown = arrange(self.source, self.state)
+        self.shown = arrange(self.source, self.state, self._written)
         keys = [line.key for line in self.shown.lines]
         self.cursor = keys.index(before) if before in keys else min(self.cursor, len(keys) - 1)
         self.cursor = max(self.cursor, 0)
@@ -182,6 +218,27 @@ class ResultTable(ScrollView, can_focus=True):
     def action_move(self, rows: int) -> None:
         """Move the cursor by so many rows."""
         self._go(self.cursor + rows)
+
+    def go_to(self, key: str) -> None:
+        """Move the cursor to a row, if it is shown."""
+        keys = [line.key for line in self.shown.lines]
+        if key in keys:
+            self._go(keys.index(key))
+
+    @property
+    def pinned(self) -> list[Any]:
+        """The records of the rows that are pinned."""
+        return [self._by_key[line.key] for line in self._pinned_lines if line.key in self._by_key]
+
+    @property
+    def pinned_rows(self) -> list[Row]:
+        """The rows that are pinned."""
+        rows = self.source.rows
+        return [rows[line.key] for line in self._pinned_lines]
+
+    @property
+    def _pinned_lines(self) -> list[Line]:
+        return [line for line in self.shown.lines if line.key in self.state.pinned]
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by so many pages."""
@@ -249,36 +306,53 @@ class ResultTable(ScrollView, can_focus=True):
             self.scroll_to(y=self.cursor - room + 1, animate=False, immediate=True)
         if self.column < self._first_column:
             self._first_column = max(self.column, 1)
-        while self.column > self._first_column and self.column in self._columns_beyond():
+        while self.column > self._first_column and self.column in self._partly_from(
+            self._first_column
+        ):
             self._first_column += 1
         # Use the room to the right before hiding anything to the left.
-        while self._first_column > 1 and not self._beyond_from(self._first_column - 1):
+        while self._first_column > 1 and not self._partly_from(self._first_column - 1):
             self._first_column -= 1
 
-    def _beyond_from(self, first: int) -> list[int]:
-        widths = self.shown.widths
-        if not widths:
-            return []
-        x, beyond = GUTTER + widths[0], []
-        for i in range(first, len(widths)):
-            x += GAP + widths[i]
-            if x > self.size.width - 1:
-                beyond.append(i)
-        return beyond
+    def _wide(self, column: int) -> int:
+        width = self.shown.widths[column]
+        most = max(int(FIRST_SHARE * self.size.width), LEAST_FIRST)
+        return min(width, most) if column == 0 else width
 
-    def _columns_beyond(self) -> list[int]:
-        return self._beyond_from(self._first_column)
+    @property
+    def _in_view(self) -> dict[int, int]:
+        return self._widths_from(self._first_column)
 
-    def _in_view(self) -> list[int]:
-        count = len(self.shown.widths)
-        beyond = set(self._columns_beyond())
-        rest = [i for i in range(self._first_column, count) if i not in beyond]
-        return [0, *rest] if count else []
+    def _widths_from(self, first: int) -> dict[int, int]:
+        """Return the columns in view, with the cells of each, if `first` follows the first one.
+
+        A text for which there is not all of its room is cut, not hidden; a number never is.
+        """
+        if not self.shown.widths:
+            return {}
+        ranges = {one.key for one in self.source.report.columns if one.interval}
+        widths = {0: self._wide(0)}
+        room = self.size.width - 1 - GUTTER - widths[0]
+        for i in range(first, len(self.shown.widths)):
+            room -= GAP
+            number = self.shown.right[i] or self.shown.columns[i] in ranges
+            wide = self._wide(i)
+            widths[i] = wide if number or room < LEAST_CUT else min(wide, room)
+            room -= widths[i]
+            if room < 0:
+                del widths[i]
+                break
+        return widths
+
+    def _partly_from(self, first: int) -> list[int]:
+        """Return the columns behind `first` that are cut or out of view."""
+        shown = self._widths_from(first)
+        return [i for i in range(first, len(self.shown.widths)) if shown.get(i) != self._wide(i)]
 
     def _column_at(self, x: int) -> int | None:
         at = GUTTER
-        for i in self._in_view():
-            at += self.shown.widths[i] + GAP
+        for i, width in self._in_view.items():
+            at += width + GAP
             if x < at:
                 return i
         return None
@@ -297,15 +371,15 @@ class ResultTable(ScrollView, can_focus=True):
         plain = self.get_component_rich_style("result-table--header")
         marked = self.get_component_rich_style("result-table--column")
         segments = [Segment(" " * GUTTER, plain)]
-        for i in self._in_view():
-            text = self._padded(self.shown.headings[i], i)
+        for i, wide in self._in_view.items():
+            text = self._padded(self.shown.headings[i], i, wide)
             segments.append(Segment(text, marked if i == self.column else plain))
             segments.append(Segment(" " * GAP, plain))
         return Strip(segments).adjust_cell_length(width, plain)
 
     def _line(self, number: int, line: Line, width: int) -> Strip:
         style = self.rich_style
-        if line.pinned or line.baseline:
+        if line.lifted:
             style += self._over("result-table--pinned")
         if line.no:
             style += self._over("result-table--no")
@@ -313,10 +387,11 @@ class ResultTable(ScrollView, can_focus=True):
             style += self._over("result-table--stale")
         if number == self.cursor:
             style += self.get_component_rich_style("result-table--cursor")
-        mark = "=" if line.baseline else "*" if line.pinned else " "
         head = ">" if number == self.cursor else " "
-        cells = [self._padded(line.cells[i], i) + " " * GAP for i in self._in_view()]
-        return Strip([Segment(f"{head}{mark}{''.join(cells)}", style)]).adjust_cell_length(
+        cells = [
+            self._padded(line.cells[i], i, wide) + " " * GAP for i, wide in self._in_view.items()
+        ]
+        return Strip([Segment(f"{head}{line.mark}{''.join(cells)}", style)]).adjust_cell_length(
             width, style
         )
 
@@ -325,8 +400,7 @@ class ResultTable(ScrollView, can_focus=True):
         style = self.get_component_rich_style(component, partial=True)
         return Style(color=style.color, bold=style.bold, dim=style.dim, italic=style.italic)
 
-    def _padded(self, text: str, column: int) -> str:
-        width = self.shown.widths[column]
+    def _padded(self, text: str, column: int, width: int) -> str:
         if len(text) > width:
             text = text[: width - len(CUT)] + CUT
         return text.rjust(width) if self.shown.right[column] else text.ljust(width)

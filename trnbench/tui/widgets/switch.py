@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rich.text import Text
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
+
+HEAD = "c: "
 
 
 class PictureSwitch(Vertical):
@@ -57,9 +60,19 @@ class PictureSwitch(Vertical):
             self._write()
             self.post_message(self.Turned())
 
+    @on(events.Click, ".names")
+    def _clicked(self, event: events.Click) -> None:
+        """Show the picture whose name was clicked."""
+        at = len(HEAD)
+        for name in self._pictures:
+            at += len(name) + 2
+            if event.x < at:
+                self.turn_to(name)
+                return
+
     def _write(self) -> None:
-        text = Text("c: ", style="dim")
+        text = Text(HEAD)
         for name in self._pictures:
             here = name == self.shown
-            text.append(f"[{name}]" if here else f" {name} ", style="bold" if here else "dim")
-        self.query_one(".names", Static).update(text)
+            text.append(f"[{name}]" if here else f" {name} ", style="bold" if here else "")
+        self.query_one(".names", Static).update(text, layout=False)

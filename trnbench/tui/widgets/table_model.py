@@ -8,17 +8,23 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 
 from trnbench.answers.row import Cell, Row
 from trnbench.errors import UnitError
+from trnbench.records import dataclass
 from trnbench.report.report import Report, as_table
-from trnbench.units import Dimension, parse
+from trnbench.report.text_table import TextTable
+from trnbench.units import Dimension, counted, parse
 
 WIDEST = 56
 """A longer text is cut in its column; the row in full stands elsewhere."""
 MOST_ROWS = 2_000
 """More are not shown; the count says how many there are."""
+BEST = "*"
+"""Before the best value of a column, and before the row that an answer settles on."""
+PINNED, BASELINE = "+", "="
+"""Before rows that the user has set apart."""
 UP, DOWN = "\u2191", "\u2193"
 
 _COMPARED = re.compile(r"(?P<key>\w+)(?P<sign><=|>=|<|>|=)(?P<value>\S+)")
@@ -55,13 +61,17 @@ class TableState:
 class TableSource:
     """A report's rows with a key each; `deltas`: columns that are compared with a baseline.
 
-    `answers` are the records that the rows were taken from, where a view needs more than a row.
+    `best`: columns whose best value is marked, with 1 where that is the largest, -1 the smallest.
+    `chosen`: the key of the row that an answer settles on. `answers` are the records that the rows
+    were taken from, where a view needs more than a row.
     """
 
     report: Report
     keys: tuple[str, ...]
     answers: tuple[object, ...] = ()
     deltas: frozenset[str] = frozenset()
+    best: Mapping[str, int] = field(default_factory=dict)
+    chosen: str | None = None
 
     @classmethod
     def of(
@@ -69,7 +79,6 @@ class TableSource:
         report: Report,
         *columns: str,
         answers: tuple[object, ...] = (),
-        deltas: frozenset[str] = frozenset(),
     ) -> TableSource:
         """Return a report's rows, keyed by these columns, numbered where they are alike."""
         seen: Counter[str] = Counter()
@@ -78,7 +87,7 @@ class TableSource:
             name = " ".join(str(row.get(column)) for column in columns)
             seen[name] += 1
             keys.append(name if seen[name] == 1 else f"{name} {seen[name]}")
-        return cls(report=report, keys=tuple(keys), answers=answers, deltas=deltas)
+        return cls(report=report, keys=tuple(keys), answers=answers)
 
     @property
     def rows(self) -> Mapping[str, Row]:
@@ -92,9 +101,13 @@ class Line:
 
     key: str
     cells: tuple[str, ...]
-    pinned: bool
-    baseline: bool
+    mark: str
     no: bool
+
+    @property
+    def lifted(self) -> bool:
+        """Whether the user has set it apart: it is pinned, or the baseline."""
+        return self.mark in (PINNED, BASELINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +128,19 @@ class Arranged:
         """How many rows are shown, in words."""
         shown = len(self.lines)
         if shown == self.total:
-            return f"{shown:,} row{'' if shown == 1 else 's'}"
+            return counted(shown, "row")
         if shown < self.matched:
             return f"{shown:,} of {self.matched:,} rows (most that are shown)"
-        return f"{shown:,} of {self.total:,} rows"
+        return f"{shown:,} of {counted(self.total, 'row')}"
 
 
-def arrange(source: TableSource, state: TableState) -> Arranged:
-    """Return the lines to show."""
+def arrange(source: TableSource, state: TableState, table: TextTable | None = None) -> Arranged:
+    """Return the lines to show; `table` has the cells of the source, if they are written already.
+
+    Writing thousands of them takes longer than a key may.
+    """
     report = source.report
-    table = as_table(report)
+    table = table or as_table(report)
     cells = dict(zip(source.keys, table.rows, strict=True))
     rows = source.rows
     reason = ""
@@ -137,15 +153,23 @@ def arrange(source: TableSource, state: TableState) -> Arranged:
     kept.sort(key=lambda key: key not in state.pinned)
     matched, kept = len(kept), kept[:MOST_ROWS]
     base = rows.get(state.baseline) if state.baseline else None
+    marked = {column: _best(rows, column, sign) for column, sign in source.best.items()}
     lines = tuple(
         Line(
             key=key,
             cells=tuple(
-                text + _delta(column.key, rows[key], base, source.deltas)
+                _mark(key, marked.get(column.key))
+                + text
+                + _delta(column.key, rows[key], base, source.deltas)
                 for column, text in zip(report.columns, cells[key], strict=True)
             ),
-            pinned=key in state.pinned,
-            baseline=key == state.baseline,
+            mark=BASELINE
+            if key == state.baseline
+            else PINNED
+            if key in state.pinned
+            else BEST
+            if key == source.chosen
+            else " ",
             no=rows[key].get("feasible") is False,
         )
         for key in kept
@@ -176,6 +200,26 @@ def visible(source: TableSource, arranged: Arranged) -> Report:
     return replace(
         source.report, rows=tuple(rows[line.key] for line in arranged.lines), people=None
     )
+
+
+def _best(rows: Mapping[str, Row], column: str, sign: int) -> frozenset[str]:
+    """Return the keys of the rows that have the best value of a column, of two or more."""
+    values = {
+        key: float(value) * sign
+        for key, row in rows.items()
+        if isinstance(value := row.get(column), int | float) and row.get("feasible") is not False
+    }
+    if len(set(values.values())) < 2:
+        return frozenset()
+    most = max(values.values())
+    return frozenset(key for key, value in values.items() if value == most)
+
+
+def _mark(key: str, best: frozenset[str] | None) -> str:
+    """Return the mark before a cell of a column whose best value is marked."""
+    if best is None:
+        return ""
+    return BEST if key in best else " " * len(BEST)
 
 
 def _arrow(column: str, state: TableState) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input, Static
 
+from trnbench.tui.completion import ColumnSuggester
+from trnbench.tui.widgets.frame import short_of_lines
 from trnbench.tui.widgets.line_input import LineInput
 from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.units import counted
+
+JOINT = "  |  "
+LEAST_TABLE = 4
+"""Lines of the smallest table, as its own style says."""
 
 
 class TablePane(Vertical):
@@ -23,24 +30,47 @@ class TablePane(Vertical):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=f"{id}-pane")
         self._table = ResultTable(id=id, open_filter=self._open)
-        self._note = ""
+        self._note = self._legend = self._standing = ""
+        self._laid_out = (0, 0, 0)
 
     def compose(self) -> ComposeResult:
         """Yield filter line, table and count."""
-        yield LineInput(placeholder="words, or comparisons such as mfu>0.4 nodes<=64", compact=True)
+        yield LineInput(
+            placeholder="words, or comparisons such as mfu>0.4 nodes<=64",
+            compact=True,
+            suggester=ColumnSuggester(lambda: self._table.shown.columns),
+        )
         yield self._table
         yield Static("", classes="count", markup=False)
 
-    def say(self, note: str) -> None:
-        """Show a note behind the count."""
-        self._note = note
+    def say(self, note: str, legend: str = "") -> None:
+        """Show a note behind the count, and a legend where that costs no line that is needed."""
+        self._note, self._legend = note, legend
+        self.count()
+
+    def stand(self, standing: str) -> None:
+        """Say before the note that the rows are not of what is asked now."""
+        self._standing = standing
         self.count()
 
     def _open(self) -> None:
         line = self.query_one(Input)
         line.display = True
+        self.count()
         # At once, not after the next refresh: keys may be waiting already.
         self.screen.set_focus(line)
+
+    @on(ResultTable.FilterWanted)
+    def _put(self, event: ResultTable.FilterWanted) -> None:
+        event.stop()
+        line = self.query_one(Input)
+        line.value = event.words
+        line.display = True
+
+    @on(events.Click, ".count")
+    def _onward(self) -> None:
+        """Show the next column."""
+        self._table.action_column(1)
 
     @on(Input.Changed)
     def _filter(self, event: Input.Changed) -> None:
@@ -55,8 +85,10 @@ class TablePane(Vertical):
     def leave_filter(self) -> None:
         """Go back to the table; the filter stays if it has words."""
         line = self.query_one(Input)
-        self._table.focus()
+        # At once, as in `_open`.
+        self.screen.set_focus(self._table)
         line.display = bool(line.value)
+        self.count()
 
     @on(ResultTable.Arranged)
     def count(self) -> None:
@@ -67,7 +99,18 @@ class TablePane(Vertical):
             parts.append(f"filter: {shown.reason}")
         hidden = self._table.hidden_columns
         if hidden:
-            parts.append(f"{len(hidden)} more column{'' if len(hidden) == 1 else 's'} ->")
-        if self._note:
-            parts.append(self._note)
-        self.query_one(".count", Static).update("  |  ".join(parts))
+            parts.append(f"{counted(len(hidden), 'more column')} ->")
+        parts += filter(None, (self._standing, self._note))
+        told, whole = JOINT.join(parts), JOINT.join(filter(None, (*parts, self._legend)))
+        wide = not short_of_lines(self.screen) or len(whole) <= self.size.width
+        told = whole if wide else told
+        # A short table leaves the room that it does not need to what stands below it.
+        below = 1 if len(told) <= self.size.width else 2
+        rows = max(shown.total + 1, LEAST_TABLE)
+        height = rows + below + self.query_one(Input).display
+        # To lay out the whole screen anew is most of what a key costs.
+        others = (height, below, self.size.width) != self._laid_out
+        self._laid_out = height, below, self.size.width
+        self.query_one(".count", Static).update(told, layout=others)
+        if others:
+            self.styles.max_height = height

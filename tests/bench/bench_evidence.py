@@ -1,0 +1,73 @@
+"""How long files of measured steps take to score and to fit, cold, in processor time."""
+
+from __future__ import annotations
+
+import csv
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.bench.figure import show
+
+SWEEP = Path(__file__).parents[1] / "user_files" / "eager_sweep.csv"
+SCORED, FITTED = 2_000, 600
+SEQUENCES = (4096, 2048, 8192, 1024, 16384)
+RUNS = 3
+
+
+def sweeps(path: Path, rows: int) -> Path:
+    """Write the rows of the sweep that ran, at more and more lengths of a sequence."""
+    with SWEEP.open() as file:
+        known = [row for row in csv.DictReader(file) if row["outcome"] == "measured"]
+    made = [
+        {
+            **row,
+            "id": f"{row['id']}-{sequence}",
+            "use": "",
+            "seq": str(sequence),
+            "memory_gb": row["memory_gb"] if sequence == SEQUENCES[0] else "",
+            "step_time_s": str(float(row["step_time_s"]) * sequence / SEQUENCES[0]),
+        }
+        for sequence in SEQUENCES
+        for row in known
+    ]
+    made = (made * -(-rows // len(made)))[:rows]
+    with path.open("w") as file:
+        writer = csv.DictWriter(file, list(made[0]))
+        writer.writeheader()
+        writer.writerows({**row, "id": f"{row['id']}-{place}"} for place, row in enumerate(made))
+    return path
+
+
+def processor_s(*arguments: str) -> float:
+    """Return the least processor time of some runs of the command, s."""
+    times = []
+    for _ in range(RUNS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, "-m", "trnbench", *arguments], check=True, capture_output=True
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(times)
+
+
+def main() -> None:
+    """Print what a few files take."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        many, some = sweeps(folder / "many.csv", SCORED), sweeps(folder / "some.csv", FITTED)
+        fit = ("--stack", "mine", "-o", str(folder / "mine.toml"))
+        for what, bar_s, arguments in (
+            ("validate", 3.0, ("validate",)),
+            (f"validate of {SCORED:,} rows", 10.0, ("validate", "--evidence", str(many))),
+            ("calibrate of 24 rows", 5.0, ("calibrate", str(SWEEP), *fit)),
+            (f"calibrate of {FITTED} rows", 60.0, ("calibrate", str(some), *fit)),
+        ):
+            show(what, processor_s(*arguments), "s", bar_s, "at most")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What keeping an answer adds, and how fast 10,000 kept ones are listed, in processor seconds."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from tests.bench.figure import REPEATS, best_of, show
+from trnbench.app.keeping import UTC_FORMAT, GivenAnswer, keep
+from trnbench.catalog.search import open_catalog
+from trnbench.cli.main import ask
+from trnbench.cli.main import main as trnbench
+from trnbench.store.database import FILE_VARIABLE, KEEP_VARIABLE, opened, store_path
+from trnbench.store.runs import MOST_RUNS, RunFilter, add, answer_of, found, listed
+from trnbench.store.schema import transaction
+
+QUESTION = ("matrix", {"shapes": ["512x512x512"], "on": "trainium1"})
+LIST_BAR_S = 0.5
+KEEP_BAR_S = 0.02
+
+
+def main() -> None:
+    """Print what keeping and listing take, in a file of its own."""
+    with tempfile.TemporaryDirectory(prefix="trnbench-bench-") as folder:
+        os.environ[FILE_VARIABLE] = os.path.join(folder, "runs.db")
+        os.environ[KEEP_VARIABLE] = "1"
+        catalog = open_catalog()
+        report, code = ask(*QUESTION)
+        assert report is not None
+        given = GivenAnswer(
+            report=report,
+            options=QUESTION[1],
+            command="trnbench matrix 512x512x512 --on trainium1",
+            started_at=datetime.now(tz=UTC),
+            seconds=0.1,
+            exit_code=code,
+        )
+        keep(catalog, given, say=print)
+        _fill()
+        _, seconds = best_of(lambda: keep(catalog, given, say=print))
+        show("keep an answer beside 10,000", seconds, "s", KEEP_BAR_S, "at most")
+        _, seconds = best_of(_list)
+        show("runs list of 10,000, warm", seconds, "s", LIST_BAR_S, "at most")
+        show("runs list of 10,000, cold process", _cold_s(), "s", LIST_BAR_S, "at most")
+
+
+def _cold_s() -> float:
+    """Return the least processor time of some processes that list."""
+    taken = []
+    for _ in range(REPEATS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        words = [sys.executable, "-m", "trnbench", "runs", "list", "-q"]
+        subprocess.run(words, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return min(taken)
+
+
+def _fill() -> None:
+    """Keep the newest run ten thousand times, an hour apart."""
+    with opened(store_path(), say=print) as connection, transaction(connection):
+        run = found(connection, "last")
+        answer = answer_of(connection, run)
+        (newest,) = listed(connection, RunFilter(), 1)
+        at = datetime.strptime(newest.started_at, UTC_FORMAT)
+        for number in range(1, MOST_RUNS):
+            earlier = (at - timedelta(minutes=number)).strftime(UTC_FORMAT)
+            add(connection, replace(run, id=f"{number:010x}", started_at=earlier), answer, ())
+
+
+def _list() -> None:
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        assert trnbench(["runs", "list"]) == 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""`trnbench fleet`: shipped fleets, what is said where there is no plan, and plan for one job."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from trnbench.answers.fleet import FLEET_KEYS
+from trnbench.app import fleet, plan
+
+HEAD = """
+name = "mine"
+title = "Mine"
+starts_on = 2027-01-04
+horizon = "{horizon}"
+price_date = 2026-11-21
+on = ["trn1.32xlarge", "trn2.48xlarge"]
+max_nodes = 8
+"""
+JOB = """
+[[job]]
+name = "{name}"
+model = "{model}"
+tokens = "{tokens}"
+layout = {{ tp = 8, zero = 1, global_batch = 256, recompute = "selective" }}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*parts, horizon="90 d"):
+        path = tmp_path / "mine.toml"
+        path.write_text(HEAD.format(horizon=horizon) + "".join(parts))
+        return path
+
+    return write
+
+
+def job(name="a", model="tinyllama-1.1b", tokens="50B", more=""):
+    return JOB.format(name=name, model=model, tokens=tokens) + more
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["two-jobs", "shared-quota"])
+def test_shipped_fleets_are_listed_checked_and_solved(run, name):
+    listed = run("workload", "list", "--json").json["rows"]
+    (path,) = [row["path"] for row in listed if row["name"] == name]
+    assert run("workload", "validate", path).code == 0
+    assert run("workload", "show", name).code == 0
+    done = run("fleet", name, "--json")
+    assert done.code == 0
+    found, summary = done.json["rows"], done.json["summary"]
+    assert len(found) >= 2
+    assert all(tuple(row) == FLEET_KEYS for row in found)
+    assert summary["feasible"]
+    assert summary["gap"] is None or summary["gap"] <= 1.01e-3
+    assert sum(row["cost_usd"] for row in found) == pytest.approx(summary["cost_usd"])
+    assert sum(one["usd"] for one in summary["bill"]) == pytest.approx(summary["cost_usd"])
+    assert sum(one["usd"] for one in summary["purchases"]) == pytest.approx(summary["cost_usd"])
+    assert run("fleet", name, "--json").out == done.out  # the same bytes again
+
+
+@pytest.mark.slow
+def test_people_see_the_verdict_the_jobs_the_days_and_the_bill(run):
+    shown = run("fleet", "shared-quota")
+    assert shown.code == 0
+    for part in (
+        "every deadline holds in",
+        "when",
+        "deadline",
+        "what to buy when",
+        "bill",
+        "how sure",
+    ):
+        assert part in shown.out
+    assert "spot machines are not promised" in " ".join(shown.out.split())
+
+
+def test_a_fleet_of_no_jobs(run, write):
+    done = run("fleet", write(), "--json")
+    assert done.code == 0
+    assert done.json["rows"] == []
+    assert done.json["summary"]["verdict"] == "nothing to buy: the fleet has no jobs"
+
+
+def test_a_quota_of_nothing_is_named(run, write):
+    quotas = "".join(
+        f'\n[[quota]]\ninstance = "{name}"\nnodes = 0\n'
+        for name in ("trn1.32xlarge", "trn2.48xlarge")
+    )
+    done = run("fleet", write(job(), quotas), "--json")
+    assert done.code == 1
+    summary = done.json["summary"]
+    assert not summary["feasible"]
+    assert "quota of 0 x trn1.32xlarge" in summary["verdict"]
+    assert done.json["rows"][0]["instance"] is None
+
+
+def test_one_impossible_job_leaves_the_others_their_plan(run, write):
+    parts = job("a"), job("huge", model="llama3.1-405b", tokens="10T")
+    done = run("fleet", write(*parts), "--json")
+    assert done.code == 1
+    rows = {row["name"]: row for row in done.json["rows"]}
+    assert rows["huge"]["instance"] is None
+    assert rows["a"]["cost_usd"] > 0
+    assert done.json["summary"]["verdict"].startswith("no: huge:")
+    assert "1 of 2 jobs can be done" in done.json["summary"]["verdict"]
+
+
+def test_a_job_without_a_price_says_so(run, write):
+    done = run("fleet", write(job(more='on = ["trn2-ultraserver"]\n')), "--json")
+    assert done.code == 1
+    assert "no published price" in done.json["summary"]["verdict"]
+
+
+def test_a_deadline_nobody_can_keep_is_named(run, write):
+    done = run("fleet", write(job(more='within = "1 h"\n'), horizon="60 d"), "--json")
+    assert done.code == 1
+    assert "deadline of a" in done.json["summary"]["binding"]
+
+
+@pytest.mark.slow
+def test_the_earliest_end_costs_more_and_the_front_has_both(run, write):
+    path = write(job())
+    text = path.read_text()
+    found = {}
+    for objective in ("cost", "time", "pareto"):
+        path.write_text(text.replace("title =", f'objective = "{objective}"\ntitle ='))
+        found[objective] = run("fleet", path, "--json").json["summary"]
+    assert found["time"]["finish_days"] < found["cost"]["finish_days"]
+    assert found["time"]["cost_usd"] > found["cost"]["cost_usd"]
+    front = found["pareto"]["front"]
+    assert front[0]["finish_days"] == pytest.approx(found["time"]["finish_days"])
+    assert front[-1]["cost_usd"] == pytest.approx(found["cost"]["cost_usd"])
+
+
+@pytest.mark.slow
+def test_spot_on_a_base_is_played_and_not_promised(run, write):
+    more = 'purchase = ["spot"]\nspot_shares = [0.5, 1.0]\nnodes = [4]\n'
+    spotted = JOB.replace("layout", more + "layout").format(
+        name="a", model="llama2-7b", tokens="100B"
+    )
+    found = run("fleet", write(spotted), "--json").json["summary"]
+    (played,) = found["spot"]
+    assert played["days"]["low"] < played["days"]["value"] < played["days"]["high"]
+    assert played["cost_usd"]["low"] < played["cost_usd"]["high"]
+    assert "not promised" in found["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('\n[[job]]\nname = "a"\nmodel = "tinyllama-1.1b"\n', "expected one of `tokens`"),
+        (job() + job(), "'a' stands twice"),
+        (job(model="tinylama"), "did you mean"),
+        ('\n[[month]]\nmonth = "2027-13"\nusd = "1 USD"\n', "is not one such as 2027-01"),
+        ("\nunknown = 1\n", "unknown key"),
+        (
+            job() + '\n[[quota]]\ninstance = "trn1.32xlarge"\nregion = "us-est-1"\nnodes = 1\n',
+            "unknown region",
+        ),
+    ],
+)
+def test_faults_are_told(run, write, text, says):
+    done = run("fleet", write(text))
+    assert done.code == 2
+    assert says in done.err
+
+
+@pytest.mark.slow
+def test_an_old_rate_is_warned_of(run, write):
+    done = run("fleet", write(job()), "--max-price-age", "100d", "--json")
+    assert "days before" in done.json["summary"]["warnings"][0]
+    assert run("fleet", write(job()), "--json").json["summary"]["warnings"] == []
+
+
+def test_what_to_buy_names_the_blocks(run, write):
+    (bought,) = run("fleet", write(job()), "--json").json["summary"]["purchases"]
+    assert bought["purchase"] == "capacity-block"
+    assert " days, blocks of " in bought["what"]
+
+
+def test_a_block_on_offer_is_bought_whole_for_all_who_run_in_it(run, write):
+    only = 'purchase = ["capacity-block"]\nnodes = [4]\non = ["trn1.32xlarge"]\n'
+    block = """
+[[block]]
+instance = "trn1.32xlarge"
+region = "us-east-1"
+size = 8
+days = 14
+starts_on = [2027-01-06]
+"""
+    jobs = [
+        JOB.replace("layout", only + "layout").format(name=name, model="tinyllama-1.1b", tokens=n)
+        for name, n in (("a", "50B"), ("b", "80B"))
+    ]
+    done = run("fleet", write(*jobs, block), "--json")
+    assert done.code == 0
+    (bought,) = done.json["summary"]["purchases"]
+    assert bought["usd"] == pytest.approx(8 * 14 * 24 * 9.532)
+    assert bought["jobs"] == ["a", "b"]
+    assert {row["starts_on"] for row in done.json["rows"]} == {"2027-01-06"}
+    costs = [row["cost_usd"] for row in done.json["rows"]]
+    assert sum(costs) == pytest.approx(bought["usd"])
+    # A block that is too short for either is of no use.
+    short = write(*jobs, block.replace("days = 14", "days = 1"))
+    assert run("fleet", short).code == 1
+
+
+@pytest.mark.slow
+def test_when_time_runs_out_the_plan_made_job_by_job_stands_in(run, write):
+    quota = '\n[[quota]]\ninstance = "trn1.32xlarge"\nnodes = 2\n'
+    jobs = [job(name, tokens="150B") for name in "abcdef"]
+    path = write(*jobs, quota, horizon="80 d")
+    done = run("fleet", path, "--time-limit", "1 us", "--no-limit-costs", "--json")
+    assert done.code == 0
+    assert done.json["summary"]["found_by"] == "greedy"
+    assert done.json["summary"]["stopped"]
+    assert "made job by job" in done.json["summary"]["verdict"]
+
+
+def test_a_plan_on_spot_is_played_too(run):
+    asked = ("llama2-7b", "--tokens", "10B", "--on", "trn1.32xlarge", "--nodes", 1, "--tp", 8)
+    dated = (*asked, "--price-date", "2026-11-21")
+    found = run("plan", *dated, "--purchase", "spot", "--json").json["summary"]["spot"]
+    assert found["days"]["low"] < found["days"]["high"]
+    assert "capacity is not promised" in run("plan", *dated, "--purchase", "spot").out
+    assert run("plan", *dated, "--json").json["summary"]["spot"] is None
+
+
+def test_compare_reads_a_job_of_a_fleet(run):
+    done = run("compare", "two-jobs:draft-model", "--json")
+    assert done.code == 0
+    assert done.json["inputs"]["model"] == "tinyllama-1.1b"
+    assert done.json["inputs"]["parts"][0]["tokens"] == 1e11
+    assert {row["tp"] for row in done.json["rows"]} == {8}
+    assert run("compare", "two-jobs:nobody").code == 2
+    assert run("plan", "two-jobs:").code == 2
+
+
+def test_a_job_in_shares_of_its_tokens_is_compared_part_by_part(run, write):
+    shares = 'phases = ["80%@2k", "20%@8k,global_batch=128"]\n'
+    path = write(job(more='on = ["trn1.32xlarge"]\nnodes = [2]\n' + shares))
+    done = run("compare", f"{path}:a", "--json")
+    assert done.code == 0, done.err
+    (row,) = done.json["rows"]
+    assert [part["tokens"] for part in row["phases"]] == [40e9, 10e9]
+    assert [part["global_batch"] for part in row["phases"]] == [256, 128]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_plan_for_one_job_is_a_fleet_of_one_job(write, seed):
+    draw = random.Random(seed)
+    model, tokens = draw.choice(
+        [("llama2-7b", draw.randint(20, 300)), ("tinyllama-1.1b", draw.randint(20, 200))]
+    )
+    types = draw.sample(["trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "p4d.24xlarge"], 2)
+    purchase = draw.choice(
+        [["on-demand"], ["capacity-block"], ["reserved"], ["on-demand", "capacity-block"], ["spot"]]
+    )
+    days = draw.choice([20, 40, 80])
+    layout: dict[str, Any] = {
+        "tp": 8,
+        "pp": 1,
+        "zero": 1,
+        "global_batch": 256,
+        "recompute": "selective",
+    }
+    asked = plan(
+        model,
+        tokens=f"{tokens}B",
+        on=types,
+        max_nodes=8,
+        purchase=purchase,
+        deadline=f"{days}d",
+        price_date="2026-11-21",
+        **layout,
+    )
+    cells = ", ".join(f'{key} = "{value}"' for key, value in layout.items())
+    names = ", ".join(f'"{name}"' for name in types)
+    bought = ", ".join(f'"{name}"' for name in purchase)
+    path = write(
+        f'\n[[job]]\nname = "a"\nmodel = "{model}"\ntokens = "{tokens}B"\non = [{names}]\n'
+        f'purchase = [{bought}]\nwithin = "{days} d"\nlayout = {{ {cells} }}\n',
+        horizon="200 d",
+    )
+    found = fleet(str(path), limit_costs=False)
+    assert (asked.best is not None) == found.feasible
+    if asked.best is not None:
+        assert asked.best.cost_usd is not None
+        assert found.cost_usd is not None
+        assert found.cost_usd.value == pytest.approx(asked.best.cost_usd.value, rel=1e-3)

@@ -1,0 +1,172 @@
+"""The words people meet: help, concepts, suggestions, and words that are not used."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.lines import verbs
+from trnbench.catalog.concepts import concept, glossary, topic_titles
+from trnbench.cli.names import completes, completes_stacks
+from trnbench.report.text_table import TextTable, markdown
+from trnbench.workload.layout import KNOBS
+
+ROOT = Path(__file__).parents[2]
+GLOSSARY = re.compile(r"(?<=## Glossary\n).*?(?=\n## )", re.DOTALL)
+
+
+def test_the_bare_command_shows_five_examples_that_fit_a_terminal(run):
+    shown = run()
+    assert shown.code == 0
+    assert len(re.findall(r"^  trnbench ", shown.out, re.MULTILINE)) == 5
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", [(), *verbs()], ids=" ".join)
+def test_help_is_whole(run, verb, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(*verb, "--help")
+    assert shown.code == 0
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert not re.search(r"\w\.\.\.$", shown.out, re.MULTILINE), "cut by dots"
+    for option in re.findall(r"^  (?:-\w, )?(--[a-z-]+)", shown.out, re.MULTILINE):
+        assert re.search(rf"{option}.*\n?.*\w{{3}}", shown.out), f"{option} has no help"
+
+
+@pytest.mark.parametrize("name", topic_titles())
+def test_a_topic_uses_the_words_of_the_glossary_and_names_commands_that_are_there(run, name):
+    shown = run("help", name)
+    found = concept(name)
+    assert shown.code == 0
+    for word in found.terms:
+        assert word in shown.out
+    known = {" ".join(verb) for verb in verbs()}
+    for command in found.commands:
+        assert command.split()[1] in known or " ".join(command.split()[1:3]) in known
+
+
+def test_help_explains_words_and_commands_and_names_the_nearest_topic(run):
+    assert "share of the wall time" in run("help", "Goodput").out
+    assert run("help", "compare").out == run("compare", "--help").out
+    unknown = run("help", "layuot")
+    assert (unknown.code, "did you mean 'layout'?" in unknown.err) == (2, True)
+    listed = run("help").out
+    assert all(name in listed for name in topic_titles())
+
+
+@pytest.mark.parametrize("knob", KNOBS.values(), ids=KNOBS)
+def test_every_knob_is_explained_by_a_word_or_a_topic(knob):
+    texts = [*glossary().values(), *(concept(name).text for name in topic_titles())]
+    named = re.compile(rf"{knob.option}(?![\w-])")
+    assert knob.title in glossary() or any(named.search(text) for text in texts)
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_help_of_a_knob_says_what_its_option_says(run, name):
+    done = run("help", name.replace("_", "-"))
+    assert done.code == 0
+    said = " ".join(done.out.split())
+    assert " ".join(KNOBS[name].help.split()) in said
+    assert KNOBS[name].option in said
+
+
+def test_the_glossary_of_contributing_is_that_of_help():
+    path = ROOT / "CONTRIBUTING.md"
+    text = path.read_text()
+    rows = tuple(glossary().items())
+    table = markdown(TextTable(headings=("word", "means"), rows=rows, right=(False, False)))
+    intro = (
+        "One word for one thing, in code, outputs and docs. Words of the field come first; house "
+        "words are few.\n`trnbench help WORD` shows them from `trnbench/catalog/concepts.toml`."
+    )
+    if os.environ.get("TRNBENCH_UPDATE_GOLDEN"):
+        text = GLOSSARY.sub(lambda _: f"\n{intro}\n\n{table}\n", text)
+        path.write_text(text)
+    (found,) = GLOSSARY.findall(text)
+    assert found.strip() == f"{intro}\n\n{table}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("trn2", "trn2 is a chip; instances with it: trn2-ultraserver, trn2.3xlarge, trn2.48xl"),
+        ("p5", "did you mean 'p5.48xlarge', 'p5.4xlarge', 'p5e.48xlarge' or 'p5en.48xlarge'?"),
+        ("trn2.48xlrage", "did you mean 'trn2.48xlarge'?"),
+        ("qqq", "unknown instance 'qqq'\n"),
+    ],
+)
+def test_an_unknown_instance_gets_a_suggestion_that_helps(run, typed, said):
+    done = run("compare", "llama2-7b", "--tokens", "1T", "--on", typed)
+    assert (done.code, said in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "hint"),
+    [
+        (("train", "--zero", "x"), "--zero: 'x' is not a whole number", "trnbench train --help"),
+        (("train", "--zero", "9"), "--zero: 9 is not from 0 to 3", "trnbench train --help"),
+        (("spec", "shwo"), "Did you mean 'show'?", "trnbench spec --help"),
+        (("compare", "--deadline", "2 months"), "expected e.g. 60d, 2w or 36h", None),
+    ],
+)
+def test_a_usage_error_speaks_plainly_and_names_the_command(run, arguments, said, hint):
+    done = run(*arguments)
+    assert (done.code, said in done.err) == (2, True), done.err
+    assert hint is None or f"hint: {hint}\n" in done.err
+
+
+def test_a_stack_that_is_none_of_the_instance_gets_those_that_are(run):
+    def asked(stack):
+        return run("train", "llama3.1-8b", "--on", "trn2.48xlarge", "--stack", stack)
+
+    assert "did you mean 'axlearn-trn2'?" in asked("axlearn").err
+    assert asked("torchtitan").out == asked("torchtitan-trn2").out
+    assert "megatron does not run on trn2.48xlarge" in asked("megatron").err
+    other = asked("collective-neuron-trn2")
+    assert (other.code, "is a communication calibration" in other.err) == (2, True)
+    assert "axlearn-trn2" in other.err
+
+
+def test_a_calibration_of_another_sort_is_no_start_of_a_fit(run, tmp_path):
+    log = tmp_path / "steps.log"
+    log.write_text(
+        "".join(f"iteration {i} | elapsed time per iteration (ms): 9000.0\n" for i in range(1, 9))
+    )
+    on = ("--model", "llama3.1-8b", "--on", "trn1.32xlarge:4", "--global-batch", 256)
+    for stack, sort in (("collective-neuron-trn1", "communication"), ("chip-trainium1", "chip")):
+        for named in (("--stack", stack), ("--stack", "mine", "--from", stack)):
+            done = run("calibrate", log, *named, *on, "--sequence", 8192)
+            assert (done.code, f"{stack} is a {sort} calibration" in done.err) == (2, True)
+            assert "nxd-trn1" in done.err
+
+
+def test_the_first_cause_is_said_and_not_what_follows_from_it(run):
+    done = run("train", "llama3.1-70b", "--on", "trn2.48xlarge:4", "--tp", 3)
+    assert done.code == 1
+    refusals = [line for line in done.out.splitlines() if line.startswith("no: ")]
+    assert refusals == ["no: tp=3 does not divide 64 heads; try 2, 4, 1"]
+
+
+def test_what_does_not_fit_names_one_figure_of_the_memory_there_is(run):
+    done = run("train", "llama3.1-405b", "--on", "p5.48xlarge:4")
+    assert done.code == 1
+    (of,) = set(re.findall(r"([\d.]+ GiB)(?: available|:)", " ".join(done.out.split())))
+    assert of == "78.4 GiB"
+
+
+def test_names_behind_a_comma_are_completed():
+    lists = completes(("instances",), several=True)
+    assert "trn1.32xlarge:4,p5.48xlarge" in lists("trn1.32xlarge:4,p5")
+    assert "p5.48xlarge,p5.48xlarge" not in lists("p5.48xlarge,p5")
+    assert completes_stacks()("torchtitan-trn") == ["torchtitan-trn2", "torchtitan-trn3"]
+
+
+def test_a_model_nobody_knows_is_malformed_input(run, tmp_path):
+    rows = tmp_path / "steps.csv"
+    rows.write_text("instance,nodes,tp,gbs,seq,step_time_s\ntrn1.32xlarge,1,8,64,4096,9\n")
+    done = run("validate", "--evidence", rows, "--model", "lama3.1-8b")
+    assert (done.code, "did you mean 'llama3.1-8b'?" in done.err) == (2, True)
+    assert run("validate", "--evidence", rows, "--model", "Llama 3.1 8B").code != 2

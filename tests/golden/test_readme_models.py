@@ -1,0 +1,18 @@
+"""The README names every family of models that can be imported, and every job."""
+
+from __future__ import annotations
+
+import re
+
+from tests.golden.test_readme import README
+from trnbench.workload.hf_config import family_names
+from trnbench.workload.layout import KNOBS
+
+SECTION = re.compile(r"### Models and jobs\n(.*?)\n### ", re.DOTALL)
+
+
+def test_every_family_and_job_is_named():
+    (text,) = SECTION.findall(README.read_text(encoding="utf-8"))
+    (families,) = re.findall(r"\n\n(`bert`.*?)\.\n\n", text, re.DOTALL)
+    assert re.findall(r"`([^`]+)`", families) == list(family_names())
+    assert {f"`{job}`" for job in KNOBS["job"].choices} <= set(re.findall(r"`[^`]+`", text))

@@ -1,0 +1,31 @@
+"""The README's matrix of what is supported is what `info --support` says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.golden.test_readme import README, check
+from trnbench.app import jobs_supported, support
+from trnbench.report.support import jobs_table, support_table
+from trnbench.report.text_table import markdown
+
+
+def check_table(name, table):
+    part = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
+    (found,) = part.finditer(README.read_text())
+    check(
+        f"<!-- {name} -->\n{found[0]}<!-- /{name} -->",
+        f"<!-- {name} -->\n{markdown(table)}\n<!-- /{name} -->",
+    )
+
+
+@pytest.mark.slow
+def test_the_matrix_of_what_is_supported_is_current():
+    check_table("support", support_table(support()))
+
+
+@pytest.mark.slow
+def test_the_matrix_of_jobs_is_current():
+    check_table("jobs", jobs_table(jobs_supported()))

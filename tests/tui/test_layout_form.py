@@ -1,0 +1,48 @@
+"""The form of a layout and what stands for one: names that fit, knobs that are given."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from trnbench.catalog.search import open_catalog
+from trnbench.tui.layout_form import LABEL, layout_fields
+from trnbench.tui.layout_questions import COLUMNS, ClusterJob, ranked_layouts
+from trnbench.tui.views.layouts import _layout_text
+from trnbench.tui.work_process import WorkHooks
+from trnbench.workload.partial_layout import PartialLayout
+
+
+def test_no_label_is_cut():
+    assert [one.label for one in layout_fields() if len(one.label) > LABEL] == []
+
+
+def test_what_is_not_given_is_left_out_of_a_layout_in_few_letters():
+    by_hand: Any = SimpleNamespace(layout=PartialLayout(tp=8, pp=5, schedule="1f1b"))
+    assert _layout_text(by_hand) == "tp8 pp5 1f1b"
+
+
+def test_any_in_a_field_asks_the_search_for_a_knob():
+    fields = {one.key: one for one in layout_fields()}
+    assert [fields[name].parse("any") for name in ("shard", "recompute", "tp")] == ["any"] * 2 + [
+        None
+    ]
+    assert fields["shard"].parse("") is None
+    assert "any" in fields["pipeline_layout"].choices
+    assert "any" not in fields["tp"].choices
+
+
+def test_ranked_layouts_show_the_knobs_that_were_asked_for():
+    def ranked(**knobs: Any) -> Any:
+        layout = PartialLayout(global_batch=64, sequence=256, precision="bf16-master", **knobs)
+        job = ClusterJob(model="tiny-gpt", instance="p5.48xlarge", nodes=2, layout=layout)
+        return ranked_layouts(open_catalog(), job, WorkHooks(lambda _: None, lambda: None))
+
+    plain, asked = ranked(), ranked(shard="any")
+    assert plain.report.columns == COLUMNS
+    assert {one.figure.key for one in asked.report.columns} == {
+        *(one.figure.key for one in COLUMNS),
+        "shard",
+    }
+    assert asked.legal > plain.legal
+    assert {row["shard"] for row in asked.report.rows} > {None}

@@ -1,0 +1,136 @@
+"""Numbers of memory fitted to rows: found again where rows tell them, else left where they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trnbench.calibration.memory_overheads import MemoryOverheads
+from trnbench.catalog.provenance import Evidence
+from trnbench.catalog.search import open_catalog
+from trnbench.evidence.calibrate_memory import HeldRow, fit_memory, fits_by_stack
+from trnbench.predict.fit import LayoutMemory
+from trnbench.predict.setup import train_setup
+from trnbench.program.step import training_step
+from trnbench.workload.layout import Layout, ZeroStage
+
+SETUP = train_setup(open_catalog(environment={}), "llama2-7b", "p5.48xlarge", 1)
+RANGES = {"whole": (1.0, 0.85, 1.2), "states": (1.0, 0.9, 1.3), "activations": (1.2, 0.9, 1.8)}
+STAGES: tuple[ZeroStage, ...] = (0, 1)
+LAYOUTS = [
+    Layout(
+        tp=tp,
+        dp=8 // tp,
+        micro_batch=micro_batch,
+        global_batch=64,
+        sequence=4096,
+        precision="bf16-master",
+        sequence_parallel=tp > 1,
+        zero=zero,
+    )
+    for tp in (2, 4, 8)
+    for zero in STAGES
+    for micro_batch in (1, 2, 4)
+]
+
+
+def stack_with(**changes):
+    """The stack with ranges of its memory; `changes` are other values within them."""
+    known: Evidence = SETUP.stack.provenance.evidence["fragmentation"]
+    evidence = dict(SETUP.stack.provenance.evidence)
+    for name, (_, low, high) in RANGES.items():
+        evidence[f"memory.{name}"] = replace(known, low=low, high=high)
+    values = {name: value for name, (value, _, _) in RANGES.items()} | changes
+    return replace(
+        SETUP.stack,
+        memory=MemoryOverheads(**values),
+        provenance=replace(SETUP.stack.provenance, evidence=evidence),
+    )
+
+
+def rows_of(truth, factors=1.0):
+    """Rows of a stack whose software truly holds what `truth` says, times some factors."""
+    made = []
+    for number, (layout, factor) in enumerate(
+        zip(LAYOUTS, np.broadcast_to(factors, len(LAYOUTS)), strict=True)
+    ):
+        program = training_step(SETUP.model, layout)
+        memory = LayoutMemory(program=program, platform=SETUP.platform, stack=stack_with())
+        measured = float(memory.bytes_by(truth, "first")) * float(factor)
+        made.append(
+            HeldRow(
+                id=f"row-{number}",
+                configuration=f"row-{number}",
+                memory=memory,
+                of="first",
+                measured_bytes=measured,
+            )
+        )
+    return made
+
+
+TRUTH = {"memory.states": 1.15, "memory.activations": 1.6}
+
+
+def test_what_rows_tell_is_found():
+    found = fit_memory(rows_of(TRUTH))
+    assert found.error < 0.02 < 0.1 < found.prior
+    assert found.without_configuration < 0.03
+    # What is of all numbers together is told apart from the others by no row.
+    whole = found.moved["memory.whole"].value
+    for key, value in TRUTH.items():
+        one, (_, low, high) = found.moved[key], RANGES[key.removeprefix("memory.")]
+        assert whole * one.value == pytest.approx(value, rel=0.03)
+        assert one.low < one.value < one.high
+        assert one.high / one.low < high / low
+
+
+def test_an_outlier_moves_little():
+    factors = np.ones(len(LAYOUTS))
+    factors[4] = 0.4
+    plain, odd = fit_memory(rows_of(TRUTH)), fit_memory(rows_of(TRUTH, factors))
+    for key in TRUTH:
+        assert odd.moved[key].value == pytest.approx(plain.moved[key].value, rel=0.04)
+
+
+def test_the_whole_is_as_wide_as_rows_scatter():
+    scatter = np.exp(0.2 * np.random.default_rng(1).standard_normal(len(LAYOUTS)))
+    wide, narrow = fit_memory(rows_of({}, scatter)), fit_memory(rows_of(TRUTH))
+
+    def width(found):
+        one = found.moved["memory.whole"]
+        return one.high / one.low
+
+    assert width(narrow) < 1.2 / 0.85
+    assert not wide.moved or width(wide) > 1.2 / 0.85
+
+
+def test_a_fit_that_is_no_better_on_rows_left_out_moves_nothing():
+    # One of two holds much more, the other much less: each tells a lie about the other.
+    found = fit_memory(
+        rows_of({}, [1.5, *([1.0] * (len(LAYOUTS) - 2)), 1 / 1.5])[:: len(LAYOUTS) - 1]
+    )
+    assert found.rows == 2
+    assert found.without_configuration > found.prior
+    assert found.moved == {}
+    assert found.error == found.prior
+
+
+def test_stacks_that_say_nothing_of_their_software_are_left_alone():
+    rows = rows_of({})
+    plain = [replace(row.memory.stack, memory=MemoryOverheads()) for row in rows]
+    silent = replace(plain[0], provenance=SETUP.stack.provenance)
+    unsaid = [
+        HeldRow(
+            id=row.id,
+            configuration=row.configuration,
+            memory=LayoutMemory(program=row.memory.program, platform=SETUP.platform, stack=silent),
+            of="first",
+            measured_bytes=row.measured_bytes,
+        )
+        for row in rows
+    ]
+    assert fits_by_stack(unsaid) == {}
+    assert set(fits_by_stack(rows)) == {SETUP.stack.name}

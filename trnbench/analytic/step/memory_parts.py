@@ -1,0 +1,128 @@
+"""What a class of pipeline stages may hold on a rank, in parts, each with a number as its weight.
+
+A part is counted once, had its stack it once; the numbers of the stack's software say how often it
+has it. So memory by other numbers (a row of samples, a fit) needs no other count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from trnbench.arrays import FloatArray, picked
+from trnbench.calibration.chip_efficiency import Numbers
+from trnbench.calibration.memory_overheads import MemoryOverheads
+from trnbench.program.block import Copies
+from trnbench.records import dataclass, replace
+
+MemoryCategory = Literal[
+    "weights",
+    "gradients",
+    "optimizer",
+    "cache",
+    "activations",
+    "communication",
+    "scratch",
+    "fragmentation",
+    "runtime",
+]
+CATEGORIES: tuple[MemoryCategory, ...] = get_args(MemoryCategory)
+PASSING: tuple[MemoryCategory, ...] = ("activations", "communication", "scratch")
+
+HeldTimes = Literal["once", "states", "activations"] | Copies
+"""How much of a part a stack holds: once, or as often as its number of this name says."""
+HeldPart: TypeAlias = tuple[MemoryCategory, HeldTimes]
+
+_NONE = np.zeros(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageParts:
+    """What one class of stages may hold on a rank: bytes of each part, had its stack it once.
+
+    `lasting` add up; of `slots`, by kind of block, only that of one block is there at a time.
+    `groups` is of how many groups of ranks a rank is a member.
+    """
+
+    role: str
+    stages: FloatArray
+    lasting: Mapping[HeldPart, FloatArray]
+    slots: Mapping[str, Mapping[HeldPart, FloatArray]]
+    groups: FloatArray
+
+    def at(self, shape: tuple[int, ...], index: tuple[int, ...]) -> StageParts:
+        """Return the parts of the layout at an index of a grid of some shape."""
+
+        def pick(values: FloatArray) -> FloatArray:
+            return picked(values, shape, index)
+
+        return replace(
+            self,
+            stages=pick(self.stages),
+            lasting={part: pick(size) for part, size in self.lasting.items()},
+            slots={
+                kind: {part: pick(size) for part, size in parts.items()}
+                for kind, parts in self.slots.items()
+            },
+            groups=pick(self.groups),
+        )
+
+    def held(
+        self, overheads: MemoryOverheads, fragmentation_ratio: Numbers
+    ) -> dict[MemoryCategory, FloatArray]:
+        """Return bytes by category; of one layout, numbers may be rows of samples."""
+        whole = overheads.whole
+        held: dict[MemoryCategory, FloatArray] = {category: np.zeros(()) for category in CATEGORIES}
+        for (category, weight), size in self.lasting.items():
+            held[category] = held[category] + size * (weight_of(overheads, weight) * whole)
+        for category in PASSING:
+            working = np.zeros(())
+            for parts in self.slots.values():
+                of_block = (
+                    size * (weight_of(overheads, weight) * whole)
+                    for (of, weight), size in parts.items()
+                    if of == category
+                )
+                working = np.maximum(working, sum(of_block, start=np.zeros(())))
+            held[category] = np.asarray(held[category] + working)
+        passing = sum((held[category] for category in PASSING), start=np.zeros(()))
+        held["fragmentation"] = np.asarray(passing * fragmentation_ratio)
+        held["runtime"] = runtime_bytes_of(overheads, self.groups)
+        return held
+
+    def total_bytes(self, overheads: MemoryOverheads, fragmentation_ratio: Numbers) -> FloatArray:
+        """Return all bytes together; nothing where a layout has no such stage."""
+        held = self.held(overheads, fragmentation_ratio).values()
+        return np.asarray(sum(held, start=np.zeros(())) * (self.stages > 0))
+
+
+def stacked(each: Sequence[StageParts]) -> StageParts:
+    """Return parts of single layouts as those of all of them [layouts, 1]: numbers may be rows."""
+
+    def column(values: Sequence[FloatArray]) -> FloatArray:
+        return np.array(values, dtype=np.float64)[:, np.newaxis]
+
+    def columns(parts: Sequence[Mapping[HeldPart, FloatArray]]) -> dict[HeldPart, FloatArray]:
+        names = dict.fromkeys(name for one in parts for name in one)
+        return {name: column([one.get(name, _NONE) for one in parts]) for name in names}
+
+    kinds = dict.fromkeys(kind for one in each for kind in one.slots)
+    return StageParts(
+        role=each[0].role,
+        stages=column([one.stages for one in each]),
+        lasting=columns([one.lasting for one in each]),
+        slots={kind: columns([one.slots.get(kind, {}) for one in each]) for kind in kinds},
+        groups=column([one.groups for one in each]),
+    )
+
+
+def weight_of(overheads: MemoryOverheads, weight: HeldTimes) -> Numbers:
+    """Return how often a stack holds a part."""
+    return 1.0 if weight == "once" else getattr(overheads, weight)
+
+
+def runtime_bytes_of(overheads: MemoryOverheads, groups: FloatArray) -> FloatArray:
+    """Return what a rank's runtime holds, with the buffers of its groups of ranks."""
+    return np.asarray(overheads.runtime_bytes + groups * overheads.communicator_bytes)

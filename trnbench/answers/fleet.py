@@ -1,0 +1,164 @@
+"""What is answered to a fleet: a row a job, what to buy when, the bill, and how sure it is."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Literal
+
+from trnbench.answers.interval import Interval, interval_cells
+from trnbench.answers.row import Cell, cells
+from trnbench.records import dataclass
+
+FLEET_KEYS = (
+    *("name", "model", "job", "instance", "nodes", "region", "purchase"),
+    *("starts_on", "ends_on", "days", "cost_usd", "deadline_probability"),
+)
+FoundBy = Literal["programme", "greedy", "nothing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRow:
+    """A job of the plan; all but name, model and job is None where it has no place in it.
+
+    `start_day` counts from the first day. `deadline_probability`: in which share of the draws it
+    ends in time, None without a deadline.
+    """
+
+    name: str
+    model: str
+    job: str
+    instance: str | None = None
+    nodes: int | None = None
+    region: str | None = None
+    purchase: str | None = None
+    starts_on: datetime.date | None = None
+    ends_on: datetime.date | None = None
+    days: float | None = None
+    cost_usd: float | None = None
+    deadline_probability: float | None = None
+    start_day: int = 0
+    deadline_day: float | None = None
+    reasons: tuple[str, ...] = ()
+
+    def row(self) -> dict[str, Cell]:
+        """Return the row that machines read."""
+        cells = {key: getattr(self, key) for key in FLEET_KEYS}
+        return {
+            key: cell.isoformat() if isinstance(cell, datetime.date) else cell
+            for key, cell in cells.items()
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPurchase:
+    """What to buy on a day: machines for a job alone, or for all jobs of a pool."""
+
+    on: datetime.date
+    until: datetime.date
+    what: str
+    purchase: str
+    usd: float
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthBill:
+    """What a month costs under one purchase option."""
+
+    month: str
+    purchase: str
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetLimitCost:
+    """What the plan would save without a limit; `sure` where that is more than the gap."""
+
+    what: str
+    usd: float
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontPoint:
+    """A plan that no other beats: when its last job ends, and what it costs."""
+
+    finish_days: float
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotRisk:
+    """A job on spot machines as it was played: days, USD, how often machines were taken back."""
+
+    name: str
+    spot_share: float
+    days: Interval
+    cost_usd: Interval
+    reclaims: float
+    zones: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAnswer:
+    """A plan for a fleet. `feasible`: every job has its place.
+
+    `binding` says what stands in the way, each by itself. `cost_usd` is the whole bill with its
+    interval, `bound_usd` what no plan can be below, `gap` the distance as a share. `budgets`: the
+    probability that each holds. `together`: that every deadline does. `prices`: the rates that are
+    paid, with date and source.
+    """
+
+    name: str
+    title: str
+    starts_on: datetime.date
+    horizon_days: int
+    rows: tuple[FleetRow, ...]
+    feasible: bool
+    found_by: FoundBy
+    objective: str
+    cost_usd: Interval | None = None
+    finish_days: float = 0.0
+    bound_usd: float | None = None
+    gap: float | None = None
+    branches: int = 0
+    columns: int = 0
+    binding: tuple[str, ...] = ()
+    purchases: tuple[FleetPurchase, ...] = ()
+    bill: tuple[MonthBill, ...] = ()
+    prices: tuple[Mapping[str, Cell], ...] = ()
+    limit_costs: tuple[FleetLimitCost, ...] = ()
+    front: tuple[FrontPoint, ...] = ()
+    spot: tuple[SpotRisk, ...] = ()
+    together: float | None = None
+    within_budget: float | None = None
+    stopped: bool = False
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    draws: int = 0
+    seed: int = 0
+
+    def summary(self) -> dict[str, object]:
+        """Return what machines read beside the rows."""
+        return {
+            **cells(self, "feasible found_by objective"),
+            **interval_cells("cost_usd", self.cost_usd),
+            **cells(self, "finish_days bound_usd gap branches columns stopped binding"),
+            "bill": [asdict(one) for one in self.bill],
+            "prices": self.prices,
+            "purchases": [
+                {**asdict(one), "on": one.on.isoformat(), "until": one.until.isoformat()}
+                for one in self.purchases
+            ],
+            "limit_costs": [asdict(one) for one in self.limit_costs],
+            "front": [asdict(one) for one in self.front],
+            "spot": [asdict(one) for one in self.spot],
+            **cells(self, "deadlines_probability=together budget_probability=within_budget"),
+            "reasons": {row.name: row.reasons for row in self.rows if row.reasons},
+            "gantt": [
+                cells(one, "name start_day days") for one in self.rows if one.days is not None
+            ],
+            **cells(self, "notes warnings draws seed"),
+        }

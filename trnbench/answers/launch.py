@@ -1,0 +1,53 @@
+"""What is written to start a layout: the files, and the prediction they go with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trnbench.answers.row import Row, cells
+from trnbench.answers.train import TrainAnswer
+from trnbench.launch.folder import LaunchFolder
+from trnbench.launch.framework import Framework
+from trnbench.launch.scheduler import Scheduler
+from trnbench.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Launched:
+    """A folder of files; None where the answer is no, for the reasons of `step`."""
+
+    step: TrainAnswer
+    framework: Framework
+    scheduler: Scheduler
+    checkpoint_interval_s: float | None = None
+    compile_s: float | None = None
+    folder: LaunchFolder | None = None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether there are files to write."""
+        return self.folder is not None
+
+    def refused(self, reasons: tuple[str, ...]) -> Launched:
+        """Return it with reasons why nothing is written."""
+        return replace(self, folder=None, step=replace(self.step, reasons=reasons))
+
+    def row(self) -> Row:
+        """Return the step that is launched, with how."""
+        how = "framework=framework.name scheduler=scheduler.name checkpoint_interval_s compile_s"
+        return {**self.step.row(), **cells(self, how)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPair:
+    """A framework on an instance, and the schedulers that can start it there."""
+
+    instance: str
+    framework: str
+    versions: str
+    schedulers: tuple[str, ...]
+    jobs: tuple[str, ...]
+
+    def row(self) -> Row:
+        """Return it as a row."""
+        return cells(self, "instance framework schedulers jobs versions")

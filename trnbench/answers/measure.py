@@ -1,0 +1,195 @@
+"""What was measured on the machine at hand, row by row, and what ended it early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+
+from trnbench.answers.row import Row, cells
+from trnbench.records import dataclass
+from trnbench.units import Dimension, counted, show
+
+WIDE_SPREAD = 0.10
+"""From this spread on a row asks to be measured again."""
+_NUMBERS = ("processor_s", "flop_per_s", "bytes_per_s", "busbw_bytes_per_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRow:
+    """A row of a session: its cells by column of the file of measured rows."""
+
+    cells: Mapping[str, str]
+
+    def text(self, column: str) -> str | None:
+        """Return a cell; None where it is blank."""
+        return self.cells.get(column)
+
+    def number(self, column: str) -> float | None:
+        """Return the number in a cell; None where it is blank."""
+        return float(self.cells[column]) if column in self.cells else None
+
+    @property
+    def time_s(self) -> float:
+        """What one run took, seconds, whatever its kind writes it in."""
+        for column, unit in (("latency_ms", 1e-3), ("time_us", 1e-6), ("step_time_s", 1.0)):
+            seconds = self.number(column)
+            if seconds is not None:
+                return seconds * unit
+        raise KeyError(self.cells.get("id"))
+
+    @property
+    def failed(self) -> bool:
+        """Whether its numbers are wrong: further off than they may be."""
+        check = self.number("check")
+        return check is not None and not check <= 1
+
+    @property
+    def _exchanged(self) -> str | None:
+        size = self.number("size_bytes")
+        if size is None:
+            return None
+        return f"{show(size, Dimension.BYTES)} over {self.text('ranks')}"
+
+    def row(self) -> Row:
+        """Return it under the keys of figures."""
+        return {
+            "kind": self.text("kind"),
+            "name": self.text("kernel") or self.text("collective") or self.text("model"),
+            "case": self.text("shape") or self._exchanged,
+            "dtype": self.text("dtype") or self.text("precision"),
+            "ranks": int(self.number("ranks") or 1),
+            "size_bytes": self.number("size_bytes"),
+            "time_s": self.time_s,
+            "low_time_s": self.number("low_s"),
+            "high_time_s": self.number("high_s"),
+            "spread": self.number("spread"),
+            "repeats": int(self.number("repeats") or 0),
+            "outliers": int(self.number("outliers") or 0),
+            **{key: self.number(key) for key in _NUMBERS},
+            "bound_use": self.number("check"),
+            "id": self.text("id"),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepVerdict:
+    """A training step as measured, and as predicted from rows of other kinds, or why it is not."""
+
+    id: str
+    measured_s: float
+    predicted_s: float | None
+    low_s: float | None
+    high_s: float | None
+    reason: str | None
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less one."""
+        return None if self.predicted_s is None else self.predicted_s / self.measured_s - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsVerdict:
+    """How near training steps come to what the other rows say of them, by the ids of these.
+
+    `wall`: by the clock on the wall; `processor`: by what the processors of a host were busy,
+    which the load of others does not lengthen.
+    """
+
+    rests_on: tuple[str, ...]
+    wall: tuple[StepVerdict, ...]
+    processor: tuple[StepVerdict, ...]
+
+    @property
+    def says(self) -> str:
+        """It in one line."""
+        of_wall, of_processor = _median(self.wall), _median(self.processor)
+        known = [step for step in self.wall if step.error is not None]
+        if of_wall is None:
+            return f"No training step could be predicted: {self.wall[0].reason}"
+        each = ", ".join(f"{step.error:+.0%}" for step in known)
+        busy = f"; by processor time {of_processor:.0%}" if of_processor is not None else ""
+        count = counted(len(known), "training step")
+        return (
+            f"Verdict: {count} predicted from the other rows: median error {of_wall:.0%} "
+            f"({each}){busy}"
+        )
+
+
+def _median(steps: tuple[StepVerdict, ...]) -> float | None:
+    errors = [abs(step.error) for step in steps if step.error is not None]
+    return median(errors) if errors else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureAnswer:
+    """A session: the device, its rows, what was left out and why, what disturbed or ended it.
+
+    `missing`: kinds that were asked for and have no row.
+    """
+
+    device: Mapping[str, str]
+    rows: tuple[MeasuredRow, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    stopped: str | None = None
+    missing: tuple[str, ...] = ()
+    verdict: StepsVerdict | None = None
+
+    def row_list(self) -> tuple[Row, ...]:
+        """Return all rows, steps with what is predicted of them."""
+        steps = {step.id: step for step in self.verdict.wall} if self.verdict else {}
+        return tuple(_with_prediction(one.row(), steps.get(one.cells["id"])) for one in self.rows)
+
+    @property
+    def unsteady(self) -> tuple[MeasuredRow, ...]:
+        """The rows whose repeats lie far apart."""
+        return tuple(row for row in self.rows if (row.number("spread") or 0) > WIDE_SPREAD)
+
+    @property
+    def failed(self) -> tuple[MeasuredRow, ...]:
+        """The rows whose numbers are wrong."""
+        return tuple(row for row in self.rows if row.failed)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """In words what a reader of the rows must know."""
+        found = list(self.remarks)
+        if self.unsteady:
+            worst = max(self.unsteady, key=lambda row: row.number("spread") or 0)
+            found.append(
+                f"{len(self.unsteady)} of {counted(len(self.rows), 'row')} scatter by more than "
+                f"{WIDE_SPREAD:.0%} (most: {worst.text('id')}, {worst.number('spread'):.0%}): "
+                "measure again on an idle machine"
+            )
+        outside = sum(int(row.number("outliers") or 0) for row in self.rows)
+        if outside:
+            found.append(f"{outside} repeats lie far from the others; they are left in")
+        found += _counted(self.rows)
+        found += [f"{row.text('id')}: its numbers are wrong" for row in self.failed]
+        found += [f"left out: {what}: {reason}" for what, reason in self.skipped]
+        found += [f"no row of kind {kind}: not everything was measured" for kind in self.missing]
+        ended = {
+            "budget": "the budget was spent before everything was measured",
+            "interrupt": "interrupted: the rows so far are kept",
+        }
+        if self.stopped in ended:
+            found.append(ended[self.stopped])
+        return tuple(found)
+
+
+def _counted(rows: tuple[MeasuredRow, ...]) -> list[str]:
+    """Return how far the compiler's count of operations in steps lies from the program's."""
+    counts = [(row.number("compiled_flop"), row.number("flop")) for row in rows]
+    more = [counted / own - 1 for counted, own in counts if counted and own]
+    if not more:
+        return []
+    ends = " to ".join(dict.fromkeys(f"{end:+.1%}" for end in (min(more), max(more))))
+    return [
+        f"FLOP of a step by the compiler: {ends} over the program's, which are of products; the "
+        "compiler counts passes between them too"
+    ]
+
+
+def _with_prediction(row: Row, step: StepVerdict | None) -> Row:
+    return row if step is None else {**row, **cells(step, "predicted_s low_s high_s error")}

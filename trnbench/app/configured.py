@@ -1,0 +1,50 @@
+"""Steps of configurations that people run already: their knobs, on the cluster asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trnbench.app.knobs import layout_of
+from trnbench.app.train_request import TrainCase
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.hardware.library import load_platform
+from trnbench.launch.catalogue import FRAMEWORKS
+from trnbench.launch.reading import read_config
+from trnbench.parsing import clusters
+from trnbench.workload.partial_layout import PartialLayout
+
+
+def configured_case(
+    catalog: Catalog, model: str, on: str | Sequence[str], path: Path, given: PartialLayout
+) -> TrainCase:
+    """Return the step that a configuration describes on a cluster; knobs given beside it win.
+
+    Without a number of nodes the cluster has as many hosts as the configuration names. On another
+    number of hosts than those of the configuration the replicas are left open.
+    """
+    where = clusters(on)
+    if len(where) != 1:
+        raise InputError("--config: a configuration is of one cluster; give one with --on")
+    ((instance, nodes),) = where
+    found = read_config(path)
+    platform = load_platform(catalog, instance)
+    told = ":" in (on if isinstance(on, str) else on[0])
+    if not told and found.hosts is not None:
+        nodes = max(found.hosts // platform.instance.hosts, 1)
+    try:
+        layout = layout_of(**found.knobs)
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", hint=error.hint) from None
+    if found.hosts is not None and found.hosts != nodes * platform.instance.hosts:
+        layout = layout.changed(dp=None)
+    layout = layout.changed(**given.said)
+    return TrainCase(model=model, instance=instance, nodes=nodes, layout=layout)
+
+
+def config_words(path: Path, case: TrainCase) -> str:
+    """Return in words what a configuration is, and the knobs that are settled with it."""
+    title = FRAMEWORKS[read_config(path).framework].title
+    knobs = ", ".join(f"{name} {value}" for name, value in case.layout.pairs)
+    return f"{path}: {title}: {knobs}"

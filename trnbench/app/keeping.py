@@ -1,0 +1,118 @@
+"""Keeping an answer that was given: what was asked, on which data, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from trnbench.app.code_version import code_version
+from trnbench.catalog.search import Catalog
+from trnbench.records import dataclass
+from trnbench.report.formats import finite
+from trnbench.report.headline import headline
+from trnbench.report.report import Report
+from trnbench.store.database import Say, opened, store_path
+from trnbench.store.runs import OLDEST_DAYS, KeptAnswer, KeptRun, add, new_id, prune, remove_one
+from trnbench.store.schema import transaction
+from trnbench.store.snapshot import take
+from trnbench.store.studies import prune_cells
+
+KEPT_VERBS = (
+    *("matrix", "collective", "train", "compare", "plan", "fleet"),
+    *("validate", "calibrate", "numerics", "measure", "study", "verify"),
+)
+"""Verbs whose answers are kept."""
+UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+DATED = "price_date"
+"""An option whose default is today: kept as it was then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenAnswer:
+    """An answer as it was given: the question, when, and how long it took."""
+
+    report: Report
+    options: Mapping[str, Any]
+    command: str
+    started_at: datetime
+    seconds: float
+    exit_code: int
+    inputs: Sequence[Path] = ()
+    tag: str | None = None
+    id: str | None = None
+    """Given to the run, in place of one that has it; a new one where None."""
+    replaces: tuple[str, ...] = ()
+    """Ids of runs in whose place this one stands."""
+
+
+def keep(catalog: Catalog, given: GivenAnswer, *, say: Say) -> str:
+    """Keep an answer, forget what is too old, and return the id of the run."""
+    with opened(store_path(), say=say) as connection, transaction(connection):
+        run = KeptRun(
+            id=given.id or new_id(connection),
+            verb=given.report.verb,
+            started_at=given.started_at.strftime(UTC_FORMAT),
+            seconds=given.seconds,
+            version=code_version(),
+            machine=_machine(),
+            tag=given.tag,
+            headline=headline(given.report),
+            models=named_in(given.report, catalog, "models", "model", "models"),
+            instances=named_in(given.report, catalog, "instances", "instance", "instances")
+            or named_in(given.report, catalog, "chips", "chip", "chips"),
+            exit_code=given.exit_code,
+            options=_dated(given),
+            command=given.command,
+            snapshot=take(connection, catalog),
+        )
+        for name in (run.id, *given.replaces):
+            remove_one(connection, name)
+        add(connection, run, kept_answer(given.report), given.inputs)
+        oldest = (given.started_at - timedelta(days=OLDEST_DAYS)).strftime(UTC_FORMAT)
+        prune(connection, oldest)
+        prune_cells(connection, oldest)
+    return run.id
+
+
+def kept_answer(report: Report) -> KeptAnswer:
+    """Return a report as plain data, as its JSON has it."""
+    plain: Any = finite(
+        {"inputs": report.inputs, "rows": list(report.rows), "summary": report.summary}
+    )
+    # Paths, dates and the like are texts from here on.
+    plain = json.loads(json.dumps(plain, default=str))
+    return KeptAnswer(
+        inputs=plain["inputs"],
+        rows=tuple(plain["rows"]),
+        summary=plain["summary"],
+        columns=tuple(column.key for column in report.columns),
+    )
+
+
+def named_in(report: Report, catalog: Catalog, section: str, *keys: str) -> tuple[str, ...]:
+    """Return what rows and inputs name of a section under any of some keys, once each."""
+    known = {entry.name for entry in catalog.entries(section)}
+    found: dict[str, None] = {}
+    for part in (report.inputs, *report.rows):
+        for key in keys:
+            value = part.get(key)
+            values = value if isinstance(value, list | tuple) else (value,)
+            found |= {one: None for one in values if isinstance(one, str) and one in known}
+    return tuple(found)
+
+
+def _machine() -> str:
+    host = os.uname()
+    return f"{host.nodename} {host.sysname} {host.machine}, {os.cpu_count()} processors"
+
+
+def _dated(given: GivenAnswer) -> Mapping[str, Any]:
+    """Return the options, with the day of the prices that were taken."""
+    day = given.report.inputs.get(DATED)
+    if DATED in given.options or not isinstance(day, str):
+        return given.options
+    return {**given.options, DATED: day}

@@ -1,0 +1,356 @@
+"""`spec new`: a cluster of one's own as a small file that is like a known one, and its price."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from trnbench import parsing
+from trnbench.catalog.document import load
+from trnbench.catalog.search import SINGULAR, Catalog, user_folder
+from trnbench.errors import InputError
+from trnbench.hardware.fabric import FullMesh, Switch
+from trnbench.hardware.instance import Instance, Platform
+from trnbench.hardware.library import load_chip, load_instance, load_platform
+from trnbench.mapping.fabric import build_fabric
+from trnbench.prices.owned import Owning, RateTerm, rate_terms
+from trnbench.records import dataclass
+from trnbench.units import Dimension, exact, parse, show, unit_scale
+
+_ADAPTERS = re.compile(r"(?P<count>\d+)\s*[xX]\s*(?P<rate>.+)")
+_RATIO = re.compile(r"(?P<down>\d+(\.\d+)?)\s*:\s*(?P<up>\d+(\.\d+)?)")
+_MOST_CHIPS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """The network adapters of one instance, and what each carries one way, as it was written."""
+
+    count: int
+    rate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnCluster:
+    """What is asked for: an instance `like` a known one, but for what is given.
+
+    `usd_per_hour` is of one instance, stated or worked out from what `owning` one costs.
+    """
+
+    name: str
+    like: str
+    chip: str | None = None
+    chips: int | None = None
+    network: Adapters | None = None
+    oversubscription: float | None = None
+    rails: bool = False
+    usd_per_hour: float | None = None
+    owning: Owning | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """A file to write: where, and its text."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCluster:
+    """The files of a new cluster, each checked; and the terms of its hourly rate."""
+
+    files: tuple[NewFile, ...]
+    terms: tuple[RateTerm, ...] = ()
+    usd_per_hour: float | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def asked_for(
+    name: str,
+    *,
+    like: str,
+    changes: Mapping[str, str | None],
+    rails: bool = False,
+    money: Mapping[str, str | None],
+) -> OwnCluster:
+    """Return what texts by their options ask for."""
+    ratio = changes.get("--oversubscribed")
+    chips = changes.get("--chips")
+    given = {option: text for option, text in money.items() if text is not None}
+    stated = given.pop("--usd-per-hour", None)
+    if stated is not None and given:
+        raise InputError(f"give --usd-per-hour, or what it is worked out from ({', '.join(given)})")
+    network = changes.get("--network")
+    return OwnCluster(
+        name=name,
+        like=like,
+        chip=changes.get("--chip"),
+        chips=None if chips is None else parsing.whole("--chips", most=_MOST_CHIPS)(chips),
+        network=None if network is None else _adapters(network),
+        oversubscription=None if ratio is None else _oversubscription(ratio),
+        rails=rails,
+        usd_per_hour=None if stated is None else parsing.money("--usd-per-hour")(stated),
+        owning=_owning(given) if given else None,
+    )
+
+
+def _adapters(text: str) -> Adapters:
+    match = _ADAPTERS.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"--network: expected adapters x rate such as 8x400Gbit/s, found {text!r}")
+    count = parsing.whole("--network", most=_MOST_CHIPS)(match["count"])
+    rate = parsing.quantity("--network", Dimension.BYTES_PER_S)(match["rate"])
+    shown = show(rate, Dimension.BYTES_PER_S, scale=unit_scale("Gbit/s", Dimension.BYTES_PER_S))
+    exactly = parse(shown, Dimension.BYTES_PER_S) == rate
+    return Adapters(count=count, rate=shown if exactly else exact(rate, Dimension.BYTES_PER_S))
+
+
+def _oversubscription(text: str) -> float:
+    match = _RATIO.fullmatch(text.strip())
+    if match is None or not float(match["up"]):
+        raise InputError(f"--oversubscribed: expected a ratio such as 2:1, found {text!r}")
+    ratio = float(match["down"]) / float(match["up"])
+    if ratio < 1:
+        raise InputError(
+            f"--oversubscribed: {text!r} is below 1:1, a spine faster than the adapters",
+            hint="the first number is of the adapters: 2:1 for a spine with half of their speed",
+        )
+    return ratio
+
+
+def _owning(given: Mapping[str, str]) -> Owning:
+    """Return what owning costs; refuse a part without the other that it needs."""
+    for one, other in (
+        ("--capex", "--years"),
+        ("--years", "--capex"),
+        ("--power", "--usd-per-kwh"),
+        ("--usd-per-kwh", "--power"),
+        ("--pue", "--power"),
+        ("--staff-usd-per-year", "--capex"),
+        ("--power", "--capex"),
+    ):
+        if one in given and other not in given:
+            raise InputError(f"{one} needs {other}")
+
+    def value(option: str, read: Callable[[str], Callable[[str], float]], blank: float) -> float:
+        return read(option)(given[option]) if option in given else blank
+
+    overhead = value("--pue", parsing.count, 1.0)
+    if overhead < 1:
+        raise InputError(f"--pue must be at least 1, found {given['--pue']!r}")
+    return Owning(
+        capex_usd=value("--capex", parsing.money, 0.0),
+        years=value("--years", parsing.count, 1.0),
+        power_w=value("--power", _watts, 0.0),
+        usd_per_kwh=value("--usd-per-kwh", parsing.money, 0.0),
+        power_overhead=overhead,
+        staff_usd_per_year=value("--staff-usd-per-year", parsing.money, 0.0),
+    )
+
+
+def _watts(option: str) -> Callable[[str], float]:
+    return parsing.quantity(option, Dimension.WATTS)
+
+
+def new_cluster(
+    catalog: Catalog,
+    asked: OwnCluster,
+    *,
+    file: Path | None = None,
+    today: datetime.date,
+    force: bool = False,
+) -> NewCluster:
+    """Return the files of a cluster of one's own; refuse a name that is taken.
+
+    `file` is where its spec goes, None for the folder of the user's own data files. With `force`,
+    the name may be that of the files that are replaced.
+    """
+    base = load_platform(catalog, asked.like)
+    path = file or user_folder() / "instances" / f"{asked.name}.toml"
+    priced = path.parent.parent / "prices" / path.name
+    _refuse_taken(catalog, asked.name, (path, priced) if force else ())
+    if path.name != f"{asked.name}.toml":
+        raise InputError(f"-o {path}: the file of {asked.name!r} must be named {asked.name}.toml")
+    if path.parent.name != "instances":
+        raise InputError(
+            f"-o {path}: an instance is found in a folder named instances only",
+            hint=f"write to FOLDER/instances/{path.name}, and use it with --spec-dir FOLDER",
+        )
+    text = _instance_text(catalog, base, asked, today)
+    _check(catalog, asked.name, text)
+    files = [NewFile(path=path, text=text)]
+    terms = rate_terms(asked.owning) if asked.owning else ()
+    rate = sum(term.usd_per_hour for term in terms) if terms else asked.usd_per_hour
+    if rate is not None:
+        words = "; ".join(f"{term.name} {term.note}" for term in terms) or "as its owner states"
+        files.append(NewFile(path=priced, text=_price_text(asked.name, rate, words, today)))
+    for new in files:
+        if new.path.exists() and not force:
+            raise InputError(
+                f"{new.path} is there already; nothing is overwritten", hint="--force replaces it"
+            )
+    return NewCluster(
+        files=tuple(files),
+        terms=terms,
+        usd_per_hour=rate,
+        warnings=tuple(_kept_links(catalog, base, asked)),
+    )
+
+
+def _kept_links(catalog: Catalog, base: Platform, asked: OwnCluster) -> Iterator[str]:
+    """Yield a warning of links between chips that are those of another chip."""
+    chip = base.chip if asked.chip is None else load_chip(catalog, asked.chip)
+    if chip.name == base.chip.name:
+        return
+    for level in base.instance.fabric:
+        if not isinstance(level, Switch):
+            continue
+        kept = level.bandwidth_per_chip_one_way_bytes_per_s
+        known = {
+            other.bandwidth_per_chip_one_way_bytes_per_s: entry.name
+            for entry in reversed(catalog.entries("instances"))
+            if catalog.table(entry.path).get("chip") == chip.name
+            for other in load_instance(catalog, entry.name).fabric
+            if isinstance(other, Switch) and other.name == level.name
+        }
+        told = "; ".join(f"{_rate(rate)} in {name}" for rate, name in sorted(known.items()))
+        if kept not in known:
+            yield (
+                f"{level.name} keeps {_rate(kept)} per chip one way, as with {base.chip.name} in "
+                f"{base.instance.name}"
+                + (f"; with {chip.name} it is {told}: name that under --like" if told else "")
+            )
+
+
+def _rate(bytes_per_s: float) -> str:
+    return show(bytes_per_s, Dimension.BYTES_PER_S)
+
+
+def _refuse_taken(catalog: Catalog, name: str, replaced: Sequence[Path]) -> None:
+    parsing.file_name(name)
+    for section in ("instances", "chips", "prices"):
+        users = catalog.users(section).get(name)
+        if users and users[0].path not in replaced:
+            raise InputError(
+                f"{name!r} is the name of {_article(SINGULAR[section])} already: {users[0].path}",
+                hint="choose another; nothing is overwritten",
+            )
+
+
+def _instance_text(
+    catalog: Catalog, base: Platform, asked: OwnCluster, today: datetime.date
+) -> str:
+    """Return the file: who it is like, and what is otherwise."""
+    chips = asked.chips or base.instance.chips
+    changed = [f"chips = {chips}"] if chips != base.instance.chips else []
+    chip = base.chip
+    if asked.chip is not None:
+        chip = load_chip(catalog, asked.chip)
+        if type(chip.unit) is not type(base.chip.unit):
+            raise InputError(
+                f"--chip {chip.name} has other compute units than the chips of {asked.like}",
+                hint="name an instance with such chips under --like",
+            )
+    levels = {
+        **dict(_resized(base.instance, chips)),
+        **dict(_rewired(base.instance, asked)),
+    }
+    if levels:
+        joined = ", ".join(f"{name} = {{ {keys} }}" for name, keys in levels.items())
+        changed.append(f"fabric = {{ {joined} }}")
+    network = f", network {asked.network.count} x {asked.network.rate}" if asked.network else ""
+    network += f", {asked.oversubscription:.4g}:1" if asked.oversubscription is not None else ""
+    network += ", rail-optimised" if asked.rails else ""
+    lines = [
+        f'name = "{asked.name}"',
+        f'title = "{chips} x {chip.name}, like {base.instance.name}{network}"',
+        'provider = "own"',
+        f'like = "{base.instance.name}"',
+        *([f'chip = "{chip.name}"'] if chip.name != base.chip.name else []),
+        *changed,
+        *([_OWNER.format(date=today)] if changed else []),
+        *(['source = "owner"', 'kind = "vendor"'] if changed else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_OWNER = 'sources.owner = {{ title = "Its owner, by trnbench spec new", date = {date} }}'
+
+
+def _resized(instance: Instance, chips: int) -> Iterator[tuple[str, str]]:
+    """Yield the level that joins all chips, with as many as there are now."""
+    if chips == instance.chips:
+        return
+    joining = [level for level in instance.fabric if level.topology in instance.scale_up_kind]
+    if len(joining) != 1 or not isinstance(joining[0], Switch | FullMesh):
+        kinds = " and ".join(instance.scale_up_kind) or "nothing"
+        raise InputError(
+            f"--chips {chips}: {instance.name} joins its {instance.chips} chips by {kinds}, "
+            "which has no rule for another number",
+            hint="say the whole [[fabric]] in the file, or name another instance under --like",
+        )
+    yield joining[0].name, f"chips = {chips}"
+
+
+def _rewired(instance: Instance, asked: OwnCluster) -> Iterator[tuple[str, str]]:
+    """Yield the network with other adapters, or another spine."""
+    keys = []
+    if asked.network is not None:
+        keys += [
+            f"adapters = {asked.network.count}",
+            f'bandwidth_per_adapter_one_way = "{asked.network.rate}"',
+        ]
+    if asked.oversubscription is not None:
+        keys.append(f"oversubscription = {asked.oversubscription:.12g}")
+    if asked.rails:
+        keys.append("rails = true")
+    if not keys:
+        return
+    if instance.network is None:
+        raise InputError(
+            f"{instance.name} has no network to change",
+            hint="name an instance with network adapters under --like",
+        )
+    yield instance.network.name, ", ".join(keys)
+
+
+def _check(catalog: Catalog, name: str, text: str) -> None:
+    """Refuse a file that could not be read back, or whose links do not join its chips."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.toml"
+        path.write_text(text, encoding="utf-8")
+        instance = load(path, Instance, catalog)
+    build_fabric(instance, nodes=2 if instance.network else 1)
+
+
+def _price_text(name: str, usd_per_hour: float, words: str, today: datetime.date) -> str:
+    rate = f'"{usd_per_hour!r} USD/h"'
+    return (
+        "\n".join(
+            [
+                f'name = "{name}"',
+                f'title = "{name}, USD per hour of one instance"',
+                "",
+                "[[price]]",
+                'region = "any"',
+                'option = "quote"',
+                f'usd_per_hour = {{ value = {rate}, source = "owner", kind = "assumed", '
+                f"low = {rate}, high = {rate} }}",
+                f"date_from = {today}",
+                f"date_to = {today}",
+                f'note = "{words}"',
+                "",
+                "[sources]",
+                f'owner = {{ title = "Its owner, by trnbench spec new", date = {today} }}',
+            ]
+        )
+        + "\n"
+    )
+
+
+def _article(word: str) -> str:
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"

@@ -1,0 +1,167 @@
+"""Prices: what was paid for a machine when, and rates read anew into the user's own lists."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trnbench.answers.prices import ClaimOnDay, PriceHistory, Refresh
+from trnbench.app.verbs.claims import claims
+from trnbench.catalog.document import load
+from trnbench.catalog.provenance import Source
+from trnbench.catalog.search import Catalog, open_catalog, user_folder
+from trnbench.catalog.text_file import read_text
+from trnbench.catalog.toml_file import MAX_BYTES
+from trnbench.claims.claim import NoCheck, instances_of, load_claims
+from trnbench.errors import InputError
+from trnbench.hardware.library import load_instance
+from trnbench.prices.feed.aws_calls import AwsQuestion, Connect, connect, read_aws
+from trnbench.prices.feed.files import read_price_file
+from trnbench.prices.feed.ledger import ComparedRate, appended, compared, price_file_head
+from trnbench.prices.feed.reading import FoundRate, RatesRead
+from trnbench.prices.price import PriceList, find_prices, load_prices
+from trnbench.prices.purchase import load_purchase_rules
+
+AWS = "aws"
+
+
+def price_history(
+    instance: str, *, since: datetime.date | None = None, catalog: Catalog | None = None
+) -> PriceHistory:
+    """Return the dated rates of an instance type, and the verdicts of claims about it by day.
+
+    >>> from trnbench.app.prices import price_history
+    >>> history = price_history("trn1.32xlarge")
+    >>> history.rows[0].region
+    'us-east-1'
+    """
+    catalog = catalog or open_catalog()
+    entry = catalog.find("instances", instance)
+    prices = load_prices(catalog, entry.name)
+    rows = [row for row in prices.price if since is None or row.date_to >= since]
+    rows.sort(key=lambda row: (row.applies_from, row.option, row.region, row.terms or ""))
+    about = [
+        statement.id
+        for listed in catalog.entries("claims")
+        for statement in load_claims(listed.path).statement
+        if not isinstance(statement.check, NoCheck) and entry.name in instances_of(statement.check)
+    ]
+    found = claims(about, catalog=catalog) if about else ()
+    verdicts = [
+        ClaimOnDay(day=move.price_date, claim=claim.id, verdict=move.verdict)
+        for claim in found
+        for move in claim.finding.moves
+        if move.region is None
+    ]
+    verdicts.sort(key=lambda one: (one.day, one.claim))
+    return PriceHistory(prices=prices, rows=tuple(rows), verdicts=tuple(verdicts))
+
+
+def refresh_prices(
+    source: str,
+    *,
+    regions: Sequence[str] = (),
+    on: Sequence[str] = (),
+    day: datetime.date | None = None,
+    catalog: Catalog | None = None,
+    clients: Connect | None = None,
+) -> Refresh:
+    """Return what `source` (a file, or "aws") says prices are, and the user's lists with it added.
+
+    Nothing is written. `day`: when a file was made that does not say; its own date if not given.
+    `regions` and instance types `on` are those AWS is asked for, the usual and all unless given.
+    """
+    catalog = catalog or open_catalog()
+    if source == AWS:
+        return _from_aws(catalog, regions, on, clients or connect())
+    if regions or on:
+        raise InputError("--region and --on are for --source aws; a file is read as a whole")
+    path = Path(source)
+    made = datetime.datetime.now(tz=datetime.UTC).date()
+    if day is not None:
+        made = day
+    elif path.is_file():
+        made = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()
+    reading = read_price_file(path, _names(catalog), made)
+    return _joined(catalog, [reading], made)
+
+
+def _from_aws(
+    catalog: Catalog, regions: Sequence[str], on: Sequence[str], clients: Connect
+) -> Refresh:
+    rules = load_purchase_rules(catalog, AWS)
+    names = on or [entry.name for entry in catalog.entries("instances")]
+    instances = [load_instance(catalog, name) for name in names]
+    now = datetime.datetime.now(tz=datetime.UTC)
+    question = AwsQuestion(
+        instances=[one for one in instances if one.provider.casefold() == AWS],
+        regions=tuple(regions) or (rules.regions if rules else ()),
+        quotas=rules.quota if rules else (),
+        known=_names(catalog).get,
+        now=now,
+    )
+    if not question.instances:
+        raise InputError(f"none of {', '.join(names)} is sold by AWS")
+    found = read_aws(question, clients)
+    joined = _joined(catalog, found.readings, now.date())
+    return Refresh(
+        rates=joined.rates,
+        files=joined.files,
+        warnings=joined.warnings,
+        failures=tuple(found.failures),
+        ignored=joined.ignored,
+        offers=tuple(found.offers),
+        limits=tuple(found.limits),
+        held=tuple(found.held),
+    )
+
+
+def _names(catalog: Catalog) -> Mapping[str, str]:
+    """Return every name and alias of an instance type, with the name it stands for."""
+    return {name: users[0].name for name, users in catalog.users("instances").items()}
+
+
+def _joined(catalog: Catalog, readings: Sequence[RatesRead], day: datetime.date) -> Refresh:
+    """Return rates beside those known, and the user's files with those that are not there yet."""
+    by_instance: dict[str, list[ComparedRate]] = {}
+    for reading in readings:
+        mine: dict[str, list[FoundRate]] = {}
+        for rate in reading.rates:
+            mine.setdefault(rate.instance, []).append(rate)
+        for name, rates in mine.items():
+            newest = max(rate.day for rate in rates)
+            source = Source(title=reading.title, date=newest, url=reading.url)
+            known = find_prices(catalog, name)
+            found = compared(rates, known, source, reading.kind)
+            by_instance.setdefault(name, []).extend(found)
+    files = []
+    for name, rows in sorted(by_instance.items()):
+        new = [row for row in rows if row.change != "known"]
+        if new:
+            files.append(_with_rows(catalog, name, new))
+    return Refresh(
+        rates=tuple(row for _, rows in sorted(by_instance.items()) for row in rows),
+        files=tuple(files),
+        warnings=tuple(warning for reading in readings for warning in reading.warnings),
+        ignored=sum(reading.ignored for reading in readings),
+    )
+
+
+def _with_rows(catalog: Catalog, name: str, rows: Sequence[ComparedRate]) -> tuple[Path, str]:
+    """Return the user's price list of an instance type and its text with rows at the end."""
+    folder = user_folder()
+    places = (folder / "prices" / f"{name}.toml", folder / "specs" / "prices" / f"{name}.toml")
+    path = next((place for place in places if place.exists()), places[0])
+    if path.exists():
+        text = read_text(path, what="TOML", max_bytes=MAX_BYTES)
+        sources = load(path, PriceList).provenance.sources
+        if "\nprice = [" in text or text.startswith("price = ["):
+            raise InputError(
+                f"{path} is a list of your own, written as `price = [...]`, to which nothing can "
+                "be added at its end",
+                hint="write its rows as [[price]] tables, or move it away",
+            )
+    else:
+        text, sources = price_file_head(name, load_instance(catalog, name).title), {}
+    return path, appended(text, sources, rows)

@@ -1,0 +1,172 @@
+"""Use cases about kept runs: list, show, hand out, forget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.records import dataclass
+from trnbench.report.redaction import (
+    OWN_MONEY,
+    REDACTED,
+    money_told,
+    redacted_cells,
+    tells_own_money,
+    without_money,
+    without_own_options,
+)
+from trnbench.store import runs as store
+from trnbench.store.database import Say, opened, store_path
+from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
+from trnbench.workload.json_file import read_object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweredRun:
+    """A kept run with its answer."""
+
+    run: KeptRun
+    answer: KeptAnswer
+
+    @property
+    def has_own_prices(self) -> bool:
+        """Whether the user's own prices or discounts are inside."""
+        return tells_own_money(self.run.options, self.answer.inputs)
+
+
+@contextmanager
+def store_opened(say: Say) -> Iterator[Connection]:
+    """Open the file of kept runs after reading all of it for damage."""
+    with opened(store_path(), say=say, thorough=True) as connection:
+        yield connection
+
+
+def list_runs(
+    catalog: Catalog, wanted: RunFilter, *, limit: int | None = None, say: Say
+) -> list[KeptRun]:
+    """Return the runs looked for, newest first; models and instances by name or alias."""
+    asked = replace(
+        wanted,
+        model=_known(catalog, "models", wanted.model),
+        instance=_known(catalog, "instances", wanted.instance),
+    )
+    with store_opened(say) as connection:
+        return store.listed(connection, asked, limit)
+
+
+def answered_run(name: str, *, say: Say) -> AnsweredRun:
+    """Return the run of an id, the beginning of one, a tag, or `last`, with its answer."""
+    with store_opened(say) as connection:
+        return read_run(connection, name)
+
+
+def read_run(connection: Connection, name: str) -> AnsweredRun:
+    """Return a kept run, or the one in a file: an export of one, or the JSON of an answer."""
+    if name.endswith(".json"):
+        return _run_of_file(Path(name))
+    run = store.found(connection, name)
+    return AnsweredRun(run=run, answer=store.answer_of(connection, run))
+
+
+def export_runs(names: Sequence[str], *, redact: bool, say: Say) -> list[Mapping[str, Any]]:
+    """Return runs with their answers as plain data."""
+    with store_opened(say) as connection:
+        exported = [read_run(connection, name) for name in names]
+    return [
+        {"run": asdict(one.run), "answer": asdict(one.answer), "own_prices": one.has_own_prices}
+        for one in (map(redacted, exported) if redact else exported)
+    ]
+
+
+def remove_runs(names: Sequence[str], *, say: Say) -> list[KeptRun]:
+    """Forget runs and return them; all are found before one is forgotten."""
+    if not names:
+        raise InputError("which runs? give ids; `trnbench runs list` shows them")
+    with store_opened(say) as connection:
+        found = {run.id: run for run in (store.found(connection, name) for name in names)}
+        store.remove(connection, [*found.values()])
+    return [*found.values()]
+
+
+def redacted(one: AnsweredRun) -> AnsweredRun:
+    """Return a run without money: no price, discount or bill, and no ratio that tells one."""
+    run, answer = one.run, one.answer
+    told = money_told(answer.inputs, *answer.rows, answer.summary)
+    options = {
+        name: REDACTED if name in OWN_MONEY else value for name, value in run.options.items()
+    }
+    return AnsweredRun(
+        run=replace(
+            run,
+            options=options,
+            command=without_own_options(run.command),
+            headline=without_money(run.headline, told),
+        ),
+        answer=KeptAnswer(
+            inputs=redacted_cells(answer.inputs, told),
+            rows=tuple(redacted_cells(row, told) for row in answer.rows),
+            summary=redacted_cells(answer.summary, told),
+            columns=answer.columns,
+        ),
+    )
+
+
+def _run_of_file(path: Path) -> AnsweredRun:
+    document: Mapping[str, Any] = read_object(path)
+    exported = document.get("runs")
+    if isinstance(exported, list) and len(exported) == 1:
+        document = exported[0]
+    try:
+        if "answer" in document:
+            run = {**document["run"]}
+            run |= {key: tuple(run[key]) for key in ("models", "instances")}
+            answer = {**document["answer"]}
+            answer |= {key: tuple(answer[key]) for key in ("rows", "columns")}
+            return AnsweredRun(run=KeptRun(**run), answer=KeptAnswer(**answer))
+        rows = tuple(document["rows"])
+        return AnsweredRun(
+            run=_unknown_run(path, str(document["schema"]), str(document["version"])),
+            answer=KeptAnswer(
+                inputs=document["inputs"],
+                rows=rows,
+                summary=document["summary"],
+                columns=tuple(dict.fromkeys(key for row in rows for key in row)),
+            ),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise InputError(
+            f"{path} is neither the JSON of an answer nor an export of one run",
+            hint="`trnbench runs export RUN -o FILE.json`, or any verb's --json, writes one",
+        ) from None
+
+
+def _unknown_run(path: Path, schema: str, version: str) -> KeptRun:
+    """Return what is known of an answer of which only the JSON is there."""
+    return KeptRun(
+        id=path.stem,
+        verb=schema.removeprefix("trnbench.").partition("/")[0],
+        started_at="",
+        seconds=0.0,
+        version=version,
+        machine="",
+        tag=None,
+        headline="",
+        models=(),
+        instances=(),
+        exit_code=0,
+        options={},
+        command=str(path),
+        snapshot="",
+    )
+
+
+def _known(catalog: Catalog, section: str, name: str | None) -> str | None:
+    if name is None or name not in catalog.names(section):
+        return name
+    return catalog.find(section, name).name

@@ -1,0 +1,51 @@
+"""Whole runs on given clusters: every part of a run as `train` answers a step, and its bill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trnbench.answers.quote import Quote
+from trnbench.answers.train import TrainAnswer
+from trnbench.app.markets import explore_all
+from trnbench.app.quotes import quote, quote_of_none
+from trnbench.app.run_request import RunRequest
+from trnbench.app.searching import Watch
+from trnbench.app.train_request import TrainRequest
+from trnbench.app.use_case import Progress, quiet
+from trnbench.catalog.search import Catalog
+from trnbench.plan.market import cheapest
+
+
+def quotes_of_runs(
+    catalog: Catalog, request: TrainRequest, *, progress: Progress = quiet
+) -> tuple[Quote, ...]:
+    """Return the runs of a request, each on its cluster by every engine, bought the cheapest way.
+
+    Their steps are the parts, each in the fastest layout where knobs are left open.
+    """
+    return tuple(
+        found
+        for run in request.runs
+        for found in _quotes(catalog, run, request.engines, Watch(progress=progress))
+    )
+
+
+def _quotes(
+    catalog: Catalog, run: RunRequest, engines: tuple[str, ...], watch: Watch
+) -> tuple[Quote, ...]:
+    (explored,) = explore_all(catalog, run, watch=watch)
+    (nodes,) = run.node_counts
+    if explored.market is None:
+        none = quote_of_none(explored, nodes, headroom=run.headroom)
+        return tuple(
+            replace(none, steps=tuple(_as_answered(step, engine) for step in none.steps))
+            for engine in engines
+        )
+    (way,) = cheapest(explored.market)
+    return tuple(quote(explored, way, engine=engine) for engine in engines)
+
+
+def _as_answered(step: TrainAnswer, engine: str) -> TrainAnswer:
+    """Return a part of a run that cannot be, of which nothing was chosen where none fits."""
+    fits = step.searched is not None and step.searched.feasible
+    return replace(step, engine=engine, chosen=step.chosen if fits else ())

@@ -1,0 +1,79 @@
+"""What was worked out before, as JSON in the user's cache folder, one file for each thing.
+
+A file is named after everything that it follows from. It is replaced whole, so that whoever reads
+it meanwhile has the old or the new one; it begins with the hash of the rest, and one that does not
+agree counts as absent. Nothing is lost with a file but the time to work it out anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+FILES_KEPT = 512
+"""Of each kind, the latest."""
+MAX_BYTES = 16 << 20
+
+
+def digest_of(content: str) -> str:
+    """Return the name for what follows from a text."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def kept(kind: str, digest: str) -> object:
+    """Return what is kept under a name; None if nothing is, or the file is damaged."""
+    try:
+        head, _, body = _path(kind, digest).read_bytes().partition(b"\n")
+        if head.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
+            return None
+        found: object = json.loads(body)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found
+
+
+def keep(kind: str, digest: str, content: object) -> None:
+    """Keep what JSON can hold under a name; where that cannot be done nothing is lost."""
+    body = json.dumps(content, separators=(",", ":")).encode()
+    path = _path(kind, digest)
+    if len(body) > MAX_BYTES:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+        _sweep(path.parent)
+    except OSError:
+        return
+
+
+def _sweep(folder: Path) -> None:
+    """Remove all but the latest files, and what a writer that was killed left of them."""
+    if len(os.listdir(folder)) <= FILES_KEPT:
+        return
+    age: Callable[[Path], float] = lambda path: path.stat().st_mtime  # noqa: E731
+    for pattern in ("*.json", ".*.part"):
+        for path in sorted(folder.glob(pattern), key=age, reverse=True)[FILES_KEPT // 2 :]:
+            path.unlink(missing_ok=True)
+
+
+def _path(kind: str, digest: str) -> Path:
+    return _folder(os.environ.get("XDG_CACHE_HOME")) / kind / f"{digest}.json"
+
+
+@cache
+def _folder(moved_to: str | None) -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("trnbench")

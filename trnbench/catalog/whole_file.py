@@ -1,0 +1,111 @@
+"""Writing a file so that it appears whole or not at all, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO
+
+from trnbench.errors import EnvironmentFault
+
+BESIDE = ".trnbench-"
+"""A file that is being written begins so, then says whose it is: `.trnbench-HOST-PID-RANDOM`."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; a link's target is what is written."""
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # a pipe or device: nothing there to keep
+            return
+        put_whole(path, lambda file: file.write(data))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise EnvironmentFault(f"cannot write {path}: {why}") from error
+
+
+def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a file that takes its place once it is whole and on the disk.
+
+    Nothing follows a link that somebody put where the unfinished file goes, and signals that end
+    the process wait until it is gone. What killed processes left behind is removed.
+    """
+    path = Path(os.path.realpath(path))
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+    beside = path.parent / f"{_ours()}{os.getpid()}-{os.urandom(8).hex()}"
+    with signals_wait():
+        _sweep(path.parent)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+            with os.fdopen(os.open(beside, flags, 0o600), "w+b") as file:
+                write(file)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Hold back what would end the process until the block is left, then let it come."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is interrupted
+        return
+    came: list[int] = []
+
+    def noted(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before: dict[int, Any] = {}
+    try:
+        for number in _ENDING:
+            handler = signal.getsignal(number)
+            if handler not in (None, signal.SIG_IGN):
+                before[number] = handler
+                signal.signal(number, noted)
+        yield
+    finally:
+        for held, handler in before.items():
+            signal.signal(held, handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes of this machine that are no more have left unfinished."""
+    with suppress(OSError):
+        for path in folder.glob(f"{_ours()}*"):
+            owner = path.name.removeprefix(_ours()).partition("-")[0]
+            if owner.isdecimal() and _is_gone(int(owner)):
+                path.unlink(missing_ok=True)
+
+
+def _ours() -> str:
+    return f"{BESIDE}{re.sub(r'[^A-Za-z0-9]', '_', os.uname().nodename)}-"
+
+
+def _is_gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

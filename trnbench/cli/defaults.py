@@ -1,0 +1,49 @@
+"""Defaults of `trnbench.toml` applied to a command line, in this one place for every verb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+Defaults = dict[str, Any]
+_SHOWN = ("--help", "-h", "--version")
+
+
+@contextmanager
+def configured(words: Sequence[str], verbs: Mapping[str, object]) -> Iterator[Defaults]:
+    """Yield the defaults of a command line's verb, as Typer takes them; set variables meanwhile."""
+    verb = next((word for word in words if word in verbs), "")
+    if not verb or any(word in _SHOWN for word in words):
+        yield {}
+        return
+    from trnbench.app.configuration import CURRENT, configuration
+
+    found = configuration()
+    before = {name: os.environ.get(name) for name in found.environment}
+    token = CURRENT.set(found)
+    os.environ.update(found.environment)
+    try:
+        options = found.options(verb)
+        yield {verb: options} if options else {}
+    finally:
+        CURRENT.reset(token)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def take_scenario(context: typer.Context, path: Path | None) -> Path | None:
+    """Let a scenario's file stand for the options of a command that are not given."""
+    if path is None or context.resilient_parsing:
+        return path
+    from trnbench.scenario import read_scenario, scenario_options
+
+    context.default_map = {**(context.default_map or {}), **scenario_options(read_scenario(path))}
+    return path

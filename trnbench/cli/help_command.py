@@ -1,0 +1,55 @@
+"""`trnbench help`: concepts and words, explained."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trnbench.cli.output import terminal_width
+from trnbench.terminal_text import shown_lines
+
+
+def _completes(incomplete: str) -> list[str]:
+    from trnbench.catalog.concepts import topic_titles
+
+    return [name for name in topic_titles() if name.startswith(incomplete)]
+
+
+def concepts(
+    context: typer.Context,
+    topic: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TOPIC",
+            help="A concept, a word of the glossary, a knob, or a command; default: list them.",
+            autocompletion=_completes,
+        ),
+    ] = None,
+) -> None:
+    """Explain a concept (layout, calibration, evidence, purchase, engines) or a word."""
+    from trnbench.catalog.concepts import concept, explained, glossary, topic_titles
+    from trnbench.cli.main import VERBS, application
+    from trnbench.report.concepts import concept_text, knob_text, list_text
+    from trnbench.workload.layout import KNOBS
+
+    if topic is None:
+        text = list_text(topic_titles(), glossary(), terminal_width())
+    elif topic in VERBS:
+        command = typer.main.get_command(application(topic)).commands[topic]  # type: ignore[attr-defined]
+        with command.make_context(
+            topic, [], parent=context.parent, resilient_parsing=True
+        ) as asked:
+            text = command.get_help(asked)
+    else:
+        knob = KNOBS.get(topic.strip().lstrip("-").replace("-", "_").casefold())
+        word = explained(topic)
+        if word is None and knob is None:
+            word = concept(topic)
+        text = "\n\n".join(
+            [
+                *([concept_text(word, terminal_width())] if word else []),
+                *([knob_text(knob, terminal_width())] if knob else []),
+            ]
+        )
+    typer.echo(shown_lines(text))

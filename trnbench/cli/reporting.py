@@ -1,0 +1,110 @@
+"""Files made beside an answer: the report to hand on, and the chart."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnbench.catalog.whole_file import write_whole
+from trnbench.cli.asking import WORDS
+from trnbench.cli.diagnostics import say
+from trnbench.errors import InputError
+from trnbench.records import dataclass
+
+if TYPE_CHECKING:
+    from trnbench.report.report import Report
+
+PAGES = (".html", ".md")
+CHART = ".svg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Which files are made beside an answer, and whether the report leaves money out."""
+
+    page: Path | None = None
+    redact: bool = False
+    chart: Path | None = None
+
+    @property
+    def outputs(self) -> dict[str, Path]:
+        """The files by the option that names them."""
+        named = {"--report": self.page, "--plot-file": self.chart}
+        return {option: path for option, path in named.items() if path is not None}
+
+    def write(self, report: Report, *, quiet: bool) -> None:
+        """Make the files of an answer."""
+        if self.page is not None:
+            _write_page(self.page, report, redact=self.redact, quiet=quiet)
+        if self.chart is not None:
+            _write_chart(self.chart, report)
+
+
+def beside_of(options: Mapping[str, Any]) -> Beside:
+    """Return what the options ask for; they are refused before any work."""
+    page, redact, chart = (options.get(name) for name in ("report", "redact_prices", "plot_file"))
+    if page is not None and page.suffix not in PAGES:
+        raise InputError(f"--report: {page} must end in {' or '.join(PAGES)}")
+    if chart is not None and chart.suffix != CHART:
+        raise InputError(f"--plot-file: {chart} must end in {CHART}")
+    if redact and page is None:
+        raise InputError("--redact-prices is about a file to hand on: give --report FILE.html")
+    return Beside(page=page, redact=bool(redact), chart=chart)
+
+
+def _write_page(path: Path, report: Report, *, redact: bool, quiet: bool) -> None:
+    from trnbench.report.page import html_page, markdown_page
+    from trnbench.report.redaction import redacted_report, tells_own_money, without_own_options
+
+    command = shlex.join(("trnbench", *WORDS.get()))
+    if redact:
+        report, command = redacted_report(report), without_own_options(command)
+    elif not quiet and tells_own_money({}, report.inputs):
+        say(f"{path}: prices or discounts of your own are inside; --redact-prices leaves them out")
+    make = html_page if path.suffix == ".html" else markdown_page
+    write_whole(path, make(report, command))
+
+
+def _write_chart(path: Path, report: Report) -> None:
+    from trnbench.report.charts import charts_of
+    from trnbench.report.svg import chart_svg
+
+    charts = charts_of(report)
+    if not charts:
+        say(f"trnbench: no chart: the answer has nothing to draw, {path} is not written")
+        return
+    write_whole(path, chart_svg(charts[0], alone=True).encode())
+
+
+def _option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
+    form = Annotated[kind, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
+
+
+REPORTING = [
+    _option(
+        "report",
+        Path | None,
+        typer.Option(
+            "--report", metavar="FILE", help="Also write a report to hand on: FILE.html or FILE.md."
+        ),
+    ),
+    _option(
+        "redact_prices",
+        bool,
+        typer.Option("--redact-prices", help="Leave out of the report what tells a price."),
+        False,
+    ),
+]
+PLOTTING = [
+    _option(
+        "plot_file",
+        Path | None,
+        typer.Option("--plot-file", metavar="FILE", help="Also write a chart: FILE.svg."),
+    )
+]

@@ -1,0 +1,1 @@
+"""Fused attention played instruction by instruction on the engines of NeuronCores."""

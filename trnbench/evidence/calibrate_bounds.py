@@ -1,0 +1,81 @@
+"""Measured times that cannot be: faster than the chips' peak or their network, or in another unit.
+
+Bounds are those of no software: every FLOP of the job at the peak; and of gradients in 16 bits what
+must leave a node once, and on networks whose switches cannot add once more as weights.
+"""
+
+from __future__ import annotations
+
+from trnbench.evidence.lowered import LoweredLayout
+from trnbench.evidence.predict import Prepared, PricedSteps
+from trnbench.program.tensor import element_bytes
+
+FAR = 100.0
+"""A step that takes so many times as long as predicted was not measured in seconds."""
+_LEAST_BYTES = 2.0
+_TIMES = {"efa": 2, "rdma": 1}
+"""How often gradients or weights leave a node, by how its adapters talk."""
+_MILLI = 1e-3
+
+
+def impossible(
+    prepared: Prepared, measured_s: float, predicted_s: float, priced: PricedSteps
+) -> str | None:
+    """Return why a step cannot have taken so long, with the arithmetic; None where it can."""
+    one = prepared.tried[0][0][1]
+    peak_s = priced.ideal_s(prepared.setup, one)
+    if measured_s < peak_s:
+        return (
+            f"step_time_s: {measured_s:.4g} s is above the chips' peak: "
+            f"{float(one.of(one.program.model_flop)):.3g} FLOP over {int(one.layout.ranks)} ranks "
+            f"take {peak_s:.4g} s at least"
+        )
+    sent, rate = _leaving_bytes(prepared), _network_bytes_per_s(prepared)
+    if rate and measured_s < sent / rate:
+        return (
+            f"step_time_s: {measured_s:.4g} s is below the network's bound: {sent / 1e9:.4g} GB of "
+            f"gradients and weights leave a node at {rate / 1e9:.4g} GB/s in {sent / rate:.4g} s"
+        )
+    if measured_s > FAR * predicted_s:
+        return (
+            f"step_time_s: {measured_s:.4g} s is {measured_s / predicted_s:.0f} times the "
+            f"{predicted_s:.3g} s predicted; in ms it would be {measured_s * _MILLI:.4g} s"
+        )
+    return None
+
+
+def _network_bytes_per_s(prepared: Prepared) -> float:
+    """Return what a node can send; 0 where it has no network."""
+    network = prepared.setup.platform.instance.network
+    if network is None:
+        return 0.0
+    return float(network.adapters * network.bandwidth_per_adapter_one_way_bytes_per_s)
+
+
+def _leaving_bytes(prepared: Prepared) -> float:
+    """Return the fewest bytes that leave a node in a step: gradients out, weights out."""
+    one, setup = prepared.tried[0][0][1], prepared.setup
+    program, layout, network = one.program, one.layout, setup.platform.instance.network
+    per_node = setup.platform.ranks(setup.logical_size)
+    ranks = layout.tp * layout.cp * layout.dp
+    nodes = -(-ranks // per_node)
+    if network is None or nodes < 2 or layout.ep > 1 or program.model.recommender is not None:
+        return 0.0
+    shards = min(layout.tp, per_node)
+    return float(_TIMES[network.transport] * (1 - 1 / nodes) * shards * _gradient_bytes(one))
+
+
+def _gradient_bytes(one: LoweredLayout) -> float:
+    """Return the bytes of a rank's gradients in 16 bits, on the stage that has the most."""
+    of_block = {
+        kind: sum(
+            float(one.of(tensor.bytes / element_bytes(tensor.format))) * _LEAST_BYTES
+            for tensor in block.gradients.values()
+        )
+        for kind, block in one.program.blocks.items()
+    }
+    return max(
+        sum(of_block[kind] * float(one.of(count)) for kind, count in stage.blocks.items())
+        for stage in one.program.stages
+        if float(one.of(stage.multiplicity)) > 0
+    )

@@ -1,0 +1,158 @@
+"""The columns of a measured training step: one table, that of the knobs and what stands around it.
+
+A file with these columns can be scored and fitted. A cell left blank is not said; the reader says
+how it took it. A knob has the column of its name, or the short one that is usual in such tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from trnbench.records import dataclass
+from trnbench.workload.layout import KNOBS, Value
+
+_SHORT = {"micro_batch": "mbs", "global_batch": "gbs", "sequence": "seq"}
+"""Knobs whose column does not bear their name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepColumn:
+    """A column: what it says, a cell as an example, and what else it is called in files."""
+
+    name: str
+    help: str
+    example: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+def _column(name: str, help: str, aliases: str = "", *, example: str = "") -> StepColumn:
+    """Return a column; its aliases are words of one text."""
+    return StepColumn(name=name, help=help, example=example, aliases=tuple(aliases.split()))
+
+
+def column_of(knob: str) -> str:
+    """Return the column of a knob."""
+    return _SHORT.get(knob, knob)
+
+
+_WHERE = (
+    _column("id", "the row's name; default: its line"),
+    _column("use", "fit: calibrate fits these rows and leaves out the others"),
+    _column("source", "where it was read"),
+    _column("licence", "under which terms"),
+    _column(
+        "instance",
+        "instance type, or what its makers call the machine",
+        "instance_type system machine on",
+        example="p5.48xlarge",
+    ),
+    _column("nodes", "instances; default: as many as the ranks need", example="2"),
+    _column(
+        "ranks",
+        "logical cores or GPUs in use; default: all of the nodes",
+        "world_size n_gpus gpus devices",
+    ),
+    _column(
+        "lnc",
+        "physical NeuronCores in a logical one; default: the chip's",
+        "logical_nc_config logical_size",
+    ),
+)
+MODEL_COLUMNS = (
+    _column("model", "a model of `workload list`, or any name with shapes", example="llama3.1-8b"),
+    _column("layers", "layers; default of all shapes: those of the model's name"),
+    _column("hidden", "width of the residual stream"),
+    _column("heads", "attention heads"),
+    _column("kv_heads", "key and value heads"),
+    _column("ffn", "width of the MLP"),
+    _column("mlp", "swiglu, geglu, gelu, relu or sqrelu"),
+    _column("vocab", "vocabulary", "vocab_size"),
+    _column("tied", "1 where input and output share one vocabulary matrix, else 0"),
+    _column("head_size", "width of a head; default: hidden / heads", "head_dim"),
+    _column("experts", "experts of a layer"),
+    _column("top_k", "experts that a token goes to"),
+    _column("expert_ffn", "width of an expert"),
+    _column("shared_experts", "experts that every token goes to"),
+    _column("dense_layers", "leading layers without experts"),
+    _column("latent", "1 for multi-head latent attention"),
+    _column("window", "what is said of sliding windows; taken as the whole sequence"),
+)
+_KNOB_ALIASES = {
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "dp": "data_parallel replicas",
+    "cp": "context_parallel_size",
+    "ep": "expert_parallel",
+    "mbs": "micro_batch micro_batch_size microbatch",
+    "gbs": "global_batch global_batch_size",
+    "seq": "sequence seq_len sequence_length seq_length",
+    "zero": "zero_stage",
+    "recompute": "activation_recompute activation_checkpointing",
+    "precision": "dtype",
+}
+_EXAMPLES = {"tp": "8", "pp": "1", "mbs": "1", "gbs": "128", "seq": "8192"}
+KNOB_COLUMNS = tuple(
+    _column(
+        name,
+        f"--{knob.name.replace('_', '-')}: {knob.help}",
+        _KNOB_ALIASES.get(name, ""),
+        example=_EXAMPLES.get(name, ""),
+    )
+    for knob in KNOBS.values()
+    for name in [column_of(knob.name)]
+)
+_OUTCOME = (
+    _column(
+        "framework",
+        "the software that ran; default: the machine's own stack",
+        "stack software",
+        example="NeMo",
+    ),
+    _column("release", "its release"),
+    _column("offload", "what was moved to the host's memory, if anything"),
+    _column("outcome", "measured (default) or crashed_or_oom", example="measured"),
+    _column(
+        "step_time_s",
+        "wall-clock seconds of a step",
+        "step_time step_s time_s iteration_time_s seconds_per_step",
+        example="5.0",
+    ),
+    _column("device_s_per_microbatch", "device seconds of one micro-batch"),
+    _column("optimizer_s", "device seconds of the optimizer, once a step"),
+    _column("memory_gb", "peak memory of a rank, GiB", "memory_gib peak_memory_gb peak_memory_gib"),
+    _column("memory_mib_chip", "steady memory of a chip with all its ranks in use, MiB"),
+    _column("trust", "high, medium or low; none: not to be used, the notes say why"),
+    _column("notes", "remarks"),
+)
+COLUMNS: tuple[StepColumn, ...] = (*_WHERE, *MODEL_COLUMNS, *KNOB_COLUMNS, *_OUTCOME)
+"""Every column of a measured step, in the order of a new file."""
+_BY_NAME: Mapping[str, str] = {
+    spelling: column.name for column in COLUMNS for spelling in (column.name, *column.aliases)
+}
+
+
+def template_csv() -> str:
+    """Return the text of a CSV file with every column and no row."""
+    return ",".join(column.name for column in COLUMNS) + "\n"
+
+
+def cells_of(knobs: Mapping[str, Value]) -> dict[str, str]:
+    """Return the cells of a row that say some knobs."""
+    cells = {
+        column_of(name): str(int(value) if isinstance(value, bool) else value)
+        for name, value in knobs.items()
+    }
+    # A row's bare bf16 leaves open which copies are kept; the recipe of that name keeps none.
+    if cells.get("precision") == "bf16":
+        cells["precision"] = "bf16-pure"
+    return cells
+
+
+def named_columns(columns: Iterable[str]) -> list[str]:
+    """Return columns under the names of the table: aliases, capitals and hyphens set right."""
+    return [_BY_NAME.get(_plain(column), column) for column in columns]
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"[\s\-]+", "_", column.strip().lower())

@@ -1,0 +1,83 @@
+"""Kernels that `trnbench measure` timed, beside what a step would count for them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from trnbench.analytic.step.compute import passed_time_s, product_time_s
+from trnbench.calibration.chip_efficiency import ChipEfficiency, alone
+from trnbench.calibration.training_stack import load_chip_efficiency
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.evidence.collectives import fitted
+from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.kernels import seconds
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.library import load_chip, load_published
+from trnbench.numerics.formats import format_named
+from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
+
+PRODUCT = "matmul"
+"""What rows call a matrix product."""
+STREAMS = ("copy", "triad")
+"""What rows call passes over memory that do next to nothing else."""
+_SIZES = re.compile(r"([MKNB])(\d+)")
+
+
+def compare_measured_kernels(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
+    """Return every row of kernels that were timed here beside its prediction."""
+    return tuple(_compared(catalog, file, row) for row in file.rows)
+
+
+def measured_product(row: EvidenceRow) -> MatrixProduct:
+    """Return the product that a row timed."""
+    sizes = {name: int(size) for name, size in _SIZES.findall(row.needed("shape"))}
+    if not {"M", "K", "N"} <= set(sizes) or min(sizes.values()) < 1:
+        raise RowFault(f"shape: {row.text('shape')[:40]!r} does not give M, K and N")
+    number_format = format_named(row.needed("dtype")).name
+    return matrix_product(
+        sizes["M"],
+        sizes["K"],
+        sizes["N"],
+        batch=sizes.get("B", 1),
+        format_a=number_format,
+        format_out=usual_result_format(number_format),
+    )
+
+
+def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Comparison:
+    blank = replace(
+        Comparison.of_row(file, row, model="kernel", system="instance"),
+        configuration=f"{row.text('kernel')} {row.text('shape')}",
+        precision=row.text("dtype") or None,
+    )
+    if row.fault is not None:
+        return blank
+    try:
+        blank = replace(blank, measured_s=seconds(row))
+        instance = load_published(catalog, row.needed("instance"), "")
+        if instance is None:
+            raise RowFault(f"unknown instance {row.text('instance')[:40]!r}")
+        chip = load_chip(catalog, instance.chip)
+        efficiency = load_chip_efficiency(catalog, chip.name)
+        return replace(
+            blank,
+            platform=instance.name,
+            ranks=row.whole_if_said("ranks"),
+            fitted=fitted(efficiency.fitted_rows, row.id),
+            predicted_s=_predicted_s(row, chip, efficiency),
+        )
+    except (RowFault, InputError) as fault:
+        return replace(blank, reason=str(fault))
+
+
+def _predicted_s(row: EvidenceRow, chip: Chip, efficiency: ChipEfficiency) -> float:
+    known = alone(efficiency)
+    kernel = row.needed("kernel")
+    if kernel == PRODUCT:
+        return float(product_time_s(measured_product(row), chip, known))
+    if kernel in STREAMS:
+        return float(passed_time_s(row.positive("bytes"), chip, known))
+    raise RowFault(f"{kernel}: the model counts it as part of a step, not by itself")

@@ -1,0 +1,136 @@
+"""What a row says of its model's shapes."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from trnbench.evidence.rows import EvidenceRow, RowFault
+from trnbench.records import dataclass, replace
+from trnbench.workload.model import Activation, Mlp, Model
+
+_MLPS: dict[str, tuple[bool, Activation]] = {
+    "swiglu": (True, "silu"),
+    "geglu": (True, "gelu"),
+    "gelu": (False, "gelu"),
+    "relu": (False, "relu"),
+    "sqrelu": (False, "relu"),
+    "squared relu": (False, "relu"),
+}
+"""MLP as a publication calls it -> gated, activation; squaring a rectifier costs nothing."""
+_PLAIN_RATIO = 4
+"""A plain MLP is usually so many times as wide as the model; another width tells a gated one."""
+_NEEDED = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+_NO_COUNTS = ("mlp", "tied", "latent", "window")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a row says of its model's shapes; None where there is no such thing, or nothing said."""
+
+    layers: int | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    ffn: int | None = None
+    vocab: int | None = None
+    mlp: str | None = None
+    tied: bool | None = None
+    head_size: int | None = None
+    experts: int | None = None
+    top_k: int | None = None
+    expert_ffn: int | None = None
+    shared_experts: int | None = None
+    dense_layers: int | None = None
+    latent: bool | None = None
+    window: str | None = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The columns without which no model can be made of the shape alone."""
+        return tuple(name for name in _NEEDED if getattr(self, name) is None)
+
+    def over(self, other: WholeShape) -> WholeShape:
+        """Return another shape with what this one says."""
+        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(other, **{name: value for name, value in said.items() if value is not None})
+
+    def whole(self) -> WholeShape:
+        """Return it as one of which a model can be made; nothing may be missing."""
+        return WholeShape(**{one.name: getattr(self, one.name) for one in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeShape(Shape):
+    """Shapes of which a model can be made."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocab: int
+
+    @property
+    def feed_forward(self) -> Mlp:
+        """The MLP, without biases."""
+        if self.mlp is None:
+            gated = self.ffn != _PLAIN_RATIO * self.hidden
+            return Mlp(hidden=self.ffn, gated=gated, activation="silu" if gated else "gelu")
+        gated, activation = _MLPS[self.mlp]
+        return Mlp(hidden=self.ffn, gated=gated, activation=activation)
+
+    @property
+    def size_of_head(self) -> int:
+        """The width of a head: as said, or else an even share of the width of the model."""
+        if self.head_size is not None:
+            return self.head_size
+        if self.hidden % self.heads:
+            raise RowFault(
+                f"heads: {self.heads} do not divide hidden {self.hidden}; give head_size"
+            )
+        return self.hidden // self.heads
+
+
+def shape_of(row: EvidenceRow) -> Shape:
+    """Return what the shape columns of a row say; raise RowFault where one is not to be read."""
+    mlp = row.text("mlp").lower() if row.said("mlp") else None
+    if mlp is not None and mlp not in _MLPS:
+        raise RowFault(f"mlp: unknown kind {mlp!r}; known: {', '.join(_MLPS)}")
+    counts = (one.name for one in fields(Shape) if one.name not in _NO_COUNTS)
+    return Shape(
+        mlp=mlp,
+        tied=row.flag_if_said("tied"),
+        latent=row.flag_if_said("latent"),
+        window=row.text("window") if row.said("window") else None,
+        **{name: row.whole_if_said(name) for name in counts},
+    )
+
+
+def shape_of_model(model: Model) -> WholeShape | None:
+    """Return the shapes of a model of words, as a row would say them; None of another kind."""
+    transformer, vocabulary = model.transformer, model.vocabulary
+    if transformer is None or vocabulary is None or transformer.attention is None:
+        return None
+    if transformer.pattern is not None:
+        return None  # no columns tell of layers that differ
+    attention, moe = transformer.attention, transformer.moe
+    feeds = transformer.mlp or (moe and moe.expert)
+    assert feeds
+    kinds = {kind: name for name, kind in reversed(_MLPS.items())}
+    return WholeShape(
+        layers=transformer.layers,
+        hidden=transformer.hidden,
+        heads=attention.heads,
+        kv_heads=attention.kv_heads,
+        ffn=feeds.hidden,
+        mlp=kinds.get((feeds.gated, feeds.activation)),
+        vocab=vocabulary.size,
+        tied=vocabulary.tied,
+        head_size=attention.head_size,
+        experts=moe.experts if moe else None,
+        top_k=moe.top_k if moe else None,
+        expert_ffn=moe.expert.hidden if moe else None,
+        shared_experts=moe.shared_experts if moe else None,
+        dense_layers=moe.dense_layers if moe else None,
+        latent=True if attention.latent else None,
+    )

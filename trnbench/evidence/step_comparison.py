@@ -1,0 +1,126 @@
+"""Files of measured steps beside their predictions, row by row."""
+
+from __future__ import annotations
+
+from trnbench.catalog.search import Catalog
+from trnbench.evidence.collectives import fitted
+from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.older_columns import steps_of
+from trnbench.evidence.predict import Mixture, Predictor
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFault
+from trnbench.evidence.training_cases import EvidenceCase, Reader
+from trnbench.hardware.compute_unit import NeuronCores
+from trnbench.predict.setup import family_of
+from trnbench.records import replace
+from trnbench.workload.layout import RANK_DEGREES, Layout
+
+_TRAINIUM = "trn"
+"""So begin the names of instances with Trainium chips."""
+
+
+def compare_training(
+    catalog: Catalog, file: EvidenceFile, *, otherwise: str | None = None
+) -> tuple[Comparison, ...]:
+    """Return every row of a file of steps beside its prediction.
+
+    `otherwise` names the stack, or framework, of software that no stack names.
+    """
+    predictor, steps = Predictor(), steps_of(catalog, file)
+    cases = Reader(catalog, otherwise=otherwise).cases(steps)
+    predictor.lower_together(case for case in cases if not isinstance(case, str))
+    return tuple(
+        _compared(predictor, steps, row, case) for row, case in zip(steps.rows, cases, strict=True)
+    )
+
+
+def _compared(
+    predictor: Predictor, file: EvidenceFile, row: EvidenceRow, case: EvidenceCase | str
+) -> Comparison:
+    blank = Comparison.of_row(file, row, model="model", system="instance")
+    if isinstance(case, str):
+        trainium = blank.system.lower().startswith(_TRAINIUM)
+        return replace(blank, set=_set_on(trainium=trainium), reason=case)
+    setup, stack = case.setup, case.setup.stack
+    where, layout, held = setup.platform.instance.name, case.layout, case.step.memory
+    known = replace(
+        blank,
+        set=_set_on(trainium=isinstance(setup.platform.chip.unit, NeuronCores)),
+        platform=where,
+        nodes=setup.nodes,
+        ranks=int(layout.ranks),
+        layout=_layout_text(layout),
+        family=family_of(setup.model),
+        precision=layout.precision,
+        configuration=case.configuration,
+        question=_question(case),
+        tokens=float(layout.global_batch * layout.sample_tokens),
+        measured_s=case.step.step_time_s,
+        memory_measured_bytes=held.bytes if held else None,
+        memory_of=held.of if held else None,
+        outcome=case.step.outcome,
+        fitted=fitted(stack.fitted_rows, row.id),
+        stack=stack.name,
+        basis=setup.basis,
+        own_stack=setup.own_stack,
+        assumed=case.assumed,
+    )
+    try:
+        prepared = predictor.prepared(case)
+    except RowFault as fault:
+        return replace(known, reason=str(fault))
+    try:
+        found = predictor.predict(case)
+    except RowFault as fault:
+        return _with_memory(predictor, case, replace(known, reason=str(fault)), prepared.tried[0])
+    assumed = case.assumed
+    if case.step.ran and not found.fits:
+        assumed = (*assumed, "memory: enough, though by the model it is not")
+    timed = replace(
+        known,
+        layout=_layout_text(found.layout),
+        predicted_s=found.time_s,
+        low_s=found.low_s,
+        high_s=found.high_s,
+        ideal_s=found.ideal_s,
+        assumed=assumed,
+    )
+    return _with_memory(predictor, case, timed, found.mixture)
+
+
+def _question(case: EvidenceCase) -> str:
+    """Return what is alike for rows that differ in layout alone."""
+    setup, layout = case.setup, case.layout
+    where = f"{setup.platform.instance.name}:{setup.nodes}"
+    words = (setup.model.name, where, layout.sequence, layout.precision, setup.stack.name)
+    return " ".join(map(str, words))
+
+
+def _set_on(*, trainium: bool) -> EvidenceSet:
+    return "trainium_training" if trainium else "gpu_training"
+
+
+def _with_memory(
+    predictor: Predictor, case: EvidenceCase, row: Comparison, mixture: Mixture
+) -> Comparison:
+    held = predictor.memory(case, mixture)
+    return replace(
+        row,
+        memory_predicted_bytes=held.bytes,
+        memory_low_bytes=held.low_bytes,
+        memory_high_bytes=held.high_bytes,
+        memory_of=row.memory_of or "rank",
+        fit_probability=held.fit_probability,
+    )
+
+
+def _layout_text(layout: Layout) -> str:
+    """Return a layout in a few words: degrees above 1, the micro-batch, and modes in use."""
+    words = [f"{name}{getattr(layout, name)}" for name in RANK_DEGREES if getattr(layout, name) > 1]
+    words.append(f"mbs{layout.micro_batch}")
+    if layout.zero:
+        words.append(f"zero{layout.zero}")
+    if layout.sequence_parallel:
+        words.append("sp")
+    if layout.recompute != "none":
+        words.append(layout.recompute)
+    return " ".join(words)

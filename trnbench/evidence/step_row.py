@@ -1,0 +1,134 @@
+"""A row of measured steps as numbers, texts and knobs: what it says, and nothing that it does not.
+
+Rows come from files with the columns of `columns`, from older ones by `older_columns`, and from
+logs. What a row leaves blank is None here, and resolved where a case is made of it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from trnbench.evidence.columns import column_of
+from trnbench.evidence.rows import EvidenceRow, RowFault
+from trnbench.evidence.shape import Shape, shape_of
+from trnbench.records import dataclass
+from trnbench.workload.layout import KNOBS, Knob, Value
+from trnbench.workload.partial_layout import PartialLayout
+
+RunOutcome = Literal["measured", "crashed_or_oom"]
+MemoryHolder: TypeAlias = Literal["rank", "chip"]
+
+UNTRUSTED = "none"
+"""What `trust` says of a row that its collector would not stand by."""
+_GIB, _MIB = 2.0**30, 2.0**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredMemory:
+    """Bytes that a run held: the peak of a rank, or of a chip with all its ranks, steadily."""
+
+    bytes: float
+    of: MemoryHolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """What a row tells of a step: where and what ran, in which layout, how it went.
+
+    `layout` has the knobs that are said but precision, which stays the text of the source. Times in
+    seconds: `step_time_s` by the wall clock, the others of the device alone.
+    """
+
+    id: str
+    use: str
+    instance: str
+    nodes: int | None
+    ranks: int | None
+    lnc: int | None
+    model: str
+    shape: Shape
+    layout: PartialLayout
+    precision: str
+    framework: str
+    release: str
+    outcome: RunOutcome
+    step_time_s: float | None
+    device_s_per_microbatch: float | None
+    optimizer_s: float | None
+    memory: MeasuredMemory | None
+
+    @property
+    def ran(self) -> bool:
+        """Whether the run went through."""
+        return self.outcome == "measured"
+
+
+def step_of(row: EvidenceRow) -> StepRow:
+    """Return the typed cells of a row; raise RowFault for one that cannot be read or used."""
+    if row.fault is not None:
+        raise RowFault(row.fault)
+    if row.text("trust").lower() == UNTRUSTED:
+        raise RowFault(f"its collector doubts it: {row.text('notes').partition(';')[0].strip()}")
+    if row.said("offload"):
+        raise RowFault(f"the {row.text('offload')} ran on the host: offloading is not modelled")
+    outcome = row.text("outcome").lower() or "measured"
+    if outcome not in get_args(RunOutcome):
+        raise RowFault(f"outcome: {outcome!r} is none of {', '.join(get_args(RunOutcome))}")
+    step_time_s, memory = row.positive_if_said("step_time_s"), _memory(row)
+    if outcome == "measured" and step_time_s is None and memory is None:
+        raise RowFault("step_time_s: not given, and nothing else was measured")
+    return StepRow(
+        id=row.id,
+        use=row.text("use"),
+        instance=row.needed("instance"),
+        nodes=row.whole_if_said("nodes"),
+        ranks=row.whole_if_said("ranks"),
+        lnc=row.whole_if_said("lnc"),
+        model=row.needed("model"),
+        shape=shape_of(row),
+        layout=_layout(row),
+        precision=row.text("precision").lower() if row.said("precision") else "",
+        framework=row.text("framework") if row.said("framework") else "",
+        release=row.text("release") if row.said("release") else "",
+        outcome=outcome,  # type: ignore[arg-type]
+        step_time_s=step_time_s,
+        device_s_per_microbatch=row.positive_if_said("device_s_per_microbatch"),
+        optimizer_s=row.positive_if_said("optimizer_s"),
+        memory=memory,
+    )
+
+
+def _memory(row: EvidenceRow) -> MeasuredMemory | None:
+    if row.said("memory_gb"):
+        return MeasuredMemory(bytes=row.positive("memory_gb") * _GIB, of="rank")
+    if row.said("memory_mib_chip"):
+        return MeasuredMemory(bytes=row.positive("memory_mib_chip") * _MIB, of="chip")
+    return None
+
+
+def _layout(row: EvidenceRow) -> PartialLayout:
+    found = {}
+    for knob in KNOBS.values():
+        column = column_of(knob.name)
+        if knob.name != "precision" and row.said(column):
+            found[knob.name] = _value(row, column, knob)
+    return PartialLayout(**found)
+
+
+def _value(row: EvidenceRow, column: str, knob: Knob) -> Value:
+    if knob.kind is bool:
+        return bool(row.flag_if_said(column))
+    if knob.counts:
+        return row.whole(column)
+    if knob.kind is float:
+        return row.positive(column)
+    text = row.needed(column).lower()
+    if knob.form is not None:
+        try:
+            return knob.form(text)
+        except ValueError as fault:
+            raise RowFault(f"{column}: {fault}") from fault
+    choices = {str(choice): choice for choice in knob.choices}
+    if choices and text not in choices:
+        raise RowFault(f"{column}: {text!r} is none of {', '.join(choices)}")
+    return choices.get(text, text)

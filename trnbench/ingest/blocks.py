@@ -1,0 +1,49 @@
+"""A file of any length as blocks of whole lines, so that a log of gigabytes takes little memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from trnbench.catalog.text_file import chunks
+from trnbench.records import dataclass
+
+_BLOCK_BYTES = 4 << 20
+_ESCAPE = b"\x1b"
+_CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_RESIDUE = re.compile(rb"\[[0-9;]{1,8}m")
+"""Codes of terminals, and what is left of colours where the escape byte was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineBlock:
+    """Whole lines of a file; `line` is the number of the first."""
+
+    text: bytes
+    line: int
+
+    def line_of(self, place: int) -> int:
+        """Return the number of the line in which a byte lies."""
+        return self.line + self.text.count(b"\n", 0, place)
+
+
+def blocks(path: Path) -> Iterator[LineBlock]:
+    """Yield a file as blocks of whole lines without terminal codes; refuse what is no text."""
+    line, rest = 1, b""
+    for read in chunks(path, what="log", size=_BLOCK_BYTES):
+        whole = rest + read
+        end = max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1
+        if not end and len(whole) > _BLOCK_BYTES:
+            end = len(whole)  # no log has such a line: it is cut, not gathered
+        text, rest = whole[:end], whole[end:]
+        if text:
+            yield LineBlock(text=_plain(text), line=line)
+            line += text.count(b"\n")
+    if rest:
+        yield LineBlock(text=_plain(rest), line=line)
+
+
+def _plain(text: bytes) -> bytes:
+    text = _CODES.sub(b"", text) if _ESCAPE in text else text
+    return _RESIDUE.sub(b"", text) if _RESIDUE.search(text) else text

@@ -1,0 +1,67 @@
+"""The frameworks and schedulers that are known, and which of them go together on an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trnbench.calibration.stack_of import Stacks
+from trnbench.catalog.search import Catalog
+from trnbench.errors import InputError
+from trnbench.hardware.instance import Platform
+from trnbench.launch.framework import Framework
+from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
+from trnbench.launch.scheduler import Scheduler
+from trnbench.launch.schedulers import clusters, hosts, kubernetes, services
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    one.FACTS.name: one.FACTS for one in (nxdt, optimum, torchtitan, megatron, bridge)
+}
+SCHEDULERS: Mapping[str, Scheduler] = {
+    one.name: one
+    for one in (
+        *(hosts.TORCHRUN, hosts.SLURM, clusters.PARALLELCLUSTER, kubernetes.EKS),
+        *(services.SAGEMAKER, services.BATCH, services.ECS, kubernetes.RAY, services.SKYPILOT),
+    )
+}
+
+
+def frameworks_on(platform: Platform) -> tuple[Framework, ...]:
+    """Return the frameworks that run on a platform."""
+    return tuple(one for one in FRAMEWORKS.values() if one.runs_on(platform))
+
+
+def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | None) -> Framework:
+    """Return the framework of this name, or which the training stack of this name stands for.
+
+    Of several, the first that has the job.
+    """
+    if name in FRAMEWORKS:
+        return FRAMEWORKS[name]
+    stacks = Stacks(catalog)
+    stack = stacks.by_name(name, platform).stack.name
+    here = frameworks_on(platform)
+    alike = [one for one in here if stacks.by_name(one.name, platform).stack.name == stack]
+    if not alike:
+        known = ", ".join(one.name for one in here) or "none"
+        raise InputError(
+            f"--stack {name}: no framework that files are written for stands for it on "
+            f"{platform.instance.name}; frameworks there: {known}"
+        )
+    return next((one for one in alike if job is None or job in one.jobs), alike[0])
+
+
+def schedulers_on(platform: Platform) -> tuple[Scheduler, ...]:
+    """Return the schedulers that can start a platform."""
+    return tuple(one for one in SCHEDULERS.values() if one.cannot(platform) is None)
+
+
+def pair_reasons(platform: Platform, framework: Framework, scheduler: Scheduler) -> Iterator[str]:
+    """Yield why a framework and a scheduler do not go together on a platform."""
+    name = platform.instance.name
+    if framework not in frameworks_on(platform):
+        known = ", ".join(one.name for one in frameworks_on(platform)) or "none"
+        yield f"{framework.title} does not run on {name}; frameworks that do: {known}"
+    why = scheduler.cannot(platform)
+    if why is not None:
+        known = ", ".join(one.name for one in schedulers_on(platform))
+        yield f"{scheduler.title}: {why}; schedulers that can: {known}"

@@ -1,0 +1,217 @@
+"""Megatron Bridge: its recipe runner, with overrides of the recipe's configuration.
+
+Sources: scripts/training/run_recipe.py and README, the guide from Megatron-LM to Megatron Bridge
+(2026-08).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+
+from trnbench.errors import InputError
+from trnbench.launch.arguments import Flags, whole
+from trnbench.launch.framework import Framework, FrameworkCall
+from trnbench.launch.frameworks.megatron import (
+    EXCHANGES,
+    FIXED,
+    HYBRID,
+    NO_JOBS,
+    RECOMPUTE,
+    SHARDED,
+    WRITES,
+    drawn_knobs,
+    exchange_of,
+    gpu_environment,
+    no_files,
+    offload_of,
+    recompute_of,
+    recompute_settings,
+    refusals,
+)
+from trnbench.launch.plan import LaunchPlan
+from trnbench.workload.context_exchange import neighbours_of
+from trnbench.workload.layout import Value
+
+DEGREES: Mapping[str, str] = {
+    "tp": "model.tensor_model_parallel_size",
+    "pp": "model.pipeline_model_parallel_size",
+    "vpp": "model.virtual_pipeline_model_parallel_size",
+    "cp": "model.context_parallel_size",
+    "ep": "model.expert_model_parallel_size",
+    "micro_batch": "train.micro_batch_size",
+    "global_batch": "train.global_batch_size",
+    "sequence": "model.seq_length",
+}
+EXPERT_TP = "model.expert_tensor_parallel_size"
+INSIDE = "model.hierarchical_context_parallel_sizes"
+DEPTHS = "model.mtp_num_layers"
+OFFLOAD = "optimizer.optimizer_cpu_offload"
+OFFLOAD_SHARE = "optimizer.optimizer_offload_fraction"
+DRAWN = "model.pipeline_model_parallel_layout"
+_PRECISIONS = {
+    "bf16-master": "bf16_mixed",
+    "fp16-master": "fp16_mixed",
+    "fp8": "bf16_with_fp8_delayed_scaling_mixed",
+    "fp8-blockwise": "bf16_with_fp8_subchannel_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed",
+    "nvfp4": "bf16_with_nvfp4_mixed",
+}
+_TARGETS = {
+    "attention": "[linear_qkv,linear_proj]",
+    "all-linear": "[linear_qkv,linear_proj,linear_fc1,linear_fc2]",
+}
+_MODES = {"pretrain": "pretrain", "finetune": "sft", "lora": "lora"}
+
+
+def _settings(plan: LaunchPlan) -> Iterator[tuple[str, object]]:
+    layout = plan.layout
+    for knob, key in DEGREES.items():
+        if knob == "vpp":
+            drawn = layout.pipeline_layout is not None
+            yield key, layout.vpp if layout.vpp > 1 and not drawn else "null"
+        else:
+            yield key, getattr(layout, knob)
+    if layout.pipeline_layout is not None:
+        # (What overrides are written in has signs of its own: quotes keep these whole.)
+        yield DRAWN, f"'{layout.pipeline_layout}'"
+    yield "dataset.seq_length", layout.sequence
+    yield "model.sequence_parallel", _spelled(layout.sequence_parallel)
+    if layout.cp > 1:
+        yield "model.cp_comm_type", EXCHANGES.get(layout.context_parallel, HYBRID)
+        if inside := neighbours_of(layout.context_parallel):
+            yield INSIDE, f"[{inside},{layout.cp // inside}]"
+    again = recompute_settings(layout.recompute) or {"recompute_granularity": "null"}
+    for name, value in again.items():
+        yield f"model.{name}", f"[{','.join(value)}]" if isinstance(value, list) else value
+    yield "model.attention_backend", "flash" if layout.attention == "fused" else "unfused"
+    yield "ddp.use_distributed_optimizer", _spelled(layout.zero > 0)
+    if layout.optimizer_offload == "host":
+        yield OFFLOAD, "true"
+        yield OFFLOAD_SHARE, "1.0"
+        yield "optimizer.use_precision_aware_optimizer", "true"
+    if layout.zero in SHARDED:
+        yield "ddp.use_megatron_fsdp", "true"
+        yield "ddp.data_parallel_sharding_strategy", SHARDED[layout.zero]
+    yield "mixed_precision", _PRECISIONS[layout.precision]
+    if layout.expert_tp is not None:
+        yield EXPERT_TP, layout.expert_tp
+    if plan.depths or layout.mtp_depths == 0:
+        yield DEPTHS, plan.depths or "null"
+    if layout.capacity_factor is not None:
+        yield "model.moe_expert_capacity_factor", layout.capacity_factor
+    if layout.job == "lora" and layout.adapter_on is not None:
+        yield "peft.dim", layout.adapter_rank
+        yield "peft.target_modules", _TARGETS[layout.adapter_on]
+    yield from (("train.train_iters", "${MAX_STEPS}"), ("optimizer.lr", "${LEARNING_RATE}"))
+    yield from (("checkpoint.save", "${CHECKPOINT_DIR}"), ("checkpoint.load", "${CHECKPOINT_DIR}"))
+    yield "checkpoint.save_interval", plan.checkpoint_steps
+    if layout.job != "pretrain":
+        yield "checkpoint.pretrained_checkpoint", "${MODEL_DIR}"
+    data = "dataset.data_path" if layout.job == "pretrain" else "dataset.dataset_root"
+    yield from ((data, "${DATA_DIR}"), ("logger.log_interval", 1))
+
+
+def _spelled(value: bool) -> str:
+    return str(value).lower()
+
+
+def _call(plan: LaunchPlan) -> FrameworkCall:
+    job = plan.layout.job
+    data = "megatron-indexed" if job == "pretrain" else "local-jsonl"
+    return FrameworkCall(
+        folder="${CODE_DIR}",
+        script=("scripts/training/run_recipe.py",),
+        arguments=(
+            *("--recipe", "${RECIPE}", "--mode", _MODES[job], "--dataset", data),
+            *(f"{key}={value}" for key, value in _settings(plan)),
+        ),
+    )
+
+
+def layout_of(flags: Flags) -> dict[str, Value]:
+    """Return the knobs that overrides settle; what a recipe says is not known here."""
+    told = flags.settings
+    found: dict[str, Value] = {
+        knob: whole(flags.of, key, told[key])
+        for knob, key in DEGREES.items()
+        if told.get(key, "null") != "null"
+    }
+    if told.get(DEGREES["vpp"]) == "null":
+        found["vpp"] = 1
+    if (drawn := told.get(DRAWN, "null").strip("'\"")) != "null":
+        found |= drawn_knobs(flags.of, drawn, int(found.get("pp", 1)))
+    if "vpp" in found:
+        found["schedule"] = "interleaved" if found["vpp"] != 1 else "1f1b"
+    switches = {"true": True, "false": False}
+    if (value := switches.get(told.get("model.sequence_parallel", "").lower())) is not None:
+        found["sequence_parallel"] = value
+    if (value := switches.get(told.get("ddp.use_distributed_optimizer", "").lower())) is not None:
+        found["zero"] = int(value)
+    fsdp = {cut: stage for stage, cut in SHARDED.items()}
+    cut = told.get("ddp.data_parallel_sharding_strategy", "")
+    if told.get("ddp.use_megatron_fsdp", "").lower() == "true" and cut in fsdp:
+        found["zero"] = fsdp[cut]
+    if (kept := told.get("model.recompute_granularity")) is not None:
+        some = told.get("model.recompute_num_layers", "1")
+        found["recompute"] = recompute_of(
+            kept,
+            told.get("model.recompute_method"),
+            whole(flags.of, "model.recompute_num_layers", some) if some != "null" else 1,
+            told.get("model.recompute_modules", "").replace("null", ""),
+        )
+    if (backend := told.get("model.attention_backend")) is not None:
+        found["attention"] = "naive" if backend in ("unfused", "local") else "fused"
+    if (how := told.get("model.cp_comm_type")) in (HYBRID, *EXCHANGES.values()):
+        found["context_parallel"] = exchange_of(how, told.get(INSIDE))
+    recipes = {spelled: name for name, spelled in _PRECISIONS.items()}
+    recipes["bf16_with_fp8_current_scaling_mixed"] = "fp8"
+    if (recipe := told.get("mixed_precision", "null")) != "null":
+        if recipe not in recipes:
+            raise InputError(
+                f"{flags.of}: mixed_precision {recipe!s:.60} is not modelled; modelled: "
+                f"{', '.join(recipes)}",
+                hint="give --precision beside --config, and take it out of the file",
+            )
+        found["precision"] = recipes[recipe]
+    if told.get(EXPERT_TP, "null") != "null":
+        found["expert_tp"] = whole(flags.of, EXPERT_TP, told[EXPERT_TP])
+    if told.get(OFFLOAD, "").lower() == "true":
+        found["optimizer_offload"] = offload_of(flags.of, told.get(OFFLOAD_SHARE, "1.0"))
+    if (depths := told.get(DEPTHS)) is not None:
+        found["mtp_depths"] = 0 if depths == "null" else whole(flags.of, DEPTHS, depths)
+    if (factor := told.get("model.moe_expert_capacity_factor")) is not None:
+        found["capacity_factor"] = float(factor)
+    modes = {spelled: job for job, spelled in _MODES.items()}
+    if (mode := flags.text("mode")) in modes:
+        found["job"] = modes[mode]
+    if found.get("job") == "lora":
+        wide = "linear_fc1" in told.get("peft.target_modules", "linear_fc1")
+        found["adapter_rank"] = whole(flags.of, "peft.dim", told.get("peft.dim"), 32)
+        found["adapter_on"] = "all-linear" if wide else "attention"
+    return found
+
+
+FACTS = Framework(
+    name="megatron-bridge",
+    title="Megatron Bridge",
+    versions="Megatron Bridge of 2026-08",
+    source="Megatron-Bridge: scripts/training, guide from Megatron-LM",
+    date=datetime.date(2026, 8, 22),
+    jobs=("pretrain", "finetune", "lora"),
+    no_jobs=NO_JOBS,
+    fixed=FIXED,
+    recompute=RECOMPUTE,
+    precisions=_PRECISIONS,
+    refusals=refusals,
+    files=no_files,
+    call=_call,
+    environment=gpu_environment,
+    defaults={"LEARNING_RATE": "3e-4"},
+    assumes=(
+        "CODE_DIR is a clone of github.com/NVIDIA-NeMo/Megatron-Bridge as of 2026-08, with its "
+        "requirements, or the NeMo container",
+        "RECIPE is a recipe of this very model: the shape is not written here",
+    ),
+    writes=WRITES,
+)

@@ -1,0 +1,198 @@
+"""Configurations that people run already -> the layout that they say, and on how many processes.
+
+What is read: NxD Training's YAML, torchtitan's function or older TOML, arguments of Megatron-LM,
+Megatron Bridge and Optimum Neuron in a script, and Slurm scripts or folders that lead to one of
+these. Nothing that is read is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from trnbench.catalog.text_file import read_text, refused
+from trnbench.catalog.toml_file import read_toml
+from trnbench.errors import InputError
+from trnbench.launch.arguments import Flags, read_flags, whole
+from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
+from trnbench.records import dataclass
+from trnbench.workload.layout import Value
+
+Knobs: TypeAlias = dict[str, Value]
+_MOST_BYTES = 1 << 20
+_DEEP = 3
+"""Scripts that call scripts, so many times."""
+_IN_A_FOLDER = (nxdt.CONFIG, f"{torchtitan.MODULE}.py", "train.sh")
+
+
+class NoLayout(InputError):
+    """A script that says nothing of a layout, and leads to no file that does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFile:
+    """What a configuration says: knobs by name, hosts and processes where it tells of them."""
+
+    path: Path
+    framework: str
+    knobs: Mapping[str, Value]
+    hosts: int | None = None
+    host_ranks: int | None = None
+
+    @property
+    def ranks(self) -> int | None:
+        """All processes."""
+        if self.hosts is None or self.host_ranks is None:
+            return None
+        return self.hosts * self.host_ranks
+
+
+def read_config(path: Path) -> ConfigFile:
+    """Return what a configuration, a script, or a folder that was launched says."""
+    if path.is_dir():
+        inside = next((path / name for name in _IN_A_FOLDER if (path / name).is_file()), None)
+        if inside is None:
+            raise InputError(f"{path}: no configuration of a framework is in this folder")
+        found = _read(inside, _DEEP)
+        script = path / "train.sh"
+        if found.ranks is None and script.is_file():
+            found = _placed(found, read_flags(str(script), _text(script)))
+    else:
+        found = _read(path, _DEEP)
+    return _with_replicas(found)
+
+
+def _read(path: Path, deep: int) -> ConfigFile:
+    match path.suffix.lower():
+        case ".yaml" | ".yml":
+            return _of_yaml(path)
+        case ".toml":
+            return _of_toml(path)
+        case ".py":
+            try:
+                knobs = torchtitan.layout_of_function(str(path), _text(path))
+            except ValueError as error:
+                raise refused(path, str(error)) from None
+            return ConfigFile(path=path, framework=torchtitan.FACTS.name, knobs=knobs)
+        case _:
+            return _of_script(path, deep)
+
+
+def _text(path: Path) -> str:
+    return read_text(path, what="configuration", max_bytes=_MOST_BYTES)
+
+
+def _of_yaml(path: Path) -> ConfigFile:
+    import yaml
+
+    try:
+        config = yaml.safe_load(_text(path))
+    except (yaml.YAMLError, RecursionError) as error:
+        place = getattr(error, "problem_mark", None)
+        where = f" in line {place.line + 1}" if place is not None else ""
+        raise refused(path, f"is not one YAML document{where}") from None
+    if not isinstance(config, Mapping) or "distributed_strategy" not in config:
+        raise refused(path, "has no distributed_strategy; expected a configuration of NxD Training")
+    trainer = config.get("trainer")
+    trainer = trainer if isinstance(trainer, Mapping) else {}
+
+    def counted(name: str) -> int | None:
+        told = trainer.get(name)
+        return None if told is None else whole(str(path), f"trainer.{name}", told)
+
+    try:
+        knobs = nxdt.layout_of(config)
+    except ValueError as error:
+        raise refused(path, str(error)) from None
+    return ConfigFile(
+        path=path,
+        framework=nxdt.FACTS.name,
+        knobs=knobs,
+        hosts=counted("num_nodes"),
+        host_ranks=counted("devices"),
+    )
+
+
+def _of_toml(path: Path) -> ConfigFile:
+    table = read_toml(path)
+    if not isinstance(table.get("parallelism"), Mapping):
+        raise refused(path, "has no [parallelism]; expected a configuration of torchtitan")
+    told: dict[str, object] = {}
+    for name in ("training", "parallelism", "activation_checkpoint"):
+        part = table.get(name)
+        told |= part if isinstance(part, Mapping) else {}
+    # Versions with TOML files recompute parts of a layer unless told otherwise.
+    told.setdefault("mode", "selective")
+    knobs = torchtitan.layout_of(str(path), told)
+    return ConfigFile(path=path, framework=torchtitan.FACTS.name, knobs=knobs)
+
+
+_SIGNS: tuple[tuple[str, str, Callable[[Flags], Knobs]], ...] = (
+    (megatron.FACTS.name, "tensor_model_parallel_size", megatron.layout_of),
+    (megatron.FACTS.name, "micro_batch_size", megatron.layout_of),
+    (optimum.FACTS.name, "tensor_parallel_size", optimum.layout_of),
+    (optimum.FACTS.name, "per_device_train_batch_size", optimum.layout_of),
+)
+"""A flag that only one framework has."""
+
+
+def _of_script(path: Path, deep: int) -> ConfigFile:
+    text = _text(path)
+    flags = read_flags(str(path), text)
+    if any(key in flags.settings for key in bridge.DEGREES.values()):
+        found = ConfigFile(path=path, framework=bridge.FACTS.name, knobs=bridge.layout_of(flags))
+        return _placed(found, flags)
+    for name, sign, reader in _SIGNS:
+        if sign in flags:
+            return _placed(ConfigFile(path=path, framework=name, knobs=reader(flags)), flags)
+    for inside in _called(path, text, flags) if deep else ():
+        try:
+            return _placed(_read(inside, deep - 1), flags)
+        except NoLayout:
+            continue
+    raise NoLayout(
+        f"{path}: says no layout; expected a YAML of NxD Training, a torchtitan configuration, or "
+        "arguments of Megatron-LM, Megatron Bridge or Optimum Neuron"
+    )
+
+
+def _called(path: Path, text: str, flags: Flags) -> list[Path]:
+    """Return the files beside a script that it leads to: configurations it names, scripts."""
+    named = [f"{flags.text('config_name')}.yaml", f"{flags.text('module')}.py"]
+    named += [str(flags.text(name)) for name in ("config_file", "job.config_file")]
+    named += re.findall(r"[\w.-]+\.(?:sh|yaml|yml|toml)\b", text)
+    beside = (path.parent / Path(name).name for name in named)
+    found = dict.fromkeys(one for one in beside if one.is_file() and one.name != path.name)
+    return list(found)
+
+
+def _placed(found: ConfigFile, flags: Flags) -> ConfigFile:
+    """Return it with the hosts and processes that a script tells, where it does not itself."""
+
+    def counted(name: str) -> int | None:
+        text = flags.text(name)
+        return int(text) if text is not None and re.fullmatch(r"[1-9]\d{0,6}", text) else None
+
+    return replace(
+        found,
+        hosts=found.hosts or counted("nnodes"),
+        host_ranks=found.host_ranks or counted("nproc_per_node"),
+    )
+
+
+def _with_replicas(found: ConfigFile) -> ConfigFile:
+    """Return it with the replicas that its processes make, and the batch that these make up."""
+    knobs = dict(found.knobs)
+    each = knobs.pop(optimum.REPLICA_BATCH, None)
+    held = 1
+    for name in ("tp", "pp", "cp"):
+        degree = knobs.get(name, 1)
+        held *= degree if isinstance(degree, int) else 1
+    if found.ranks is not None and found.ranks % held == 0:
+        knobs.setdefault("dp", found.ranks // held)
+    if isinstance(each, int) and isinstance(knobs.get("dp"), int):
+        knobs["global_batch"] = each * int(knobs["dp"])
+    return replace(found, knobs=knobs)

@@ -1,0 +1,1 @@
+"""One module a kind of scheduler: its facts, and the files that it reads."""

@@ -1,0 +1,64 @@
+"""Data and templates -> the texts of files: YAML and JSON by libraries, scripts by templates."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from trnbench.launch.values import word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jinja2 import Environment
+
+
+def yaml_text(*documents: object, head: Iterable[str] = ()) -> str:
+    """Return documents as YAML, each key on a line of its own, under lines of comment."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:  # noqa: ANN401
+        style = "|" if "\n" in value else "'" if "${" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    comments = "".join(f"# {line}\n" for line in head)
+    written: str = yaml.dump_all(
+        documents, Dumper=Dumper, sort_keys=False, width=120, explicit_start=len(documents) > 1
+    )
+    return comments + written
+
+
+def json_text(value: object) -> str:
+    """Return data as JSON."""
+    return json.dumps(value, indent=2) + "\n"
+
+
+def from_template(name: str, **context: object) -> str:
+    """Return a template of `templates/`, filled in; `|q` quotes for bash, `|word` keeps values."""
+    return _templates().get_template(f"{name}.j2").render(**context)
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    # Not HTML: what could be read as shell passes `q` or `word`.
+    templates = Environment(
+        loader=PackageLoader("trnbench.launch"),
+        undefined=StrictUndefined,
+        comment_start_string="{##",  # bash has ${#names[@]}
+        comment_end_string="##}",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    templates.filters |= {"q": lambda text: shlex.quote(str(text)), "word": word}
+    return templates

@@ -1,0 +1,77 @@
+"""Where stages and depths drawn by hand are not those of a pipeline or of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from trnbench.arrays import BoolArray, FloatArray
+from trnbench.program.grid import Grid
+from trnbench.program.reasons import Reason
+from trnbench.workload.jobs import DEPTHS_TRAINED
+from trnbench.workload.model import MOST_DEPTHS, Model, Transformer
+from trnbench.workload.pipeline_layout import depths_of
+
+
+def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
+    """Yield where further tokens are not to be predicted, or not where they are drawn."""
+    asked, depths = grid.mtp_depths, model.mtp_depths
+    drawn = depths_of(grid.pipeline_layout) if grid.pipeline_layout is not None else ()
+    at = next((i for i, here in enumerate(drawn) if here), len(drawn) - 1)
+    shared = model.vocabulary is not None and model.vocabulary.tied
+    known = " or ".join(DEPTHS_TRAINED)
+    early = (grid.pp > 1) & ((at % grid.pp == 0) | (at < len(drawn) - grid.pp))
+    found: tuple[tuple[bool | BoolArray, str], ...] = (
+        (
+            asked not in (None, depths),
+            f"mtp_depths={asked}: {model.without_depths or f'at most {MOST_DEPTHS} are modelled'}",
+        ),
+        (
+            depths > 0 and grid.job not in DEPTHS_TRAINED,
+            f"job {grid.job} trains no MTP depths; try mtp_depths=0, or job {known}",
+        ),
+        (
+            bool(drawn) and sum(drawn) != depths,
+            f"pipeline_layout draws {sum(drawn)} MTP depths (m), and {depths} are trained; "
+            f"try mtp_depths={sum(drawn)}",
+        ),
+        (
+            early & (sum(drawn) > 0),
+            f"pipeline_layout draws MTP depths (m) on stage {at + 1} of {len(drawn)}: they stand "
+            "in the last chunk of a rank that is not the first; try mL",
+        ),
+        (
+            shared and sum(drawn) > 0 and at < len(drawn) - 1,
+            "MTP depths (m) apart from the loss (L) need output weights of their own, and "
+            f"{model.name} shares those of the embedding; try mL",
+        ),
+    )
+    for broken, words in found:
+        yield Reason(
+            rule="MTP depths",
+            broken=np.asarray(broken),
+            words=lambda _, words=words: words,  # type: ignore[misc]
+        )
+
+
+def drawn_reasons(
+    transformer: Transformer, drawn: tuple[int, ...], parts: FloatArray
+) -> Iterator[Reason]:
+    """Yield where stages drawn by hand are not those of a pipeline, or not of this model."""
+    yield Reason(
+        rule="stages drawn",
+        broken=parts != len(drawn),
+        words=lambda at: (
+            f"pipeline_layout draws {len(drawn)} stages, and pp={at['pp']} x vpp={at['vpp']} "
+            f"are {at['pp'] * at['vpp']}; try {len(drawn)} of them"
+        ),
+    )
+    yield Reason(
+        rule="layers",
+        broken=np.asarray(sum(drawn) != transformer.layers),
+        words=lambda _: (
+            f"pipeline_layout draws {sum(drawn)} layers (t), and the model has "
+            f"{transformer.layers}; try as many"
+        ),
+    )

@@ -1,0 +1,172 @@
+"""The passes of a job's models: which model goes through a step, whose weights it has, its loss.
+
+A job is a list of passes. The policy is the model that is asked about; other passes are of copies
+of it, in the same layout, cut alike, whose blocks have a prefix. One that is not trained goes
+forward only and keeps nothing. Where the policy trains adapters, the reference is the policy
+without them: a pass more, and no weights more.
+
+A sample of DPO (arXiv 2305.18290) and of ORPO (arXiv 2403.07691) is a pair: the same prompt with an
+answer that was chosen and with one that was rejected, passed as two sequences, each through the
+reference of DPO too, in the same slots, as TRL does. A sequence counts by the sum of its tokens'
+log-probabilities, which ranks that share it add up.
+
+A step of GRPO (arXiv 2402.03300) and of PPO (arXiv 1707.06347) goes through phases, one after the
+other: the policy writes answers (`program.generation`) and scores their tokens as it is before the
+update, a reference and a model of rewards pass over them if there are any, then the policy trains.
+PPO has a critic too, which gives values first and is trained last; it and the model of rewards are
+as large as the policy, with a number for each token in place of words. Each model has its states in
+memory through all phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from trnbench.program.block import Block
+from trnbench.program.builder import BlockBuilder
+from trnbench.program.grid import Grid
+from trnbench.program.tensor import Tensor, array
+from trnbench.records import dataclass
+from trnbench.workload.jobs import REINFORCED, Job, sequences_per_sample
+from trnbench.workload.model import Model
+
+JobPhaseName = Literal["generate", "score", "reference", "reward", "values", "train", "critic"]
+TRAIN: JobPhaseName = "train"
+VALUE = "value"
+"""The weight that makes a token's value of what the last layer gives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPass:
+    """A model's pass in a phase of a step: its blocks' names begin with `prefix`.
+
+    `weights_of`: the prefix of the pass whose weights it reads, where it has none of its own.
+    `trained`: it goes backward too. `valued`: it gives each token a number in place of words.
+    """
+
+    prefix: str = ""
+    phase: JobPhaseName = TRAIN
+    weights_of: str | None = None
+    trained: bool = False
+    valued: bool = False
+
+
+POLICY = JobPass(trained=True)
+REFERENCE = "reference."
+_SCORED = JobPass(prefix="score.", phase="score", weights_of=POLICY.prefix)
+_NEAR = JobPass(prefix=REFERENCE, phase="reference")
+_REWARDED = JobPass(prefix="reward.", phase="reward", valued=True)
+_CRITIC = JobPass(prefix="critic.", phase="critic", trained=True, valued=True)
+_VALUES = JobPass(prefix="values.", phase="values", weights_of=_CRITIC.prefix, valued=True)
+_BESIDE: Mapping[Job, tuple[JobPass, ...]] = {
+    "dpo": (JobPass(prefix=REFERENCE),),
+    "grpo": (_SCORED, _NEAR, _REWARDED),
+    "ppo": (_SCORED, _NEAR, _REWARDED, _VALUES, _CRITIC),
+}
+"""What goes through a step beside the policy, in order."""
+
+
+def passes_beside(model: Model, grid: Grid) -> tuple[JobPass, ...]:
+    """Return the passes of a job beside that of the policy."""
+    if model.vocabulary is None:
+        return ()
+    adapted = grid.adapter_rank is not None
+    return tuple(
+        replace(one, weights_of=POLICY.prefix) if adapted and one.prefix == REFERENCE else one
+        for one in _BESIDE.get(grid.job, ())
+        if not (one == _NEAR and grid.reference == "off")
+        and not (one == _REWARDED and grid.reward == "verifier")
+    )
+
+
+def on_host(grid: Grid, one: JobPass) -> bool:
+    """Return whether the weights of a pass lie in the host's memory while it does not run."""
+    return grid.idle_models == "host" and not one.trained and one.weights_of is None
+
+
+def grid_of_pass(grid: Grid, one: JobPass) -> Grid:
+    """Return the grid of layouts as a pass sees it: without adapters if it trains nothing."""
+    seen = replace(grid, valued=one.valued)
+    if one.trained:
+        return seen
+    return replace(seen, beside=True, adapter_rank=None, adapter_on=None)
+
+
+def without_weights(block: Block) -> Block:
+    """Return a block of a pass that reads another one's weights."""
+    return replace(block, residents=tuple(r for r in block.residents if r.lifetime != "step"))
+
+
+def of_sequences(grid: Grid) -> Grid:
+    """Return the grid of layouts as blocks see it: sequences for samples."""
+    each = sequences_per_sample(grid.job)
+    if each == 1:
+        return grid
+    return replace(
+        grid,
+        micro_batch=array(grid.micro_batch * each),
+        global_batch=array(grid.global_batch * each),
+    )
+
+
+def evaluated(model: Model) -> Model:
+    """Return a model as it is passed forward only: nothing is dropped out."""
+    transformer = model.transformer
+    assert transformer is not None
+    attention = transformer.attention
+    quiet = None if attention is None else replace(attention, dropout=False)
+    return replace(model, transformer=replace(transformer, dropout=False, attention=quiet))
+
+
+def job_loss(b: BlockBuilder, losses: Tensor) -> Tensor:
+    """Return what the job makes of the losses of tokens: themselves, scores, or a loss of pairs."""
+    grid = b.grid
+    if grid.job in REINFORCED and not grid.beside:
+        return _policy_loss(b, losses)
+    if sequences_per_sample(grid.job) == 1:
+        return losses
+    statistics, batch = grid.recipe.statistics, losses.dims[0]
+    scores = b.elementwise("sequence_sum", (losses,), "scores", (batch,), number_format=statistics)
+    if "cp" in scores.partial:
+        scores = b.exchange("all-reduce", "cp", scores, (batch,))
+    if grid.beside:
+        return scores
+    pair = replace(batch, name="pair", size=array(batch.size / 2), whole=array(batch.whole / 2))
+    reference: tuple[Tensor, ...] = ()
+    if grid.job == "dpo":
+        reference = (b.given(f"{REFERENCE}scores", (batch,), statistics),)
+    return b.elementwise(
+        "preference_loss",
+        (scores, *reference),
+        "preference.loss",
+        (pair,),
+        number_format=statistics,
+    )
+
+
+def _policy_loss(b: BlockBuilder, losses: Tensor) -> Tensor:
+    """Return the loss of each token of an answer: by its advantage, and how far the policy went."""
+    statistics = b.grid.recipe.statistics
+    near = (f"{REFERENCE}losses",) if b.grid.reference == "on" else ()
+    names = ("score.losses", "advantages", *near)
+    given = (b.given(name, losses.dims, statistics) for name in names)
+    return b.elementwise(
+        "policy_loss", (losses, *given), "policy.loss", losses.dims, number_format=statistics
+    )
+
+
+def value_loss(b: BlockBuilder, stream: Tensor) -> Tensor:
+    """Return the value of each token, or where that is trained its squared error."""
+    statistics = b.grid.recipe.statistics
+    lead = stream.dims[:2]
+    dims = (*lead, b.grid.dim("value", 1))
+    weight = b.weights[VALUE]
+    values = b.multiply("values", stream, weight, "bsh,hc->bsc", dims, number_format=statistics)
+    if b.grid.beside:
+        return values
+    returns = b.given("returns", dims, statistics)
+    return b.elementwise(
+        "squared_error", (values, returns), "value.loss", lead, number_format=statistics
+    )

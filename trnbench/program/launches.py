@@ -1,0 +1,43 @@
+"""What a host launches for a block: passes through its layer, and exchanges with other ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trnbench.arrays import FloatArray
+from trnbench.program.block import Block
+from trnbench.program.slots import PASSES, Slot, is_whole, slot_of
+from trnbench.program.tensor import array
+from trnbench.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Launches:
+    """What a slot of a block launches: passes, exchanges, and the ranks that these are among."""
+
+    passes: int
+    exchanges: FloatArray
+    members: FloatArray
+
+
+_NONE = Launches(passes=0, exchanges=array(0), members=array(0))
+
+
+def launches(block: Block, *, split: bool) -> dict[Slot, Launches]:
+    """Return what each slot of a block launches."""
+    found: dict[Slot, Launches] = {}
+    for phase in PASSES:
+        slot = slot_of(phase, split=split)
+        if slot is not None and is_whole(block, phase):
+            one = found.get(slot, _NONE)
+            found[slot] = replace(one, passes=one.passes + 1)
+    for op in block.collectives:
+        slot = slot_of(op.phase, split=split)
+        if slot is not None:
+            one = found.get(slot, _NONE)
+            found[slot] = replace(
+                one,
+                exchanges=one.exchanges + op.count,
+                members=one.members + op.count * op.ranks,
+            )
+    return found

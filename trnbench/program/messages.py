@@ -1,0 +1,61 @@
+"""What a micro-batch hands from one pipeline chunk to the next, and the slice that a rank sends.
+
+Ranks of a tensor group that hold alike what they hand on send a slice each, and the receivers
+gather it inside their group, as Megatron and DeepSpeed do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from trnbench.arrays import FloatArray
+from trnbench.program.ops import Send
+from trnbench.program.step import StepProgram
+from trnbench.program.tensor import ONE, Dim, Tensor, array
+
+
+def messages_of(program: StepProgram) -> tuple[Send, ...]:
+    """Return one message for each tensor that stages hand on, as it goes on and its gradient back.
+
+    Of what has no gradient, half: it goes one way. Of what only some stages hand on, their share:
+    a micro-batch passes each once.
+    """
+    messages = [send for stage in program.stages if stage.role != "last" for send in stage.messages]
+    back = {send.tensor for send in messages if send.phase == "B_input"}
+    found = {
+        send.tensor: send if send.tensor in back else _part(send, "one way", array(0.5))
+        for send in messages
+        if send.phase == "F" and send.direction == "send"
+    }
+    head = program.blocks.get("head")
+    for tensor in head.entering[1:] if head is not None else ():
+        if tensor in found:
+            found[tensor] = _part(found[tensor], "hops", _share_of_hops(program, tensor))
+    return tuple(found.values())
+
+
+def _share_of_hops(program: StepProgram, tensor: Tensor) -> FloatArray:
+    """Return the share of the messages between chunks that have a tensor with them."""
+    sent = (
+        stage.multiplicity * send.count
+        for stage in program.stages
+        for send in stage.messages
+        if send.tensor is tensor and (send.phase, send.direction) == ("F", "send")
+    )
+    hops = np.maximum(program.grid.pp * program.grid.vpp - 1, 1)
+    return array(sum(sent, start=np.zeros(())) / hops)
+
+
+def _part(send: Send, name: str, share: FloatArray) -> Send:
+    part = Dim(name=name, size=share, whole=share)
+    return replace(send, tensor=replace(send.tensor, dims=(*send.tensor.dims, part)))
+
+
+def slice_of(send: Send, ranks: FloatArray) -> Send:
+    """Return the slice of a tensor that one of the ranks which hold it alike sends."""
+    if "tp" in send.tensor.axes:
+        return send
+    part = Dim(name="slice", size=array(1 / ranks), whole=ONE, axes=("tp",))
+    return replace(send, tensor=replace(send.tensor, dims=(*send.tensor.dims, part)))

@@ -1,0 +1,186 @@
+"""Price histories and refreshes as people and machines read them."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+
+from trnbench.answers.prices import PriceHistory, Refresh
+from trnbench.answers.row import Row, cells
+from trnbench.prices.feed.ledger import ComparedRate
+from trnbench.prices.price import Price
+from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.report.report import Report, columns, draw_rows
+from trnbench.report.text_table import Style
+from trnbench.units import significant
+
+MOST_SERIES = 8
+
+
+def history_report(history: PriceHistory, inputs: Mapping[str, object]) -> Report:
+    """Return the report of an instance type's rates: a row a rate, oldest first."""
+    return Report(
+        verb="prices-show",
+        inputs=inputs,
+        rows=tuple(_history_row(history, row) for row in history.rows),
+        columns=(
+            *columns("date_from", "date_to", "purchase", "region"),
+            *columns("usd_per_hour", interval=True),
+            *columns("zones", "terms", "source", spare=True),
+        ),
+        summary={
+            "verdicts": [
+                {"date": one.day.isoformat(), "claim": one.claim, "verdict": one.verdict}
+                for one in history.verdicts
+            ]
+        },
+        people=lambda report, style: _draw_history(report, history, style),
+    )
+
+
+def _history_row(history: PriceHistory, row: Price) -> Row:
+    whole = row.low_usd_per_hour is None or row.high_usd_per_hour is None
+    ends = (row.usd_per_hour,) * 2 if whole else (row.low_usd_per_hour, row.high_usd_per_hour)
+    return {
+        "instance": history.prices.name,
+        **cells(row, "purchase=option region terms usd_per_hour"),
+        "low_usd_per_hour": ends[0],
+        "high_usd_per_hour": ends[1],
+        "zones": row.zones,
+        "date_from": row.date_from.isoformat(),
+        "date_to": row.date_to.isoformat(),
+        "unchanged_since": row.unchanged_since and row.unchanged_since.isoformat(),
+        **cells(history.prices.source_of(row), "source=title"),
+        "note": row.note,
+        "verdicts": {one.claim: one.verdict for one in history.verdicts if one.day <= row.date_to},
+    }
+
+
+def _draw_history(report: Report, history: PriceHistory, style: Style) -> str:
+    blocks = [style.strong(f"{history.prices.name}: rates as they were read, USD an hour")]
+    if not history.rows:
+        return f"{blocks[0]}\nnone since then"
+    blocks.append(draw_rows(report, style))
+    drawn = _series(history.rows)
+    if any(len(one.points) > 1 for one in drawn):
+        blocks.append(_plot(drawn, style))
+    if history.verdicts:
+        lines = [
+            f"{day}: " + ", ".join(f"{claim} {verdict}" for claim, verdict in found)
+            for day, found in _by_day(history)
+        ]
+        heading = style.strong("claims that turn on its price, from the day on")
+        blocks.append("\n".join([heading, *(style.wrap(line, "  ") for line in lines)]))
+    return "\n\n".join(blocks)
+
+
+def _by_day(history: PriceHistory) -> Iterable[tuple[datetime.date, list[tuple[str, str]]]]:
+    """Return the days on which verdicts changed, with those that did."""
+    last: dict[str, str] = {}
+    days: dict[datetime.date, list[tuple[str, str]]] = {}
+    for one in history.verdicts:
+        if last.get(one.claim) != one.verdict:
+            days.setdefault(one.day, []).append((one.claim, one.verdict))
+        last[one.claim] = one.verdict
+    return days.items()
+
+
+def _plot(series: tuple[PlotSeries, ...], style: Style) -> str:
+    shown = sorted(series, key=lambda one: -len(one.points))[:MOST_SERIES]
+    day = PlotAxis(
+        title="day on which it was read",
+        text=lambda number: datetime.date.fromordinal(round(number)).strftime("%Y-%m"),
+        linear=True,
+    )
+    rate = PlotAxis(title="USD/h", text=lambda number: significant(number, 3))
+    return log_plot(shown, day, rate, width=style.width)
+
+
+def _series(rows: Iterable[Price]) -> tuple[PlotSeries, ...]:
+    """Return rates over time by option and terms; regions that always cost the same are one."""
+    found: dict[tuple[str, str, str], dict[float, float]] = {}
+    for row in rows:
+        if row.usd_per_hour is not None:
+            points = found.setdefault((row.option, row.terms or "", row.region), {})
+            points[float(row.applies_from.toordinal())] = row.usd_per_hour
+            points[float(row.date_to.toordinal())] = row.usd_per_hour
+    alike: dict[tuple[str, str, tuple[tuple[float, float], ...]], list[str]] = {}
+    for (option, terms, region), points in found.items():
+        alike.setdefault((option, terms, tuple(sorted(points.items()))), []).append(region)
+    return tuple(
+        PlotSeries(
+            label=f"{option}{f' ({terms})' if terms else ''}, "
+            + (regions[0] if len(regions) == 1 else f"{regions[0]} and {len(regions) - 1} more"),
+            points=points,
+        )
+        for (option, terms, points), regions in alike.items()
+    )
+
+
+def refresh_report(refresh: Refresh, inputs: Mapping[str, object], *, dry_run: bool) -> Report:
+    """Return the report of a refresh: a row a rate, beside the newest one known before."""
+    counts = Counter(one.change for one in refresh.rates)
+    return Report(
+        verb="prices-refresh",
+        inputs=inputs,
+        rows=tuple(_refresh_row(one) for one in refresh.rates),
+        columns=(
+            *columns("instance", "region", "purchase"),
+            *columns("before_usd_per_hour", "usd_per_hour", "change", "date_from"),
+            *columns("terms", "zones", "source", spare=True),
+        ),
+        summary={
+            "dry_run": dry_run,
+            "written": 0 if dry_run else len(refresh.rates) - counts["known"],
+            "counts": dict(sorted(counts.items())),
+            "files": [str(path) for path, _ in refresh.files],
+            "ignored": refresh.ignored,
+            "warnings": refresh.warnings,
+            "failures": refresh.failures,
+            "offers": [asdict(one) for one in refresh.offers],
+            "quotas": [asdict(one) for one in refresh.limits],
+            "reservations": [asdict(one) for one in refresh.held],
+        },
+        people=lambda report, style: _draw_refresh(report, refresh, dry_run, style),
+    )
+
+
+def _refresh_row(one: ComparedRate) -> Row:
+    return {
+        **cells(one.rate, "instance region purchase=option terms usd_per_hour low_usd_per_hour"),
+        **cells(one.rate, "high_usd_per_hour zones"),
+        **cells(one, "before_usd_per_hour=before.usd_per_hour change"),
+        "date_from": one.rate.day.isoformat(),
+        **cells(one, "source=source.title note=rate.note"),
+    }
+
+
+def _draw_refresh(report: Report, refresh: Refresh, dry_run: bool, style: Style) -> str:
+    counts = Counter(one.change for one in refresh.rates)
+    many = len(refresh.rates)
+    told = ", ".join(f"{counts[one]:,} {one}" for one in sorted(counts)) or "none"
+    blocks = [style.strong(f"{many:,} rate{'s' * (many != 1)} read: {told}")]
+    shown = tuple(row for row in report.rows if row["change"] in ("new", "changed", "older"))
+    if shown:
+        blocks.append(draw_rows(replace(report, rows=shown), style))
+    lines = [f"left out: {refresh.ignored:,} of other machines or systems"] * bool(refresh.ignored)
+    lines += [style.wrap(f"warning: {one}", "  ") for one in refresh.warnings]
+    lines += [style.wrap(f"not answered: {one}", "  ") for one in refresh.failures]
+    lines += [
+        f"{one.kind}: {one.size} x {one.instance} in {one.zone} for {one.days:g} days from "
+        f"{one.starts_at[:10]}, {significant(one.usd, 6)} USD"
+        for one in refresh.offers
+    ]
+    lines += [
+        f"quota in {one.region}: {one.vcpus:,.0f} vCPU of {one.name!r} ({one.code})"
+        for one in refresh.limits
+    ]
+    lines += [
+        f"reserved: {one.nodes} x {one.instance} in {one.region}, {one.free} free"
+        for one in refresh.held
+    ]
+    verb = "would get" if dry_run else "got"
+    lines += [f"{path} {verb} the rates not there yet" for path, _ in refresh.files]
+    return "\n\n".join([*blocks, *(["\n".join(lines)] if lines else [])])

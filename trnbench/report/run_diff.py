@@ -1,0 +1,166 @@
+"""Two kept answers beside each other, as people and machines read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trnbench.answers.row import Row, cells
+from trnbench.report.report import Report, cell_text, columns, figure_or_key
+from trnbench.report.runs import run_row
+from trnbench.report.text_table import Style
+from trnbench.store.difference import PARTS, MovedFigure
+from trnbench.store.runs import KeptRun
+
+if TYPE_CHECKING:
+    from trnbench.store.difference import RunDiff
+
+FROM: Mapping[str, str] = {
+    "prices": "prices, own prices, discount and price date",
+    "calibration": "calibrations of chips, stacks and collectives",
+    "specs": "chips, instances, models and other data files",
+    "question": "what was asked",
+    "code": "the program: what is left when today's asks both again",
+}
+_MOST = 40
+
+
+def diff_report(diff: RunDiff) -> Report:
+    """Return the report of what moved between two runs, a row a figure."""
+    return Report(
+        verb="runs-diff",
+        inputs={"first": diff.first.id, "second": diff.second.id},
+        rows=tuple(map(_row, diff.moved)),
+        columns=columns("row", "figure", "before", "after", "change", "by"),
+        summary={
+            "verdict": diff_verdict(diff),
+            "first": run_row(diff.first),
+            "second": run_row(diff.second),
+            "options": [
+                {"option": name, "before": one, "after": two} for name, one, two in diff.options
+            ],
+            "files": diff.files,
+            "only_first": diff.only_first,
+            "only_second": diff.only_second,
+            "unexplained": diff.unexplained or None,
+            "conventions": {f"from_{part}": text for part, text in FROM.items()},
+        },
+        notes=tuple(_notes(diff)),
+        people=lambda report, style: _draw(report, diff, style),
+    )
+
+
+def diff_verdict(diff: RunDiff) -> str:
+    """Return in a sentence what moved most, and from what."""
+    if not diff.moved:
+        gone = bool(diff.only_first or diff.only_second)
+        return "the rows that both have are the same" if gone else "the same answer"
+    most = max(diff.moved, key=lambda one: (_weight(one), one.change is not None))
+    change = most.change
+    if change is None:
+        text = f"{most.label}: {_title(most)} {_value(most.before, most)} -> "
+        text += _value(most.after, most)
+    else:
+        text = f"{most.label}: {_title(most)} {_percent(change)}"
+    return f"{text}{_because(most)}; {len(diff.moved):,} figures differ"
+
+
+def _weight(one: MovedFigure) -> tuple[int, float]:
+    # Money and time are what is asked first.
+    first = ("cost_usd", "days", "step_time_s", "time_s", "error", "final_loss")
+    return (one.key in first, abs(one.change or 0.0))
+
+
+def _because(one: MovedFigure) -> str:
+    if one.parts and one.before:
+        told = [f"{part} {_percent(add / abs(one.before))}" for part, add in one.parts.items()]
+        return f" ({', '.join(told)})"
+    return f" ({', '.join(one.by)})" if one.by else ""
+
+
+def _row(one: MovedFigure) -> Row:
+    return {
+        **cells(one, "row=label figure=key before after change"),
+        "by": list(one.by),
+        **{f"from_{part}": one.parts.get(part) for part in PARTS},
+    }
+
+
+def _notes(diff: RunDiff) -> list[str]:
+    lines = [
+        f"--{name.replace('_', '-')}: {_plain(one)} -> {_plain(two)}"
+        for name, one, two in diff.options
+    ]
+    lines += [f"{section}: {', '.join(names)} differ" for section, names in diff.files.items()]
+    if diff.first.version != diff.second.version:
+        lines.append(f"trnbench: {diff.first.version} -> {diff.second.version}")
+    for names, run in ((diff.only_first, diff.first), (diff.only_second, diff.second)):
+        if names:
+            lines.append(f"only in {run.tag or run.id}: {', '.join(names)}")
+    if diff.unexplained:
+        lines.append(f"what each part added is not known: {diff.unexplained}")
+    return lines
+
+
+def _draw(report: Report, diff: RunDiff, style: Style) -> str:
+    runs = f"- {_told(diff.first)}\n+ {_told(diff.second)}"
+    blocks = [f"{style.strong(style.wrap(diff_verdict(diff)))}\n{runs}"]
+    if notes := _notes(diff):
+        blocks.append(style.lines(notes))
+    if diff.moved:
+        shown = sorted(diff.moved, key=_weight, reverse=True)[:_MOST]
+        shown = [one for one in diff.moved if one in shown]
+        blocks.append(_table(shown, style))
+        if len(diff.moved) > len(shown):
+            left = len(diff.moved) - len(shown)
+            blocks.append(style.faint(f"{left:,} more (--format csv has all)"))
+    parts = dict.fromkeys(part for one in diff.moved for part in one.by)
+    if parts:
+        told = "; ".join(f"{part}: {FROM[part]}" for part in parts)
+        order = ", ".join(PARTS)
+        blocks.append(style.faint(style.wrap(f"{told}; exchanged in the order {order}")))
+    return "\n\n".join(blocks)
+
+
+def _table(shown: Sequence[MovedFigure], style: Style) -> str:
+    parts = [part for part in PARTS if any(part in one.by for one in shown)]
+    rows = (
+        (
+            *(one.label, _title(one), _value(one.before, one), _value(one.after, one)),
+            "" if one.change is None else _percent(one.change),
+            *(_part(one, part) for part in parts),
+        )
+        for one in shown
+    )
+    figures = (">before", ">after", ">change", *(f">{part}" for part in parts))
+    return style.table(("row", "figure", *figures), rows)
+
+
+def _part(one: MovedFigure, part: str) -> str:
+    if part in one.parts and one.before:
+        return _percent(one.parts[part] / abs(one.before))
+    return "changed" if part in one.by else ""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.3g} %"
+
+
+def _title(one: MovedFigure) -> str:
+    return figure_or_key(one.key).title or one.key
+
+
+def _value(value: Any, one: MovedFigure) -> str:  # noqa: ANN401 - a cell
+    return cell_text(value, figure_or_key(one.key))
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 - an option
+    if value is None:
+        return "not given"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _told(run: KeptRun) -> str:
+    when = run.started_at.replace("T", " ").removesuffix("Z")
+    tag = f" ({run.tag})" if run.tag else ""
+    return f"{run.id}{tag}  {when}  trnbench {run.version}  {run.command}"

@@ -1,0 +1,111 @@
+"""What runs with which stack where, and how that is known: a matrix for people, cells for machines.
+
+People see a line for each stack and the instances on which it stands alike, and what is refused
+with who says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from trnbench.answers.support import JobCell, SupportCell
+from trnbench.report.report import Report, columns
+from trnbench.report.text_table import Style, TextTable, draw, text_table
+
+MEANINGS = {
+    "fitted": "the stack's numbers were fitted to measured rows of such models there; a number "
+    "behind a word counts the measured rows that are shipped",
+    "modelled": "it runs them, and its numbers come from other models, instances or assumptions",
+    "untested": "predicted, with a wider range: nobody says that it runs them",
+    "refused": "its makers say that it does not run them",
+}
+
+
+OF_JOBS = {
+    "fitted": "the stack's numbers were fitted to measured rows of the job; a number behind a word "
+    "counts the measured rows that are shipped",
+    "modelled": "it runs the job, and its numbers come from other jobs or assumptions",
+    **{word: MEANINGS[word].replace("them", "the job") for word in ("untested", "refused")},
+}
+
+
+def support_report(cells: Sequence[SupportCell]) -> Report:
+    """Return the report of a support matrix, a row a cell."""
+    return Report(
+        verb="info-support",
+        inputs={},
+        rows=tuple(cell.row for cell in cells),
+        columns=columns("stack", "instance", "family", "status", "measured_rows", "reason"),
+        summary={"meanings": MEANINGS},
+        people=lambda _, style: _draw(cells, style),
+    )
+
+
+def support_table(cells: Sequence[SupportCell]) -> TextTable:
+    """Return the matrix: lines of stacks and instances, columns of kinds of models."""
+    families = tuple(dict.fromkeys(cell.family for cell in cells))
+    rows: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for cell in cells:
+        said = f"{cell.status} {cell.measured_rows}" if cell.measured_rows else cell.status
+        found.setdefault((cell.stack, cell.instance), {})[cell.family] = said
+    for (stack, instance), by_family in found.items():
+        said_of = tuple(by_family[family] for family in families)
+        rows.setdefault((stack, said_of), []).append(instance)
+    return text_table(
+        ("stack", *families, "instances"),
+        ((stack, *said, ", ".join(of)) for (stack, said), of in rows.items()),
+    )
+
+
+def jobs_report(cells: Sequence[JobCell]) -> Report:
+    """Return the report of jobs by stack, a row a cell."""
+    return Report(
+        verb="info-jobs",
+        inputs={},
+        rows=tuple(cell.row for cell in cells),
+        columns=columns("stack", "job", "status", "measured_rows", "reason"),
+        summary={"meanings": OF_JOBS},
+        people=lambda _, style: _draw_jobs(cells, style),
+    )
+
+
+def jobs_table(cells: Sequence[JobCell]) -> TextTable:
+    """Return the matrix: lines of stacks that run all jobs alike, columns of jobs."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        said = f"{cell.status} {cell.measured_rows}" if cell.measured_rows else cell.status
+        found.setdefault(cell.stack, []).append(said)
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for stack, said_of in found.items():
+        rows.setdefault(tuple(said_of), []).append(stack)
+    return text_table(
+        (*dict.fromkeys(cell.job for cell in cells), "stacks"),
+        ((*said, ", ".join(stacks)) for said, stacks in rows.items()),
+    )
+
+
+def _draw(cells: Sequence[SupportCell], style: Style) -> str:
+    refused = (f"{one.stack}, {one.family}: {one.reason}" for one in cells if _refused(one))
+    return _drawn(support_table(cells), MEANINGS, refused, style)
+
+
+def _draw_jobs(cells: Sequence[JobCell], style: Style) -> str:
+    jobs: dict[tuple[str, str | None], list[str]] = {}
+    for cell in filter(_refused, cells):
+        jobs.setdefault((cell.stack, cell.reason), []).append(cell.job)
+    refused = (f"{stack}, {', '.join(of)}: {reason}" for (stack, reason), of in jobs.items())
+    return _drawn(jobs_table(cells), OF_JOBS, refused, style)
+
+
+def _refused(cell: SupportCell | JobCell) -> bool:
+    return cell.status == "refused"
+
+
+def _drawn(
+    table: TextTable, meanings: Mapping[str, str], refused: Iterable[str], style: Style
+) -> str:
+    words = [style.wrap(f"{word}: {text}") for word, text in meanings.items()]
+    reasons = [style.wrap(reason, "  ") for reason in dict.fromkeys(refused)]
+    told = ["", style.strong("Refused"), *reasons] if reasons else []
+    return "\n".join([draw(table, style), "", *words, *told])

@@ -1,0 +1,91 @@
+"""Answers of the terminal UI are kept as those of the command line are; without textual.
+
+Kept once they are on their way to the screen, by the process that found them: no key waits for
+it. One that was replaced at once, as by a number half typed, is replaced in the file of runs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from trnbench.errors import TrnbenchError
+from trnbench.records import dataclass
+
+if TYPE_CHECKING:
+    from trnbench.app.command_lines import CommandQuestion
+    from trnbench.catalog.search import Catalog
+    from trnbench.report.report import Report
+
+STOOD_S = 2.0
+"""An answer that stood for less is replaced by the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedAnswer:
+    """An answer to a question of the command line, which would exit with 0 if it is `good`."""
+
+    catalog: Catalog
+    question: CommandQuestion
+    report: Report
+    good: bool
+
+
+class AnswerKeeper:
+    """Keeps the answers of one topic, one question after the other."""
+
+    def __init__(self) -> None:
+        self._ids: tuple[str, ...] = ()
+        self._last: list[object] = []
+        self._told: set[str] = set()
+
+    def keep(
+        self, answers: Sequence[AskedAnswer], began: datetime, seconds: float, *, stood: bool
+    ) -> Iterator[str]:
+        """Keep what answers a question, unless it is what was kept last; yield what is to be said.
+
+        `stood`: the answer before is kept beside it.
+        """
+        from trnbench.app.keeping import kept_answer
+        from trnbench.store.database import keeps
+
+        if not keeps():
+            return
+        content: list[object] = [(one.question, kept_answer(one.report)) for one in answers]
+        if content == self._last:
+            return
+        said: list[str] = []
+        try:
+            self._ids = self._kept(answers, began, seconds, () if stood else self._ids, said)
+            self._last = content
+        except (TrnbenchError, OSError) as error:
+            said.append(f"answers are not kept: {error}")
+        yield from (text for text in said if text not in self._told)
+        self._told.update(said)
+
+    def _kept(
+        self,
+        answers: Sequence[AskedAnswer],
+        began: datetime,
+        seconds: float,
+        replaced: tuple[str, ...],
+        said: list[str],
+    ) -> tuple[str, ...]:
+        """Keep answers in place of some runs, and return their ids."""
+        from trnbench.app.command_lines import with_folders
+        from trnbench.app.keeping import GivenAnswer, keep
+
+        ids: list[str] = []
+        for one in answers:
+            given = GivenAnswer(
+                report=one.report,
+                options=one.question.given,
+                command=with_folders(one.question.line, one.catalog),
+                started_at=began,
+                seconds=seconds,
+                exit_code=0 if one.good else 1,
+                replaces=() if ids else replaced,
+            )
+            ids.append(keep(one.catalog, given, say=said.append))
+        return tuple(ids)

@@ -1,0 +1,240 @@
+"""The files that start a row: seen for every framework and scheduler, and written to a folder."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from trnbench.answers.row import Row
+from trnbench.errors import TrnbenchError
+from trnbench.records import dataclass
+from trnbench.tui.asking import Asking
+from trnbench.tui.completion import PathSuggester
+from trnbench.tui.dialogs import AskPath
+from trnbench.tui.launch_questions import LaunchFiles, LaunchWays, launch_files, launch_ways
+from trnbench.tui.scenario_files import told, typed_path
+from trnbench.tui.widgets.frame import KeyLine, StatusLine
+from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
+
+README = "README.md"
+FRAMEWORK, SCHEDULER = "n: framework ", "s: scheduler "
+
+
+class ChoiceLine(Static):
+    """Some names, one of them chosen; a click on a name chooses it."""
+
+    DEFAULT_CSS = """
+    ChoiceLine { height: auto; padding: 0 1; color: $text-muted; }
+    """
+
+    @dataclass
+    class Chosen(Message):
+        """Another name was chosen."""
+
+    def __init__(self, head: str) -> None:
+        super().__init__("", markup=False)
+        self._head = head
+        self._names: tuple[str, ...] = ()
+        self.chosen = ""
+
+    def offer(self, names: Sequence[str], chosen: str | None) -> None:
+        """Show names, with one of them chosen."""
+        self._names = tuple(names)
+        self.chosen = chosen if chosen in self._names else next(iter(self._names), "")
+        self._write()
+
+    def turn(self) -> None:
+        """Choose the next name."""
+        if len(self._names) > 1:
+            self._choose(self._names[(self._names.index(self.chosen) + 1) % len(self._names)])
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the name that was clicked."""
+        name = event.style.meta.get("name", "")
+        if name and name != self.chosen:
+            self._choose(name)
+
+    def _choose(self, name: str) -> None:
+        self.chosen = name
+        self._write()
+        self.post_message(self.Chosen())
+
+    def _write(self) -> None:
+        text = Text(self._head, style="dim")
+        for name in self._names:
+            here = name == self.chosen
+            style = Style(bold=here, dim=not here, meta={"name": name})
+            text.append(f"[{name}]" if here else f" {name} ", style=style)
+        self.update(text)
+
+
+class LaunchScreen(Asking):
+    """What would be written for a row, file by file; `w` writes it."""
+
+    NAME: ClassVar[str] = "launch"
+    AUTO_FOCUS = "OptionList"
+    DEFAULT_CSS = """
+    LaunchScreen > .title { height: auto; padding: 0 1; background: $panel; text-style: bold; }
+    LaunchScreen > Horizontal { height: 1fr; }
+    LaunchScreen OptionList {
+        width: 24; height: 1fr; border: none; border-right: vkey $panel; padding: 0;
+        background: $background;
+        &:focus { border: none; border-right: vkey $panel; }
+    }
+    LaunchScreen TextPanel { padding: 0 1; }
+    LaunchScreen.-tiny-wide OptionList { width: 18; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "turn('framework')", "Framework", id="launch.framework"),
+        Binding("s", "turn('scheduler')", "Scheduler", id="launch.scheduler"),
+        Binding("w", "write", "Write", id="launch.write", tooltip="Write the files to a folder"),
+        Binding("y", "copy", "Copy", id="launch.copy", tooltip="Copy the command for these files"),
+        Binding("x", "cancel", "Cancel", show=False, id="launch.cancel"),
+        Binding("escape", "leave", "Back", id="launch.leave", tooltip="Back to the rows"),
+    ]
+
+    def __init__(self, row: Row, folder: Path) -> None:
+        super().__init__()
+        self._row = row
+        self._folder = folder
+        self._files: LaunchFiles | None = None
+
+    def compose(self) -> ComposeResult:
+        """Yield what can be chosen, the names of the files, one of them, and the status."""
+        row = self._row
+        head = f"files that start {row['model']} on {row['nodes']} x {row['instance']}"
+        yield Static(head, classes="title", markup=False)
+        yield ChoiceLine(FRAMEWORK)
+        yield ChoiceLine(SCHEDULER)
+        with Horizontal():
+            yield OptionList()
+            yield TextPanel(id="launch-file")
+        yield ErrorPanel()
+        yield StatusLine()
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        """Ask what can start the row."""
+        self.query_one(StatusLine).state(("nothing is written before w",))
+        self.ask("ways", launch_ways, self._row)
+
+    def answered(self, topic: str, value: object) -> None:
+        """Offer what there is, show the files, or say where they were written."""
+        match value:
+            case LaunchWays():
+                framework, scheduler = self.query(ChoiceLine)
+                framework.offer(value.frameworks, value.framework)
+                scheduler.offer(value.schedulers, "slurm")
+                if value.frameworks and value.schedulers:
+                    self._ask()
+                else:
+                    said = (
+                        f"no framework that files are written for runs on {self._row['instance']}"
+                    )
+                    self.query_one(ErrorPanel).say(said)
+            case LaunchFiles(written=written) if written:
+                fill = f"\n\nto fill in, in values.env: {', '.join(value.empty)}"
+                self.notify(
+                    f"{written}\n\n{README} there says how to start it"
+                    + (fill if value.empty else ""),
+                    title="written",
+                    timeout=15,
+                    markup=False,
+                )
+            case LaunchFiles():
+                self._show(value)
+
+    @on(ChoiceLine.Chosen)
+    def _ask(self) -> None:
+        """Ask for the files of what is chosen."""
+        self.ask("launch", launch_files, self._row, self._how, None)
+
+    @property
+    def _how(self) -> tuple[str, str]:
+        framework, scheduler = self.query(ChoiceLine)
+        return framework.chosen, scheduler.chosen
+
+    def _show(self, files: LaunchFiles) -> None:
+        self._files = files
+        names = self.query_one(OptionList)
+        names.clear_options()
+        names.add_options(Option(name, id=name) for name in files.texts)
+        if files.reasons:
+            text = "\n".join(f"no: {reason}" for reason in files.reasons)
+            self.query_one(TextPanel).add_class("-wrapped")
+            self.query_one(TextPanel).show(Text(f"nothing would be written\n\n{text}"))
+        else:
+            names.highlighted = list(files.texts).index(README)
+
+    @on(OptionList.OptionHighlighted)
+    def _look(self, event: OptionList.OptionHighlighted) -> None:
+        """Show the file under the cursor."""
+        name = event.option_id
+        if self._files is not None and name is not None and name in self._files.texts:
+            panel = self.query_one(TextPanel)
+            panel.set_class(name == README, "-wrapped")
+            panel.scroll_home(animate=False)
+            panel.show(Text(self._files.texts[name]))
+
+    def action_turn(self, what: str) -> None:
+        """Choose the next framework or scheduler."""
+        framework, scheduler = self.query(ChoiceLine)
+        (framework if what == "framework" else scheduler).turn()
+
+    def action_leave(self) -> None:
+        """Go back to the view below."""
+        self.dismiss()
+
+    def action_copy(self) -> None:
+        """Copy the command that writes the same files."""
+        if self._files is not None and self._files.command:
+            command = f"{self._files.command} -o {self._usual}"
+            self.trnbench.copy_command(command, "command of these files")
+
+    def action_write(self) -> None:
+        """Ask for a folder, and write the files there; a browser gets them as an archive."""
+        if self._files is None or not self._files.texts:
+            self.notify("there are no files to write", severity="warning")
+        elif self.app.is_web:
+            archive = BytesIO(_archive(self._files))
+            self.app.deliver_binary(archive, save_filename=f"{self._usual}.zip")
+        else:
+            suggester = PathSuggester(self._folder, "")
+            asked = AskPath("write the files into the folder", self._usual, suggester)
+            self.app.push_screen(asked, self._write)
+
+    @property
+    def _usual(self) -> str:
+        row = self._row
+        return f"launch-{row['model']}-{row['nodes']}x{row['instance']}"
+
+    def _write(self, text: str | None) -> None:
+        if not text:
+            return
+        try:
+            folder = typed_path(self._folder, text)
+        except TrnbenchError as error:
+            told(self.app, error)
+        else:
+            self.ask("write", launch_files, self._row, self._how, folder)
+
+
+def _archive(files: LaunchFiles) -> bytes:
+    data = BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.texts.items():
+            archive.writestr(name, text)
+    return data.getvalue()

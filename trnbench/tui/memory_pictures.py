@@ -1,0 +1,118 @@
+"""The pictures of memory: through the step as a filled area, and block by block at one instant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from rich.text import Text
+
+from trnbench.records import dataclass
+from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, letters_for
+from trnbench.units import Dimension, show
+
+if TYPE_CHECKING:
+    from trnbench.analytic.step.memory_timeline import MemoryInstant
+    from trnbench.predict.prediction import RankMemory
+
+LEFT = 11
+"""Columns of the scale on the left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """Totals by part at successive instants, a limit, and which instant the cursor is on."""
+
+    instants: Sequence[Mapping[str, float]]
+    limit: float
+    letters: Mapping[str, str]
+    here: int | None = None
+
+
+def area_of(instants: Sequence[MemoryInstant], memory: RankMemory, here: int | None) -> Area:
+    """Return the memory of a rank by category, slot by slot."""
+    parts = [{str(name): size for name, size in one.by_category.items()} for one in instants]
+    names = [name for name in (parts[0] if parts else {}) if any(one[name] for one in parts)]
+    return Area(instants=parts, limit=memory.available_bytes, letters=letters_for(names), here=here)
+
+
+def draw_area(area: Area, size: tuple[int, int], styles: Mapping[str, Style]) -> Text:
+    """Return the area, as wide and high as there is room; a line of dashes is the limit.
+
+    Where several instants share a column, the one that holds most is drawn.
+    """
+    legend = _legend(area, size[0], styles)
+    columns = max(size[0] - LEFT - 1, 8)
+    lines = max(size[1] - 2 - legend.plain.count("\n"), 3)
+    groups = stretches(len(area.instants), columns)
+    drawn = [max((area.instants[i] for i in group), key=_total) for group in groups]
+    highest = max([area.limit, *map(_total, drawn)])
+    scale = lines / highest if highest > 0 else 0.0
+    wide = max(columns // max(len(groups), 1), 1)
+    stacks = [
+        [name for name, count in cells_of(one, scale).items() for _ in range(count)]
+        for one in drawn
+    ]
+    limit_line = min(round(area.limit * scale), lines) - 1
+    peak_line = min(round(max(map(_total, drawn), default=0.0) * scale), lines) - 1
+    peak = max(map(_total, drawn), default=0.0)
+    marks = {peak_line: show(peak, Dimension.BYTES, digits=3)}
+    marks |= {limit_line: show(area.limit, Dimension.BYTES, digits=3)}
+    text = Text()
+    for line in range(lines - 1, -1, -1):
+        text.append(f"{marks.get(line, ''):>{LEFT - 1}} |")
+        for stack in stacks:
+            name = stack[line] if line < len(stack) else None
+            if name is None:
+                text.append(("-" if line == limit_line else " ") * wide)
+            else:
+                style = styles[name]
+                text.append((" " if style.bgcolor else area.letters[name]) * wide, style)
+        text.append("\n")
+    at = next((number for number, group in enumerate(groups) if area.here in group), None)
+    text.append(" " * (LEFT + 1) + ("" if at is None else " " * (at * wide) + "^") + "\n")
+    text.append_text(legend)
+    return text
+
+
+def _legend(area: Area, width: int, styles: Mapping[str, Style]) -> Text:
+    """Return what each part is, in lines of this width."""
+    text, column = Text(), 0
+    for name, letter in area.letters.items():
+        mark = f" {letter} " if styles[name].bgcolor else letter
+        if column and column + len(mark) + len(name) + 1 > width:
+            text.append("\n")
+            column = 0
+        text.append(mark, styles[name])
+        text.append(f" {name}  ")
+        column += len(mark) + len(name) + 3
+    return text
+
+
+def stretches(count: int, columns: int) -> list[range]:
+    """Return the instants of each column: every one in one column, in order."""
+    used = min(count, columns)
+    return [range(i * count // used, (i + 1) * count // used) for i in range(used)] if used else []
+
+
+def _total(parts: Mapping[str, float]) -> float:
+    return sum(parts.values())
+
+
+def block_bars(instant: MemoryInstant, title: str) -> BarsData:
+    """Return what each block holds at an instant, by category, the largest first."""
+    blocks: dict[str, dict[str, float]] = {}
+    for (block, category), size in instant.held.items():
+        if size:
+            parts = blocks.setdefault(block or "no block", {})
+            parts[str(category)] = parts.get(str(category), 0.0) + size
+    order = sorted(blocks, key=lambda name: -_total(blocks[name]))
+    names = dict.fromkeys(name for block in order for name in blocks[block])
+    return BarsData(
+        title=title,
+        bars=tuple(Bar(label=name, parts=blocks[name]) for name in order),
+        text=lambda size: show(size, Dimension.BYTES, digits=3),
+        letters=letters_for(list(names)),
+        shares=False,
+    )

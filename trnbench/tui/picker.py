@@ -1,0 +1,174 @@
+"""A list to choose from: letters search it, space marks, Enter takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import shorten
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.fuzzy import Matcher
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from trnbench.tui.dialogs import Dialog
+from trnbench.tui.widgets.line_input import LineInput
+
+NAME_WIDTH = 26
+_CUT = "..."
+"""Behind a text that is cut, where there is room for as much."""
+
+
+class SearchLine(LineInput):
+    """A line that leaves the space bar to the list: no name has a blank."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Tell whether a key is typed into the line."""
+        return key != "space" and super().check_consume_key(key, character)
+
+
+class Picker(Dialog[tuple[str, ...] | None]):
+    """Ends with the names that are marked, or with the one under the cursor; or with None.
+
+    `known` are names, each with what is to be known of it. With `several`, space marks.
+    """
+
+    DEFAULT_CSS = """
+    Picker { align: center middle; }
+    Picker > Vertical {
+        width: 84; max-width: 98%; height: 80%; border: round $primary; background: $surface;
+        padding: 0 1;
+    }
+    Picker OptionList { height: 1fr; border: none; padding: 0; background: $surface; }
+    Picker .foot { height: auto; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Close", show=False, priority=True),
+        Binding("up", "move(-1)", "Up", show=False, priority=True),
+        Binding("down", "move(1)", "Down", show=False, priority=True),
+        Binding("pageup", "move(-10)", "Page up", show=False, priority=True),
+        Binding("pagedown", "move(10)", "Page down", show=False, priority=True),
+        Binding("space", "mark", "Mark", show=False, priority=True),
+        Binding("enter", "take", "Take", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        known: Sequence[tuple[str, str]],
+        marked: Sequence[str],
+        *,
+        several: bool,
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._known = dict(known)
+        self._several = several
+        self._wanted = ""
+        self.marked = [name for name in marked if name in self._known]
+
+    def compose(self) -> ComposeResult:
+        """Yield the search line, the list, and its keys."""
+        with Vertical() as frame:
+            frame.border_title = self._title
+            yield SearchLine(placeholder="letters of what you look for", compact=True)
+            yield OptionList()
+            yield Static("", classes="foot", markup=False)
+
+    def on_mount(self) -> None:
+        """Fill the list as soon as its width is known."""
+        self.query_one(Input).focus()
+        self.call_after_refresh(self._open)
+
+    def _open(self) -> None:
+        """Fill the list, the cursor on what is chosen."""
+        typed = self.query_one(Input).value
+        self._fill(typed)
+        if self.marked and not typed:
+            self._list.highlighted = list(self._known).index(self.marked[0])
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._fill(event.value)
+
+    def _fill(self, wanted: str) -> None:
+        self._wanted = wanted
+        self._list.clear_options()
+        self._list.add_options(
+            Option(self._line(name), id=name) for name in found(wanted, self._known)
+        )
+        self._list.highlighted = 0 if self._list.option_count else None
+        keys = "space marks, " if self._several else ""
+        count = f"{len(self.marked)} marked: {', '.join(self.marked)}\n" if self._several else ""
+        self.query_one(".foot", Static).update(f"{count}{keys}Enter takes, Esc leaves")
+
+    def _line(self, name: str) -> Text:
+        box = ("[x] " if name in self.marked else "[ ] ") if self._several else ""
+        line = Text(f"{box}{name:<{NAME_WIDTH}} ")
+        room = max(self._list.size.width - len(line) - 3, 0)
+        if room >= len(_CUT):
+            line.append(shorten(self._known[name], room, placeholder=f" {_CUT}"), style="dim")
+        return line
+
+    @property
+    def _here(self) -> str | None:
+        # What was typed just before a key may not have reached the list yet.
+        if self.query_one(Input).value != self._wanted:
+            self._fill(self.query_one(Input).value)
+        at = self._list.highlighted
+        return None if at is None else self._list.get_option_at_index(at).id
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor."""
+        count = self._list.option_count
+        if count:
+            self._list.highlighted = min(max((self._list.highlighted or 0) + by, 0), count - 1)
+
+    def action_mark(self) -> None:
+        """Mark the name under the cursor, or no longer; of one alone, take it."""
+        name = self._here
+        if name is None:
+            return
+        if not self._several:
+            self.dismiss((name,))
+            return
+        if name in self.marked:
+            self.marked.remove(name)
+        else:
+            self.marked.append(name)
+        at = self._list.highlighted
+        self._fill(self.query_one(Input).value)
+        self._list.highlighted = at
+
+    def action_take(self) -> None:
+        """End with what is marked."""
+        name = self._here
+        chosen = tuple(self.marked) if self._several and self.marked else (name,) if name else None
+        self.dismiss(chosen)
+
+    @on(OptionList.OptionSelected)
+    def _clicked(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.action_mark()
+
+
+def found(wanted: str, known: Sequence[str] | dict[str, str]) -> list[str]:
+    """Return the names in which the letters come in this order, the best first; else by facts."""
+    if not wanted:
+        return list(known)
+    matcher = Matcher(wanted)
+    scores = {name: matcher.match(name) for name in known}
+    names = sorted((name for name in known if scores[name] > 0), key=lambda name: -scores[name])
+    if isinstance(known, dict):
+        inside = (one for one in known if wanted.casefold() in known[one].casefold())
+        names += [one for one in inside if one not in names]
+    return names

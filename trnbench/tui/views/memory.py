@@ -1,0 +1,138 @@
+"""What a rank of the worst pipeline stage holds through a step, by category and by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Static
+
+from trnbench.tui.cluster_view import ClusterView
+from trnbench.tui.colours import part_styles
+from trnbench.tui.memory_pictures import area_of, block_bars, draw_area
+from trnbench.tui.memory_questions import MemoryFound, memory_request, memory_slots
+from trnbench.tui.view import evidence_facts
+from trnbench.tui.widgets.bars import StackedBars
+from trnbench.tui.widgets.field import Field
+from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.units import Dimension, show, significant
+
+if TYPE_CHECKING:
+    from trnbench.analytic.step.memory_timeline import MemoryInstant
+
+
+class MemoryView(ClusterView):
+    """A table of slots, the memory through the step, and the blocks at one slot."""
+
+    NAME: ClassVar[str] = "memory"
+    DELTAS = frozenset({"memory_bytes"})
+    DEFAULT_CSS = """
+    MemoryView #memory-title { height: auto; max-height: 3; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "turn", "Chart", id="memory.chart", tooltip="The next chart"),
+        Binding("p", "peak", "Peak", id="memory.peak", tooltip="Go to the slot that holds most"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: MemoryFound | None = None
+
+    def main(self) -> Iterable[Widget]:
+        """Return a title over table and pictures."""
+        return Static("", id="memory-title", markup=False), *super().main()
+
+    def pictures(self) -> Mapping[str, Widget]:
+        """Return the pictures."""
+        return {
+            "timeline": TextPanel(id="memory-timeline"),
+            "blocks here": StackedBars(id="memory-here"),
+            "blocks at the peak": StackedBars(id="memory-at-peak"),
+        }
+
+    def take_cluster(self) -> None:
+        """Show the cluster that was chosen elsewhere."""
+        super().take_cluster()
+        self.action_again()
+
+    def action_again(self) -> None:
+        """Ask for the memory of the layout."""
+        self.ask("memory", memory_slots, self.job, self.layout_by_hand)
+
+    def command(self) -> str:
+        """Return the command line of the rows."""
+        from trnbench.app.command_lines import train_question
+
+        return train_question(memory_request(self.job, self.layout_by_hand)).line
+
+    def facts(self) -> tuple[str, ...]:
+        """Return where the numbers come from."""
+        rows = [] if self._found is None else [self._found.answer.row()]
+        return ("modelled", *evidence_facts(rows), "memory counted slot by slot")
+
+    def answered(self, topic: str, value: object) -> None:
+        """Show slots and pictures."""
+        assert isinstance(value, MemoryFound)
+        self._found = value
+        self.query_one("#memory-title", Static).update(_title(value))
+        self.show_table(value, "slot")
+        self.action_peak()
+
+    def action_peak(self) -> None:
+        """Go to the slot that holds most."""
+        held = self._found and self._found.answer.memory_timeline
+        if held:
+            self.query_one(ResultTable).go_to(str(held.peak.slot))
+
+    def on_resize(self) -> None:
+        """Draw as wide as there is room."""
+        self.call_after_refresh(self._draw)
+
+    @on(Field.Changed)
+    def _changed(self) -> None:
+        self.action_again()
+
+    @on(PictureSwitch.Turned)
+    @on(ResultTable.Highlighted)
+    def _draw(self) -> None:
+        answer = self._found.answer if self._found is not None else None
+        if answer is None or answer.memory_timeline is None or answer.memory is None:
+            return
+        held = answer.memory_timeline
+        here = cast("MemoryInstant | None", self.query_one(ResultTable).answer)
+        if self.picture == "timeline":
+            panel = self.query_one(TextPanel)
+            at = None if here is None else held.instants.index(here)
+            area = area_of(held.instants, answer.memory, at)
+            size = (panel.size.width - 2, panel.size.height - 1)
+            panel.show(draw_area(area, size, part_styles(self.app, list(area.letters))))
+        elif self.picture == "blocks at the peak":
+            bars = block_bars(held.peak, f"by block in slot {held.peak.slot}, the peak")
+            self.query_one("#memory-at-peak", StackedBars).show(bars)
+        elif here is not None:
+            bars = block_bars(here, f"by block in slot {here.slot}, {here.phase}")
+            self.query_one("#memory-here", StackedBars).show(bars)
+
+
+def _title(found: MemoryFound) -> str:
+    """Return which rank this is, how much it holds, and how likely it fits; or why it cannot."""
+    answer = found.answer
+    held, memory = answer.memory_timeline, answer.memory
+    if held is None or memory is None:
+        return f"NO: {'; '.join(answer.reasons)}"
+    stage = "the only stage" if held.role == "only" else f"stage {held.stage} ({held.role})"
+    no = f"NO: {'; '.join(answer.reasons)}\n" if answer.reasons else ""
+    low, high = (
+        show(size, Dimension.BYTES, digits=3) for size in (memory.low_bytes, memory.high_bytes)
+    )
+    return (
+        f"{no}a rank of {stage} holds {show(memory.total_bytes, Dimension.BYTES, digits=3)} "
+        f"({low} to {high}) of {show(memory.available_bytes, Dimension.BYTES, digits=3)} at the "
+        f"peak, slot {held.peak.slot}; fits with a probability of "
+        f"{significant(100 * memory.fit_probability, 3)} %"
+    )

@@ -1,0 +1,131 @@
+"""The purchase: which machines, how many, bought how, and what would change that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from trnbench.tui.cluster import cluster_of
+from trnbench.tui.plan_pictures import (
+    break_even_lines,
+    change_lines,
+    front_chart,
+    needs_lines,
+    purchase_lines,
+)
+from trnbench.tui.plan_questions import PlanFound, PlanLimits, plan_request, plan_rows
+from trnbench.tui.scenario_form import plan_fields, scenario_fields
+from trnbench.tui.scenario_view import ScenarioView
+from trnbench.tui.view import evidence_facts
+from trnbench.tui.widgets.chart import Chart
+from trnbench.tui.widgets.field import FieldSpec
+from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.tui.widgets.table_pane import TablePane
+
+if TYPE_CHECKING:
+    from trnbench.answers.quote import Quote
+
+
+class PlanView(ScenarioView):
+    """Scenario and limits, the plans that nothing beats, and what the choice rests on."""
+
+    NAME: ClassVar[str] = "plan"
+    DELTAS = frozenset({"days", "cost_usd", "mfu", "goodput"})
+    BEST: ClassVar[Mapping[str, int]] = {"days": -1, "cost_usd": -1}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "turn", "Chart", id="plan.chart", tooltip="The next chart"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: PlanFound | None = None
+
+    def fields(self) -> Sequence[FieldSpec]:
+        """Return the fields of a scenario, and of a plan's own limits."""
+        catalog, today = self.trnbench.catalog, self.trnbench.today
+        return [*scenario_fields(catalog, today), *plan_fields()]
+
+    def pictures(self) -> Mapping[str, Widget]:
+        """Return the pictures."""
+        texts = ("purchase", "what if", "break-even", "needs", "in words")
+        return {
+            "cost/time": Chart(id="plan-front"),
+            **{
+                name: TextPanel(
+                    id=f"plan-{name.replace(' ', '-')}", wrap=name in ("purchase", "needs")
+                )
+                for name in texts
+            },
+        }
+
+    def action_again(self) -> None:
+        """Plan the scenario."""
+        self.ask("plan", plan_rows, self.scenario, self._limits)
+
+    def command(self) -> str:
+        """Return the command line of the plan."""
+        from trnbench.app.command_lines import plan_question
+
+        return plan_question(plan_request(self.scenario, self._limits)).line
+
+    def facts(self) -> tuple[str, ...]:
+        """Return where the numbers come from."""
+        rows = () if self._found is None else self._found.report.rows
+        return ("modelled", "USD", *evidence_facts(rows), "80 % intervals")
+
+    def answered(self, topic: str, value: object) -> None:
+        """Show the plan."""
+        assert isinstance(value, PlanFound)
+        self._found = value
+        quotes, best = value.answers, value.plan.best
+        chosen = next((place for place, one in enumerate(quotes) if one is best), None)
+        self.show_table(value, "instance", "nodes", "purchase", chosen=chosen)
+        if chosen is not None:
+            table = self.query_one(ResultTable)
+            table.go_to(table.source.keys[chosen])
+        self.query_one(TablePane).say("* the plan, and the best of a column")
+        self.verdict(value.verdict)
+        self._draw()
+
+    @property
+    def _limits(self) -> PlanLimits:
+        value = self.form.values
+        return PlanLimits(
+            budget_usd=value["budget"],
+            objective=value["objective"],
+            confidence=value["confidence"],
+            max_nodes=value["max_nodes"],
+            confirm=value["confirm"],
+        )
+
+    @on(ResultTable.Chosen)
+    def _chosen(self, event: ResultTable.Chosen) -> None:
+        self.trnbench.choose_cluster(cluster_of(event.row))
+
+    @on(PictureSwitch.Turned)
+    @on(ResultTable.Highlighted)
+    def _draw(self) -> None:
+        found = self._found
+        if found is None:
+            return
+        table = self.query_one(ResultTable)
+        here = cast("Quote | None", table.answer)
+        if self.picture == "cost/time":
+            quotes = cast("list[Quote]", table.answers)
+            self.query_one(Chart).show(front_chart(quotes, here, found.plan.best))
+            return
+        texts = {
+            "purchase": lambda: purchase_lines(here),
+            "what if": lambda: change_lines(found.plan),
+            "break-even": lambda: break_even_lines(found.plan),
+            "needs": lambda: needs_lines(found.plan),
+            "in words": lambda: found.words,
+        }
+        panel = self.query_one(f"#plan-{self.picture.replace(' ', '-')}", TextPanel)
+        panel.show(texts[self.picture]())

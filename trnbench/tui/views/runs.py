@@ -1,0 +1,127 @@
+"""What was asked before: kept answers, one of them as it was, and two of them beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from trnbench.tui.cluster import cluster_of
+from trnbench.tui.runs_questions import (
+    RunsFound,
+    difference_text,
+    kept_answer_text,
+    kept_runs,
+    opened_run,
+    scenario_of_options,
+)
+from trnbench.tui.view import View
+from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.tui.widgets.table_pane import TablePane
+
+if TYPE_CHECKING:
+    from trnbench.app.runs import AnsweredRun
+    from trnbench.store.runs import KeptRun
+
+
+class RunsView(View):
+    """A table of kept runs, the answer of one, and what two differ in."""
+
+    NAME: ClassVar[str] = "runs"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "turn", "Chart", id="runs.chart", tooltip="The answer, or the difference"),
+        Binding(
+            "d", "differ", "Compare", id="runs.differ", tooltip="Hold two pinned runs together"
+        ),
+    ]
+
+    def pictures(self) -> Mapping[str, Widget]:
+        """Return the pictures."""
+        return {
+            "answer": TextPanel(id="runs-answer"),
+            "difference": TextPanel(id="runs-difference"),
+        }
+
+    def action_again(self) -> None:
+        """List the runs anew."""
+        self.ask("runs", kept_runs)
+
+    def on_screen_resume(self) -> None:
+        """List what other views have kept since."""
+        if self.lane("runs") is not None:
+            self.action_again()
+
+    def command(self) -> str:
+        """Return the command line of the list, or of what is done with a run."""
+        pair = self._pair()
+        if self.picture == "difference" and len(pair) == 2:
+            return f"trnbench runs diff {pair[0]} {pair[1]}"
+        here = self._here()
+        return "trnbench runs list" if here is None else here.command
+
+    def facts(self) -> tuple[str, ...]:
+        """Return where the rows come from."""
+        return ("kept answers", "y copies the command of the marked one")
+
+    def answered(self, topic: str, value: object) -> None:
+        """Show runs, an answer, a difference, or go where a run is opened."""
+        match topic:
+            case "runs" if isinstance(value, RunsFound):
+                self.show_table(value, "id")
+                self.query_one(TablePane).say("; ".join(value.said))
+            case "answer":
+                self.query_one("#runs-answer", TextPanel).show(str(value))
+            case "difference":
+                self.query_one("#runs-difference", TextPanel).show(str(value))
+                self.query_one(PictureSwitch).turn_to("difference")
+            case _:
+                self._open(cast("AnsweredRun", value))
+
+    def action_differ(self) -> None:
+        """Say in what two pinned runs differ, or the pinned one and the marked one."""
+        names = self._pair()
+        if len(names) == 2:
+            self.ask("difference", difference_text, names)
+        else:
+            self.notify("pin two runs with space, or one and stand on another", severity="warning")
+
+    @on(PictureSwitch.Turned)
+    @on(ResultTable.Highlighted)
+    def _follow(self) -> None:
+        here = self._here()
+        if here is not None and self.picture == "answer":
+            self.ask("answer", kept_answer_text, here.id)
+
+    @on(ResultTable.Chosen)
+    def _chosen(self, event: ResultTable.Chosen) -> None:
+        self.ask("open", opened_run, str(event.row["id"]))
+
+    def _open(self, one: AnsweredRun) -> None:
+        """Ask a kept question again in its own view, where it has one."""
+        run = one.run
+        scenario = None
+        if run.verb in ("compare", "plan"):
+            scenario = scenario_of_options(dict(run.options))
+        row = next((row for row in one.answer.rows if row.get("nodes") is not None), None)
+        if scenario is not None:
+            self.trnbench.take_scenario(scenario)
+        elif run.verb == "train" and row is not None:
+            self.trnbench.choose_cluster(cluster_of(row))
+        else:
+            self.notify("no view has all its options; y copies its command", title=run.verb)
+
+    def _here(self) -> KeptRun | None:
+        return cast("KeptRun | None", self.query_one(ResultTable).answer)
+
+    def _pair(self) -> tuple[str, ...]:
+        """Return the pinned runs, or the pinned one and the marked one, the older first."""
+        table = self.query_one(ResultTable)
+        rows = list(table.pinned_rows)
+        if len(rows) == 1 and table.row is not None and table.row["id"] != rows[0]["id"]:
+            rows.append(table.row)
+        return tuple(str(row["id"]) for row in sorted(rows, key=lambda row: str(row["started_at"])))

@@ -1,0 +1,22 @@
+"""A panel that says in what two pinned rows differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trnbench.tui.colours import theme_style
+from trnbench.tui.difference import difference_text
+from trnbench.tui.widgets.panels import TextPanel
+
+if TYPE_CHECKING:
+    from trnbench.answers.train import TrainAnswer
+
+
+class DifferencePanel(TextPanel):
+    """Shows the differences of two labelled steps, in time and in memory."""
+
+    def compare(self, pair: Sequence[tuple[str, TrainAnswer]]) -> None:
+        """Show the differences of a pair, or how to choose one."""
+        styles = (theme_style(self.app, "success"), theme_style(self.app, "error"))
+        self.show(difference_text(pair, self.size.width - 2, styles))

@@ -1,0 +1,168 @@
+"""Pipeline stages drawn by hand, as Megatron-LM's --pipeline-model-parallel-layout has them.
+
+`E` is the embedding, `t` a layer, `m` a depth of multi-token prediction, `L` the loss, `|` goes to
+the next stage. `x*n` repeats a letter,
+`(...)*n` a group without another inside; commas mean nothing. Of p ranks, rank r runs the stages
+r, p + r, 2 p + r, ... as its chunks. (megatron/core/transformer/pipeline_parallel_layer_layout.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import groupby, zip_longest
+from typing import TypeAlias
+
+Units: TypeAlias = tuple[tuple[str, int], ...]
+"""Letters, each with its place in the text, from 1."""
+
+EMBEDDING, LAYER, DEPTH, LOSS, NEXT = "E", "t", "m", "L", "|"
+MOST = 20_000
+"""Letters of all repeats together."""
+_LETTERS = {
+    EMBEDDING: "the embedding",
+    LAYER: "a layer",
+    DEPTH: "a depth of multi-token prediction",
+    LOSS: "the loss",
+    NEXT: "the next stage",
+}
+
+
+def drawn_text(text: str) -> str:
+    """Return a layout as it is always written; ValueError names the place that is wrong."""
+    return written(stages_of(text), depths_of(text))
+
+
+def stages_of(text: str) -> tuple[int, ...]:
+    """Return the layers of each stage; the first has the embedding, the last the loss."""
+    return tuple(stage.count(LAYER) for stage in _stages(text))
+
+
+def depths_of(text: str) -> tuple[int, ...]:
+    """Return the depths of multi-token prediction of each stage; one stage has all of them."""
+    return tuple(stage.count(DEPTH) for stage in _stages(text))
+
+
+@cache
+def _stages(text: str) -> tuple[str, ...]:
+    """Return the letters of each stage."""
+    units = tuple(_repeated(tuple(_ungrouped(_units(text)))))
+    letters = "".join(letter for letter, _ in units)
+    for letter, where, at_end in (
+        (EMBEDDING, "first", letters.startswith(EMBEDDING)),
+        (LOSS, "last", letters.endswith(LOSS)),
+    ):
+        places = [place for found, place in units if found == letter]
+        if len(places) != 1 or not at_end:
+            there = f"; found at {', '.join(map(str, places[:3]))}" if places else "; there is none"
+            raise ValueError(f"has {letter} ({_LETTERS[letter]}) once, {where} of all{there}")
+    if LAYER not in letters:
+        raise ValueError(f"draws no layer ({LAYER})")
+    first, last = letters.find(DEPTH), letters.rfind(DEPTH)
+    if 0 <= first < letters.rindex(LAYER):
+        what = f"a layer ({LAYER}) stands behind a depth ({DEPTH}); depths follow the last layer"
+        raise _fault(units[letters.index(LAYER, first)][1], what)
+    if first >= 0 and NEXT in letters[first:last]:
+        raise _fault(units[last][1], f"depths ({DEPTH}) stand in one stage, all of them")
+    return tuple(letters.split(NEXT))
+
+
+def written(stages: tuple[int, ...], depths: tuple[int, ...] = ()) -> str:
+    """Return the text of stages with so many layers each, and depths."""
+    last = len(stages) - 1
+    texts = [
+        f"{EMBEDDING if i == 0 else ''}{_times(LAYER, n)}{_times(DEPTH, m)}"
+        f"{LOSS if i == last else ''}"
+        for i, (n, m) in enumerate(zip_longest(stages, depths, fillvalue=0))
+    ]
+    found = ""
+    for text, alike in groupby(texts[:-1]):
+        times = len(list(alike))
+        if not text:
+            found += _times(NEXT, times)
+        else:
+            found += f"{text}{NEXT}" if times == 1 else f"({text}{NEXT})*{times}"
+    return found + texts[-1]
+
+
+def lighter_ends(layers: int, stages: int, first: int, last: int) -> tuple[int, ...] | None:
+    """Return the layers of stages whose first and last have so many less than those between.
+
+    What is left over goes to the later ones of these, which hold fewer micro-batches. None where
+    that does not come out, or a stage between the ends would be empty.
+    """
+    each, more = divmod(layers + first + last, stages)
+    between = stages - 2
+    if between < more or each < max(first, last, 1):
+        return None
+    return (each - first, *(each,) * (between - more), *(each + 1,) * more, each - last)
+
+
+def _times(letter: str, times: int) -> str:
+    return letter * times if times < 2 else f"{letter}*{times}"
+
+
+def _units(text: str) -> Units:
+    return tuple((letter, place) for place, letter in enumerate(text, 1) if letter not in ", ")
+
+
+def _ungrouped(units: Units) -> Iterator[tuple[str, int]]:
+    """Yield the letters with groups written out."""
+    start: int | None = None
+    i = total = 0
+    while i < len(units):
+        letter, place = units[i]
+        i += 1
+        if letter == "(":
+            if start is not None:
+                raise _fault(place, "a group stands inside another")
+            start = i
+        elif letter == ")":
+            if start is None:
+                raise _fault(place, "no group begins before this end")
+            group = units[start : i - 1]
+            times, after = _number(units, i, place)
+            total += len(group) * times
+            if total > MOST:
+                raise _fault(place, f"more than {MOST} letters are drawn")
+            for _ in range(times):
+                yield from group
+            start, i = None, after
+        elif start is None:
+            yield letter, place
+    if start is not None:
+        raise _fault(units[start - 1][1], "the group has no end")
+
+
+def _repeated(units: Units) -> Iterator[tuple[str, int]]:
+    """Yield the letters with repeats of single ones written out."""
+    i = total = 0
+    while i < len(units):
+        letter, place = units[i]
+        if letter not in _LETTERS:
+            known = ", ".join(f"{one} ({what})" for one, what in _LETTERS.items())
+            raise _fault(place, f"{letter!r} is none of {known}, (...)*n, x*n")
+        times, i = (1, i + 1)
+        if i < len(units) and units[i][0] == "*":
+            times, i = _number(units, i, place)
+        total += times
+        if total > MOST:
+            raise _fault(place, f"more than {MOST} letters are drawn")
+        yield from ((letter, place),) * times
+
+
+def _number(units: Units, i: int, place: int) -> tuple[int, int]:
+    """Return the number behind a `*` at i, and where the text goes on."""
+    digits = ""
+    if i < len(units) and units[i][0] == "*":
+        i, place = i + 1, units[i][1]
+        while i < len(units) and units[i][0] in "0123456789":
+            digits += units[i][0]
+            i += 1
+    if not digits or not 0 < int(digits[:6]) <= MOST:
+        raise _fault(place, "expects * and how often, a whole number above 0")
+    return int(digits[:6]), i
+
+
+def _fault(place: int, what: str) -> ValueError:
+    return ValueError(f"character {place}: {what}")

@@ -1,0 +1,78 @@
+"""What of a layer is computed again instead of kept: the texts of the knob, and what they mean.
+
+    none            everything that the backward pass reads is kept
+    full            the layer's input is kept; the layer runs again
+    full:4          so in the first 4 layers of each pipeline stage (of each of its chunks)
+    norms,...       of every layer, what these modules put out is computed again
+
+`selective` is the module attention-core alone. Modules are those of Megatron-LM's
+--recompute-modules (layernorm, moe_act, mla_up_proj, core_attn), the layers its method `block`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast, get_args
+
+from trnbench.errors import did_you_mean
+
+Module = Literal["attention-core", "norms", "activations", "up-projection"]
+CORE: Module = "attention-core"
+MODULES: tuple[Module, ...] = get_args(Module)
+PlainRecompute = Literal["none", "selective", "full"]
+PLAIN: tuple[PlainRecompute, ...] = get_args(PlainRecompute)
+_SOME = "full:"
+SOME_LAYERS = "some layers"
+
+
+def recompute_named(text: str) -> str:
+    """Return a mode as it is always written; ValueError names what of the text is wrong."""
+    if text in PLAIN:
+        return text
+    if text.startswith(_SOME):
+        number = text.removeprefix(_SOME)
+        if not number.isascii() or not number.isdigit() or not 0 < int(number) < 10**6:
+            raise ValueError(f"expects layers of a stage such as full:4, found {text!r}")
+        return f"{_SOME}{int(number)}"
+    named = [part.strip() for part in text.split(",")]
+    for name in named:
+        if name not in MODULES:
+            known = ", ".join((*PLAIN, "full:4", *MODULES))
+            near = did_you_mean(name, (*PLAIN, *MODULES))
+            raise ValueError(f"{name!r} is none of {known}{near}")
+    if twice := next((name for name in named if named.count(name) > 1), None):
+        raise ValueError(f"names {twice!r} twice")
+    return "selective" if named == [CORE] else ",".join(one for one in MODULES if one in named)
+
+
+def modules_of(mode: str) -> tuple[Module, ...]:
+    """Return the modules that a mode runs again in layers which are not repeated whole."""
+    if mode == "selective":
+        return (CORE,)
+    if mode in PLAIN or mode.startswith(_SOME):
+        return ()
+    return cast("tuple[Module, ...]", tuple(mode.split(",")))
+
+
+def repeated_layers(mode: str) -> int | None:
+    """Return how many layers of a chunk a mode runs again whole, where only some."""
+    return int(mode.removeprefix(_SOME)) if mode.startswith(_SOME) else None
+
+
+def parts_of(mode: str) -> tuple[str, ...]:
+    """Return what a mode asks software for: a plain mode, modules, or that some layers repeat."""
+    if repeated_layers(mode) is not None:
+        return (SOME_LAYERS,)
+    return (mode,) if mode in PLAIN else modules_of(mode)
+
+
+def of_layers(mode: str) -> str:
+    """Return the mode of those layers that are not named: none beside some that are repeated."""
+    return "none" if mode.startswith(_SOME) else mode
+
+
+def without(mode: str, module: Module) -> str:
+    """Return a mode without one of its modules."""
+    left = [one for one in modules_of(mode) if one != module]
+    if len(left) == len(modules_of(mode)):
+        return mode
+    return recompute_named(",".join(left)) if left else "none"
