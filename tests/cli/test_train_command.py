@@ -212,6 +212,7 @@ def test_a_layout_may_leave_ranks_of_one_node_idle(run):
         ((*SMALL, "--pp", 0), "--pp"),
         ((*SMALL, "--sequence", "-1"), "--sequence"),
         ((*SMALL, "--zero", 4), "--zero"),
+        ((*SMALL, "--mtp-depths", "-1"), "--mtp-depths must be from 0 to 16, found '-1'"),
         ((*SMALL, "--recompute", "ful"), "did you mean 'full'?"),
         ((*SMALL, "--schedule", "1f1"), "did you mean '1f1b'?"),
         ((*SMALL, "--attention", "flash"), "unknown attention 'flash'"),

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from trnbench.cli.main import main
+from trnbench.store.database import KEEP_VARIABLE, keeps
 
 
 def test_without_a_terminal_it_refuses(capsys):
@@ -47,3 +48,12 @@ def test_an_unknown_view_proposes_the_nearest(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert main(["tui", "layuots"]) == 2
     assert "did you mean 'layouts'?" in capsys.readouterr().err
+
+
+def test_answers_may_be_left_out_of_the_kept_ones(monkeypatch, capsys):
+    monkeypatch.setenv(KEEP_VARIABLE, "1")
+    assert main(["tui"]) == 3
+    assert keeps()
+    assert main(["tui", "--no-keep"]) == 3
+    assert not keeps()
+    capsys.readouterr()

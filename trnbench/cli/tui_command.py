@@ -32,6 +32,9 @@ def tui(
         list[Path] | None,
         typer.Option("--spec-dir", metavar="DIR", help="Look here first for specs and workloads."),
     ] = None,
+    no_keep: Annotated[
+        bool, typer.Option("--no-keep", help="Leave the answers out of `trnbench runs`.")
+    ] = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="In a browser: print an address and wait.")
     ] = False,
@@ -60,6 +63,11 @@ def tui(
 
     Keys: ? lists all of them, ctrl+p searches commands, q leaves.
     """
+    if no_keep:
+        from trnbench.store.database import KEEP_VARIABLE
+
+        # The process that answers, and with --serve that of a tab, take it from the environment.
+        os.environ[KEEP_VARIABLE] = "0"
     if serve:
         from trnbench.tui.serve import Served
         from trnbench.tui.serve import serve as served

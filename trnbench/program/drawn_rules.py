@@ -10,8 +10,9 @@ from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.grid import Grid
 from trnbench.program.reasons import Reason
 from trnbench.workload.jobs import DEPTHS_TRAINED
-from trnbench.workload.model import MOST_DEPTHS, Model, Transformer
+from trnbench.workload.model import Model, Transformer
 from trnbench.workload.pipeline_layout import depths_of
+from trnbench.workload.sizes import MOST_DEPTHS
 
 
 def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:

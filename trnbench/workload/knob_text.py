@@ -24,7 +24,7 @@ def value_parser(knob: Knob, what: str) -> Callable[[str], Value]:
     if knob.tokens:
         return parsing.sequence(what)
     if knob.counts:
-        return parsing.whole(what, least=knob.least)
+        return parsing.whole(what, least=knob.least, most=knob.most)
     if knob.kind is float:
         return parsing.count(what)
     if (form := knob.form) is not None:

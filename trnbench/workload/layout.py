@@ -31,7 +31,7 @@ from trnbench.workload.context_exchange import exchange_named
 from trnbench.workload.jobs import ADAPTED, REINFORCED, Job, job_defaults, sequences_per_sample
 from trnbench.workload.pipeline_layout import drawn_text
 from trnbench.workload.recompute import recompute_named
-from trnbench.workload.sizes import MAX_SIZE
+from trnbench.workload.sizes import MAX_SIZE, MOST_DEPTHS
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -72,6 +72,7 @@ def _about(
     of_jobs: tuple[Job, ...] = (),
     form: Callable[[str], str] | None = None,
     least: int = 1,
+    most: int = MAX_SIZE - 1,
 ) -> Mapping[str, object]:
     """Return the metadata of a field of `Layout`: the arguments of its `Knob`."""
     return locals()
@@ -230,6 +231,7 @@ class Layout:
         title="MTP depths",
         part="layers",
         least=0,
+        most=MOST_DEPTHS,
     )
     capacity_factor: Ratio | None = _knob(
         None,
@@ -374,7 +376,8 @@ class Knob:
     to, in words. `part` says of which models it is a knob: of all, of those with
     layers, or of those with experts. Where the degrees in `acts_with` are 1 it changes nothing.
     `tokens`: it counts tokens, of which 8k are 8,192. `of_jobs`: it is a knob of these alone.
-    `form` returns a text as it is always written, or raises a ValueError. `least`: of counts.
+    `form` returns a text as it is always written, or raises a ValueError. `least` and
+    `most` bound counts.
     """
 
     name: str
@@ -395,6 +398,7 @@ class Knob:
     of_jobs: tuple[Job, ...]
     form: Callable[[str], str] | None
     least: int
+    most: int
 
     @property
     def option(self) -> str:
@@ -478,5 +482,5 @@ def _counting() -> tuple[Knob, ...]:
 def _out_of_bounds(layout: Layout) -> Iterator[str]:
     for knob in _counting():
         value = getattr(layout, knob.name)
-        if type(value) is int and not knob.least <= value < MAX_SIZE:
-            yield f"`{knob.name}` must be from {knob.least} to {MAX_SIZE - 1}, found {value}"
+        if type(value) is int and not knob.least <= value <= knob.most:
+            yield f"`{knob.name}` must be from {knob.least} to {knob.most}, found {value}"

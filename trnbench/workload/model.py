@@ -19,11 +19,10 @@ from trnbench.catalog.quantity import Ratio, Total
 from trnbench.records import dataclass
 from trnbench.workload.layers import LayerKind, Scan, layer_order
 from trnbench.workload.recommender import Recommender
-from trnbench.workload.sizes import MAY_BE_ZERO, check_sizes
+from trnbench.workload.sizes import MAY_BE_ZERO, MOST_DEPTHS, check_sizes
 
 Activation = Literal["gelu", "relu", "relu2", "silu"]
 Family = Literal["decoder", "encoder", "vision", "diffusion", "recommender"]
-MOST_DEPTHS = 16
 ROTARY_BASE = 10_000.0
 """Of models that name none (RoFormer, arXiv 2104.09864)."""
 

@@ -7,6 +7,8 @@ from dataclasses import fields
 
 MAX_SIZE = 2**31
 """No dimension, layer count or degree reaches this; products of two still fit 64 bits."""
+MOST_DEPTHS = 16
+"""Modules of multi-token prediction that are modelled, at most."""
 MAY_BE_ZERO = {"minimum": 0}
 """Metadata of the fields whose least value is not 1."""
 
