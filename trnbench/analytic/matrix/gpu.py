@@ -28,7 +28,6 @@ class GpuTime:
     memory_s: FloatArray
     fixed_s: FloatArray
     read_bytes: FloatArray
-    written_bytes: FloatArray
 
 
 def gpu_peak_flop_per_s(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> float:
@@ -66,8 +65,7 @@ def gpu_time(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> GpuTi
     once = product.batch * (product.m * wide_a + product.n * wide_b)
     held = product.m * wide_a + product.n * wide_b <= unit.cache_per_chip_bytes
     read = np.where(held, once, np.maximum(once, memory_bytes))
-    written = product.batch * product.m * product.n * product.element_bytes_out
-    memory_s = (read + written) / chip.memory.bandwidth_per_chip_bytes_per_s
+    memory_s = (read + product.result_bytes) / chip.memory.bandwidth_per_chip_bytes_per_s
     busy = np.maximum(tensor_s, memory_s)
     return GpuTime(
         time_s=busy + unit.launch_latency_s,
@@ -75,5 +73,4 @@ def gpu_time(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> GpuTi
         memory_s=memory_s,
         fixed_s=np.full_like(busy, unit.launch_latency_s),
         read_bytes=read,
-        written_bytes=written,
     )

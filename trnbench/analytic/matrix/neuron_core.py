@@ -20,7 +20,7 @@ from trnbench.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoreTime:
-    """Seconds of one core: the whole, what each engine is busy with, the most of those; bytes."""
+    """Seconds of a core: the whole, what engines are busy with, what the longest leaves; bytes."""
 
     time_s: FloatArray
     tensor_s: FloatArray
@@ -28,7 +28,7 @@ class CoreTime:
     evacuation_s: FloatArray
     dma_s: FloatArray
     trigger_s: FloatArray
-    busiest_s: FloatArray
+    fixed_s: FloatArray
     read_bytes: FloatArray
 
 
@@ -338,15 +338,16 @@ def _with_totals(
     dma_s = batch * (p.k_tiles * (load_a + load_b) + stores)
     trigger_s = per_k * triggers * costs.generation_s
     busiest = np.maximum(np.maximum(tensor_s, evacuation_s), np.maximum(dma_s, trigger_s))
+    time_s = np.maximum(time_s, busiest)
     bytes_a = traffic.reads_a * s.m * s.a.dense_bytes
     bytes_b = traffic.reads_b * s.n * s.b.dense_bytes
     return CoreTime(
-        time_s=np.maximum(time_s, busiest),
+        time_s=time_s,
         tensor_s=tensor_s,
         weights_s=products * columns * weights,
         evacuation_s=evacuation_s,
         dma_s=dma_s,
         trigger_s=trigger_s,
-        busiest_s=busiest,
+        fixed_s=time_s - busiest,
         read_bytes=batch * s.k * (bytes_a + bytes_b),
     )

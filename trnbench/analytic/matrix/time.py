@@ -66,7 +66,6 @@ class MatrixTime:
     time_s: FloatArray
     parts_s: Mapping[MatrixPart, FloatArray]
     read_bytes: FloatArray
-    written_bytes: FloatArray
     legal: BoolArray
     reasons: tuple[str, ...]
 
@@ -79,6 +78,11 @@ class MatrixTime:
     def cycles(self) -> FloatArray:
         """Return the time in cycles of the tensor unit's clock."""
         return self.time_s * self.clock_hz
+
+    @property
+    def written_bytes(self) -> FloatArray:
+        """Return the bytes written at memory: each result once."""
+        return self.product.result_bytes
 
     @property
     def hbm_bytes(self) -> FloatArray:
@@ -142,7 +146,9 @@ def _on_cores(
     found, cores, fits = _priced(product, count, unit, rate, kernel, costs)
     legal = fits & pattern_fits(product)
     core_flop_per_s = unit.tensor.peak_flop_per_s(rate.passes, rate.rows_per_pe)
-    time_s = np.where(legal, found.time_s, np.nan)
+    time_s, fixed_s = found.time_s, found.fixed_s
+    if not np.all(legal):
+        time_s, fixed_s = (np.where(legal, each, np.nan) for each in (time_s, fixed_s))
     return MatrixTime(
         chip=chip.name,
         kernel=kernel,
@@ -159,10 +165,9 @@ def _on_cores(
             "evacuation": found.evacuation_s,
             "memory": found.dma_s,
             "trigger": found.trigger_s,
-            "fixed": time_s - found.busiest_s,
+            "fixed": fixed_s,
         },
-        read_bytes=found.read_bytes * cores,
-        written_bytes=product.result_bytes,
+        read_bytes=found.read_bytes,
         legal=legal,
         reasons=shape_reasons(product, fits, kernel),
     )
@@ -176,14 +181,16 @@ def _priced(
     kernel: Kernel,
     costs: Instructions,
 ) -> tuple[CoreTime, FloatArray, BoolArray]:
-    """Return the times of the shares, how many cores have one, and whether the kernel's buffers
-    fit, a chunk at a time.
+    """Return the times of the shares, with the bytes that all cores read; how many cores have a
+    share; and whether the kernel's buffers fit, a chunk at a time.
     """
 
     def priced(part: MatrixProduct) -> tuple[CoreTime, FloatArray, BoolArray]:
         split = split_over(part, count, unit)
         schedule = schedule_of(split.share, unit, rate, kernel)
         found = core_time(schedule, costs, unit.psum.banks)
+        if count > 1:
+            found = replace(found, read_bytes=found.read_bytes * split.cores)
         return found, split.cores, np.broadcast_to(schedule.fits, part.shape)
 
     shape = product.shape
@@ -233,7 +240,6 @@ def _on_gpu(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> Matrix
         time_s=np.where(legal, found.time_s, np.nan),
         parts_s={"tensor": found.tensor_s, "memory": found.memory_s, "fixed": found.fixed_s},
         read_bytes=found.read_bytes,
-        written_bytes=found.written_bytes,
         legal=legal,
         reasons=shape_reasons(product, np.ones((), dtype=np.bool_), DEFAULT_KERNEL),
     )
@@ -259,7 +265,6 @@ def _impossible(
         time_s=unknown,
         parts_s=dict.fromkeys(MATRIX_PARTS, unknown),
         read_bytes=unknown,
-        written_bytes=unknown,
         legal=np.zeros(product.shape, dtype=np.bool_),
         reasons=reasons,
     )
