@@ -29,6 +29,7 @@ OVERFLOWS: tuple[Overflow, ...] = ("native", "saturate")
 Float32Array: TypeAlias = NDArray[np.float32]
 
 _FP32_MANTISSA_BITS = 23
+_FP32_MIN_EXPONENT = -126
 _NOISE_BITS = 32
 _SIGN = np.uint32(0x8000_0000)
 _INFINITY = np.uint32(0x7F80_0000)
@@ -197,10 +198,17 @@ def _stochastic(
     exponent of x and the same sum is done in float64.
     """
     bits = values.view(np.uint32)
-    magnitude_bits = bits & ~_SIGN
     dropped = _FP32_MANTISSA_BITS - format.mantissa_bits
     keep = np.uint32((0xFFFF_FFFF << dropped) & 0xFFFF_FFFF)
-    rounded = (magnitude_bits + (noise >> np.uint32(_NOISE_BITS - dropped))) & keep
+    rounded = noise >> np.uint32(_NOISE_BITS - dropped)
+    if _as_wide(format) and np.isfinite(values).all():
+        # The same sum holds below normal too, and what is carried past the largest is infinity.
+        rounded += bits
+        rounded &= keep
+        return rounded.view(np.float32)
+    magnitude_bits = bits & ~_SIGN
+    rounded += magnitude_bits
+    rounded &= keep
     magnitude = rounded.view(np.float32)
     subnormal = magnitude_bits < _bits_of(2.0**format.min_exponent)
     if subnormal.any():
@@ -216,6 +224,11 @@ def _stochastic(
     if special.any():
         signed[special] = _nearest(values[special], format)
     return signed if format.exponent_bits else signed + np.float32(0)  # integers have no -0
+
+
+def _as_wide(format: NumberFormat) -> bool:
+    """Tell whether a format is fp32 with a shorter mantissa."""
+    return format.min_exponent == _FP32_MIN_EXPONENT and format.overflow == "infinity"
 
 
 def _bits_of(value: float) -> np.uint32:
