@@ -165,12 +165,15 @@ def _group_needs(
 def _all_sends(placed: Placed, masks: BoolArray, names: list[str], *, several: bool) -> Bound:
     """Return the bound on all chips' sends together, for all-reduce without a reducing switch."""
     nothing = Bound(s_per_byte=0.0, cut="none")
+    # Asked first: among thousands of ranks the messages of an all-to-all take gigabytes.
+    if placed.op != "all-reduce":
+        return nothing
     fans = [
         batch.fan
         for phase in placed.plan.phases
         for batch in phase.pattern.messages(phase.pattern.distinct_rounds[0][0])
     ]
-    if placed.op != "all-reduce" or any(fan is not Fan.POINT for fan in fans):
+    if any(fan is not Fan.POINT for fan in fans):
         return nothing
     fabric = placed.placement.fabric
     chips = placed.groups // fabric.ranks_per_chip

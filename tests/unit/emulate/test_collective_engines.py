@@ -1,5 +1,6 @@
 """The two timed engines: hand-computed times, agreement, bounds, contention, faults."""
 
+import tracemalloc
 from dataclasses import replace
 from functools import cache
 
@@ -333,6 +334,19 @@ def test_a_hundred_thousand_chips_are_one_nodes_work():
     assert found.link_count == where.fabric.links_per_node
     # Between nodes 2 x 6249 steps of 15 us at least.
     assert play_chunked(found, FREE, 64 * MIB, 4).time_s > 2 * 6249 * 15e-6
+
+
+def test_the_bound_of_an_all_to_all_of_thousands_lists_no_messages():
+    where = cluster("p5.48xlarge", 250)
+    found = placed(where, "all-to-all", np.arange(2000)[None], "direct")
+    tracemalloc.start()
+    try:
+        lower_bound(found)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # One index of each of its 4 million messages would take 32 MB.
+    assert peak_bytes < 16e6
 
 
 def test_samples_of_a_parameter_broadcast_against_sizes():
