@@ -66,7 +66,7 @@ def _limited() -> Iterator[None]:
 def ended(line: Sequence[str]) -> Ended:
     """Return how a line ended."""
     out, err = _Stream(), _Stream()
-    began = time.process_time()
+    began, peak_before = time.process_time(), _peak_bytes()
     code, wrong = -1, None
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -82,12 +82,16 @@ def ended(line: Sequence[str]) -> Ended:
         wrong = wrong_with(line, code, written, said)
     if wrong is None and warned:
         wrong = f"warning: {warned[0].message} ({warned[0].filename}:{warned[0].lineno})"
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
-    if wrong is None and peak > MOST_BYTES:
-        wrong = f"{peak / 1e6:.0f} MB"
+    # The peak of a process never falls: at fault is who raised it.
+    if wrong is None and _peak_bytes() > max(MOST_BYTES, peak_before):
+        wrong = f"{_peak_bytes() / 1e6:.0f} MB"
     return Ended(code=code, wrong=wrong, processor_s=took_s)
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this process has ever held."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def wrong_with(line: Sequence[str], code: int, written: str, said: str) -> str | None:
