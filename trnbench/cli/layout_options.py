@@ -36,7 +36,7 @@ def _option(knob: Knob, about: str) -> Any:  # noqa: ANN401
         numbers = [one for one in knob.choices if isinstance(one, int)]
         return typer.Option(min=min(numbers), max=max(numbers), help=text)
     # A name of few is named without dashes, a number by its option.
-    what = knob.option if knob.kind is not str else knob.option.lstrip("-")
+    what = knob.option if knob.kind is not str else knob.option.strip("-").replace("-", " ")
     parser = value_parser(knob, what) if about else knob_parser(knob, what)
     return typer.Option(parser=parser, metavar=knob.metavar or "N", help=text)
 
