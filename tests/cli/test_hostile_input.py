@@ -285,6 +285,27 @@ def test_a_checkpoint_that_claims_more_than_it_has_is_not_believed(run, tmp_path
     assert "not a whole checkpoint" in done.err
 
 
+@pytest.mark.parametrize(
+    ("chip", "key", "said"),
+    [
+        ("h200", "contraction_step = { value", "contraction_step: must be a whole number from 1 "),
+        ("h200", "count", "multiprocessors.count: must be a whole number from 1 "),
+        ("h200", "relative_rate", "multiprocessors.tiles[0]: `relative_rate` must be above 0"),
+        ("trainium2", "rows", "cores.tensor.rows: must be a whole number from 1 "),
+        ("trainium2", "passes", "`passes` must be above 0"),
+        ("trainium2", "reduce_rate", "cores.dma: `reduce_rate` must be above 0"),
+    ],
+)
+def test_what_a_chip_is_divided_by_is_never_0(run, tmp_path, chip, key, said):
+    text = (ROOT / f"specs/chips/{chip}.toml").read_text()
+    path = tmp_path / "chips" / f"{chip}.toml"
+    path.parent.mkdir()
+    path.write_text(re.sub(rf"{re.escape(key)}(\s*=) [\d.]+", rf"{key}\1 0", text, count=1))
+    done = run("spec", "validate", path)
+    assert done.code == 2
+    assert said in done.out
+
+
 def test_a_level_of_no_chips_is_refused_and_not_divided_by(run, tmp_path):
     text = (ROOT / "specs/instances/p4d.24xlarge.toml").read_text()
     head, levels = text.split("[[fabric]]", 1)

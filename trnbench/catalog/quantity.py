@@ -23,6 +23,8 @@ Ratio = Annotated[float, Dimension.RATIO]
 Correlation = Annotated[float, "correlation"]
 Total = Annotated[int, "total"]
 """A whole number that may be larger than others: of parameters."""
+Count = Annotated[int, "count"]
+"""A whole number of things that are there: at least 1."""
 
 _MAY_BE_ZERO = (Dimension.SECONDS, Dimension.RATIO, Dimension.COUNT)
 _MOST_WHOLE = 2**31 - 1
@@ -73,18 +75,23 @@ def correlation(value: object) -> float:
     return float(value)
 
 
-def whole(value: object, most: int = _MOST_WHOLE) -> int:
+def whole(value: object, most: int = _MOST_WHOLE, *, least: int = 0) -> int:
     """Return a whole number that is not negative, nor so large that products of some overflow."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise Misfit(f"expected a whole number, found {kind_of(value)}")
-    if not 0 <= value <= most:
-        raise Misfit(f"must be a whole number from 0 to {most:,}, found {value!r:.40}")
+    if not least <= value <= most:
+        raise Misfit(f"must be a whole number from {least} to {most:,}, found {value!r:.40}")
     return value
 
 
 def total(value: object) -> int:
     """Return a whole number that may be larger than others."""
     return whole(value, _MOST_LARGE)
+
+
+def count(value: object) -> int:
+    """Return a whole number of at least 1."""
+    return whole(value, least=1)
 
 
 def exactly(kind: type, word: str) -> Callable[[object], object]:

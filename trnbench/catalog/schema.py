@@ -14,7 +14,7 @@ from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from trnbench.catalog.provenance import join
-from trnbench.catalog.quantity import Total
+from trnbench.catalog.quantity import Count, Total
 from trnbench.units import Dimension
 
 TypeForm: TypeAlias = Any
@@ -66,7 +66,7 @@ def numbers(
     """
     form = _without_none(form)
     dimension = dimension_of(form)
-    if dimension is not None or form in (int, float, Total):
+    if dimension is not None or form in (int, float, Count, Total):
         if not isinstance(value, list | dict):
             yield path, value, dimension
     elif isinstance(value, list) and origin_of(form) is tuple:

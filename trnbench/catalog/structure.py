@@ -13,9 +13,11 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args
 from trnbench.catalog.provenance import join
 from trnbench.catalog.quantity import (
     Correlation,
+    Count,
     Misfit,
     Total,
     correlation,
+    count,
     exactly,
     kind_of,
     number,
@@ -82,6 +84,7 @@ _LEAVES: Mapping[TypeForm, Callable[[object], object]] = {
     str: exactly(str, "a text"),
     bool: exactly(bool, "true or false"),
     datetime.date: exactly(datetime.date, "a date"),
+    Count: count,
     Total: total,
     Correlation: correlation,
     Any: lambda value: value,

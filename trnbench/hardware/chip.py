@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import ClassVar, Literal
 
 from trnbench.catalog.provenance import Provenance
-from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS, Ratio, Watts
+from trnbench.catalog.quantity import Bytes, BytesPerS, Count, FlopPerS, Ratio, Watts
 from trnbench.hardware.compute_unit import (
     ComputeUnit,
     Multiprocessors,
@@ -27,7 +27,7 @@ class Memory:
     """The device memory of a chip; `bandwidth_per_core`: what one core alone moves at most."""
 
     technology: str
-    stacks: int
+    stacks: Count
     capacity_per_chip_bytes: Bytes
     bandwidth_per_chip_bytes_per_s: BytesPerS
     bandwidth_per_core_bytes_per_s: BytesPerS | None = None
@@ -80,7 +80,7 @@ class Chip:
     aliases: tuple[str, ...] = ()
     like: str | None = None
     family: str
-    dies: int | None = None
+    dies: Count | None = None
     memory: Memory
     cores: NeuronCores | None = None
     multiprocessors: Multiprocessors | None = None

@@ -12,7 +12,15 @@ from collections.abc import Collection
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS, Hertz, Ratio, Seconds
+from trnbench.catalog.quantity import (
+    Bytes,
+    BytesPerS,
+    Count,
+    FlopPerS,
+    Hertz,
+    Ratio,
+    Seconds,
+)
 from trnbench.errors import did_you_mean
 from trnbench.numerics.formats import FORMATS
 from trnbench.records import dataclass
@@ -32,6 +40,13 @@ def check_formats(record: object, *names: str, known: Collection[str] = FORMATS)
             if key in known:
                 continue
             raise ValueError(f"{name}: unknown number format {key!r}{did_you_mean(key, known)}")
+
+
+def check_above_zero(record: object, *names: str) -> None:
+    """Refuse numbers of a record that something is divided by, where they are there and 0."""
+    for name in names:
+        if getattr(record, name) == 0:
+            raise ValueError(f"`{name}` must be above 0")
 
 
 class ComputeUnit(Protocol):
@@ -94,8 +109,12 @@ class TensorRate:
     """
 
     passes: float
-    rows_per_pe: int = 1
+    rows_per_pe: Count = 1
     fast_passes: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse products that take no time."""
+        check_above_zero(self, "passes", "fast_passes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,17 +137,17 @@ class TensorEngine:
     Rows or columns cut into `slices` of a smaller size run small products side by side.
     """
 
-    rows: int
-    columns: int
+    rows: Count
+    columns: Count
     clock_hz: Hertz
-    moving_min: int
-    moving_max: int
-    load_rows_per_cycle: int
+    moving_min: Count
+    moving_max: Count
+    load_rows_per_cycle: Count
     formats: dict[str, TensorRate]
     accumulates_into: tuple[str, ...] = ("fp32",)
-    slices: tuple[int, ...] = ()
-    input_elements_per_cycle: dict[str, int] = field(default_factory=dict)
-    output_elements_per_cycle: int | None = None
+    slices: tuple[Count, ...] = ()
+    input_elements_per_cycle: dict[str, Count] = field(default_factory=dict)
+    output_elements_per_cycle: Count | None = None
     throttle: Throttle | None = None
 
     def __post_init__(self) -> None:
@@ -146,7 +165,7 @@ class TensorEngine:
 class OnChipMemory:
     """The state buffer: software-managed memory of `partitions` rows."""
 
-    partitions: int
+    partitions: Count
     partition_bytes: Bytes
     bandwidth_per_interface_bytes_per_s: BytesPerS | None = None
 
@@ -155,8 +174,8 @@ class OnChipMemory:
 class Accumulator:
     """PSUM: banks in which the tensor engine accumulates in fp32."""
 
-    partitions: int
-    banks: int
+    partitions: Count
+    banks: Count
     bank_per_partition_bytes: Bytes
 
 
@@ -171,13 +190,13 @@ class VectorEngine:
     """
 
     clock_hz: Hertz
-    lanes: int
+    lanes: Count
     minimum_cycles: int
     access_overhead_cycles: int
     two_input_cycles_per_element: float | None = None
     reduction_cycles: int = 0
     position_cycles: int = 0
-    elements_per_cycle: dict[str, int] = field(default_factory=dict)
+    elements_per_cycle: dict[str, Count] = field(default_factory=dict)
     headline_fp32_per_core_flop_per_s: FlopPerS | None = None
 
     def __post_init__(self) -> None:
@@ -197,21 +216,25 @@ class Dma:
     `gpsimd_bandwidth_per_core_one_way`.
     """
 
-    engines_per_core: int
-    queues_per_engine: int
+    engines_per_core: Count
+    queues_per_engine: Count
     bandwidth_per_engine_bytes_per_s: BytesPerS
     start_latency_s: Seconds
     descriptor_overhead_s: Seconds
     descriptor_generation_s: Seconds | None = None
     largest_measured_per_core_bytes_per_s: BytesPerS | None = None
     headline_per_chip_bytes_per_s: BytesPerS | None = None
-    host_engines_per_chip: int | None = None
+    host_engines_per_chip: Count | None = None
     compute_packet_bytes: Bytes | None = None
     collective_packet_bytes: Bytes | None = None
     reduce_rate: Ratio | None = None
     transpose_rate: Ratio | None = None
     transpose_rate_in_sbuf: Ratio | None = None
     gpsimd_bandwidth_per_core_one_way_bytes_per_s: BytesPerS | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse transfers that are never done."""
+        check_above_zero(self, "reduce_rate", "transpose_rate", "transpose_rate_in_sbuf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +254,10 @@ class NeuronCores:
     """
 
     generation: str
-    count: int
-    logical_sizes: tuple[int, ...]
-    logical_default: int
-    collective_cores_per_chip: int
+    count: Count
+    logical_sizes: tuple[Count, ...]
+    logical_default: Count
+    collective_cores_per_chip: Count
     tensor: TensorEngine
     sbuf: OnChipMemory
     psum: Accumulator
@@ -294,21 +317,25 @@ class NeuronCores:
 class GpuTile:
     """An output tile a multiprocessor works on, with its rate relative to the best tile."""
 
-    rows: int
-    columns: int
+    rows: Count
+    columns: Count
     relative_rate: Ratio
+
+    def __post_init__(self) -> None:
+        """Refuse a tile that is never done."""
+        check_above_zero(self, "relative_rate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiprocessors:
     """The streaming multiprocessors of a GPU with their tensor cores."""
 
-    count: int
+    count: Count
     clock_hz: Hertz
     cache_per_chip_bytes: Bytes
     cache_bandwidth_per_chip_bytes_per_s: BytesPerS
     launch_latency_s: Seconds
-    contraction_step: int
+    contraction_step: Count
     rates_per_chip_flop_per_s: dict[str, FlopPerS]
     tiles: tuple[GpuTile, ...]
 
