@@ -12,7 +12,6 @@ from trnbench.program.reasons import Reason
 from trnbench.workload.jobs import DEPTHS_TRAINED
 from trnbench.workload.model import Model, Transformer
 from trnbench.workload.pipeline_layout import depths_of
-from trnbench.workload.sizes import MOST_DEPTHS
 
 
 def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
@@ -24,10 +23,7 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
     known = " or ".join(DEPTHS_TRAINED)
     early = (grid.pp > 1) & ((at % grid.pp == 0) | (at < len(drawn) - grid.pp))
     found: tuple[tuple[bool | BoolArray, str], ...] = (
-        (
-            asked not in (None, depths),
-            f"mtp_depths={asked}: {model.without_depths or f'at most {MOST_DEPTHS} are modelled'}",
-        ),
+        (asked not in (None, depths), f"mtp_depths={asked}: {model.without_depths}"),
         (
             depths > 0 and grid.job not in DEPTHS_TRAINED,
             f"job {grid.job} trains no MTP depths; try mtp_depths=0, or job {known}",

@@ -483,6 +483,6 @@ class Model:
 
     def with_depths(self, depths: int | None) -> Model:
         """Return it with so many depths; as it is where none is said, or it can have none."""
-        if depths is None or depths > MOST_DEPTHS or self.without_depths:
+        if depths is None or self.without_depths:
             return self
         return replace(self, mtp_depths=depths)

@@ -100,7 +100,6 @@ def test_depths_apart_from_the_loss_send_their_streams_on():
         ("gpt3-6.7b", {"mtp_depths": 1, "sequence": 2048}, "table of positions"),
         ("bert-large", {"mtp_depths": 1, "sequence": 512}, "only decoders"),
         ("nemotron-h-56b", {"mtp_depths": 1}, "no mixer or no feed-forward"),
-        ("llama3.1-8b", {"mtp_depths": 17}, "at most 16"),
         ("llama3.1-8b", {"mtp_depths": 1, "job": "dpo"}, "job dpo trains no MTP depths"),
         ("llama3.1-8b", {"pp": 2, "pipeline_layout": "Et*16|t*16mL"}, "draws 1 MTP depths"),
         (
