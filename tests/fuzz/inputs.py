@@ -173,9 +173,9 @@ CONFIGS: tuple[dict[str, object], ...] = (
 )
 
 STEPS = (
-    "id,model,instance,nodes,tp,gbs,seq,precision,framework,step_time_s\n"
-    "a,llama2-7b,trn1.32xlarge,1,8,64,4096,bf16,NxD,9.1\n"
-    "b,llama2-7b,trn1.32xlarge,2,8,64,4096,bf16,NxD,4.9\n"
+    "id,model,instance,nodes,tp,pp,gbs,seq,precision,framework,step_time_s\n"
+    "a,llama2-7b,trn1.32xlarge,1,8,1,64,4096,bf16,NxD,9.1\n"
+    "b,llama2-7b,trn1.32xlarge,2,8,1,64,4096,bf16,NxD,4.9\n"
 )
 _RUN = ("--model", "llama3.1-8b", "--on", "trn1.32xlarge:2", "--tp", "8")
 _MEASURED = (*_RUN, "--global-batch", "64", "--sequence", "2048")

@@ -29,6 +29,7 @@ from trnbench.predict.sampling import SAMPLES, interval
 from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Dim, Tensor, array
 from trnbench.records import dataclass
+from trnbench.workload.sizes import check_sizes
 
 KERNEL_SCATTER = 0.12
 """Standard deviation of the logarithm of a kernel's time about what its chip's take alike."""
@@ -203,7 +204,7 @@ def attention_kernel(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> TimedAtte
     if cores is None or chip is None:
         raise RowFault("on which chip and how many of its cores is not said")
     told = row.text("cores_used").lower().startswith("not stated")
-    return TimedAttention(
+    timed = TimedAttention(
         chip=chip,
         cores=int(cores[1] or cores[2]),
         number_format=number_format,
@@ -215,6 +216,11 @@ def attention_kernel(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> TimedAtte
         assumed=(*((BOUND,) if bound else ()), *(("cores: the default",) if told else ())),
         **sizes,
     )
+    try:
+        check_sizes(timed)
+    except ValueError as fault:
+        raise RowFault(str(fault)) from fault
+    return timed
 
 
 def _refuse_step(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> None:

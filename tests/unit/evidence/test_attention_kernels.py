@@ -108,6 +108,19 @@ def test_a_row_that_says_too_little_is_refused(cells: dict[str, str]):
         attention_kernel(row(**cells), ())
 
 
+@pytest.mark.parametrize(
+    ("cells", "size"),
+    [
+        ({"cores_used": "0"}, "cores"),
+        ({"shape": "0 heads q1024 k2048 d128"}, "heads"),
+        ({"shape": f"q1024 k{'9' * 30} d128"}, "keys"),
+    ],
+)
+def test_sizes_that_no_call_has_are_refused(cells: dict[str, str], size: str):
+    with pytest.raises(RowFault, match=f"`{size}` must be from 1 to"):
+        attention_kernel(row(**cells), ())
+
+
 def test_time_is_that_of_tiles_and_rows_of_tiles_beside_a_start():
     chip = load_chip(open_catalog(), "trainium2")
     tile_s = TILE_FLOP / (chip.peak_flop_per_s("bf16") / 8 * 0.25)
