@@ -51,6 +51,8 @@ def _reading(path: Path, what: str) -> Iterator[None]:
     try:
         if path.is_dir():
             raise refused(path, f"is a folder; expected a {what} file")
+        if path.is_fifo():
+            raise refused(path, f"is a pipe; write what comes out of it to a {what} file first")
         if path.exists() and not path.is_file():
             raise refused(path, f"is not a regular file; expected a {what} file")
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import field
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
@@ -258,7 +259,9 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     import os
 
     os.mkfifo(tmp_path / "thing.toml")
-    assert faults(tmp_path / "thing.toml") == ["is not a regular file; expected a TOML file"]
+    said = "is a pipe; write what comes out of it to a TOML file first"
+    assert faults(tmp_path / "thing.toml") == [said]
+    assert faults(Path("/dev/null")) == ["is not a regular file; expected a TOML file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
