@@ -316,3 +316,15 @@ def test_a_level_of_no_chips_is_refused_and_not_divided_by(run, tmp_path):
         found = run("spec", *arguments)
         assert found.code == 2
         assert "`chips` must be at least 1" in found.out + found.err
+
+
+@pytest.mark.parametrize("verb", [("spec", "validate"), ("calibrate", "--stack", "nxd-trn1")])
+def test_a_folder_of_more_files_than_are_meant_is_not_walked(run, tmp_path, monkeypatch, verb):
+    monkeypatch.setattr("trnbench.catalog.text_file._MOST_BELOW", 3)
+    model(tmp_path)
+    assert "good" in run("spec", "validate", tmp_path).out  # models/ and mine.toml: two
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+    done = run(*verb, tmp_path)
+    assert done.code == 2
+    assert "has more than 3 files below it; name a smaller folder" in done.err

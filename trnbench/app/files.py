@@ -27,6 +27,7 @@ from trnbench.catalog.search import (
     Folder,
     user_folder,
 )
+from trnbench.catalog.text_file import files_below
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.hardware.chip import Chip
@@ -223,7 +224,10 @@ def _find(catalog: Catalog, name: str, sections: Sequence[str]) -> Entry:
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         # Unlike Path.is_dir, this is no error for a path that may not be looked at.
-        below = sorted(path.rglob("*.toml")) if isdir(path) else [path]
+        if not isdir(path):
+            yield path
+            continue
+        below = [file for file in files_below(path) if file.suffix == ".toml"]
         if not below:
             raise InputError(f"{path}: no TOML files in this folder")
         yield from below

@@ -9,6 +9,7 @@ from pathlib import Path
 from trnbench.app.knobs import settled_layout_of
 from trnbench.app.layout_defaults import DEFAULT_PRECISION
 from trnbench.catalog.search import Catalog
+from trnbench.catalog.text_file import files_below
 from trnbench.errors import DataFileError, InputError
 from trnbench.evidence.columns import cells_of
 from trnbench.evidence.rows import (
@@ -163,9 +164,7 @@ def _file(catalog: Catalog, path: Path, given: GivenRun, name: str = "") -> Evid
 
 def _folder(catalog: Catalog, folder: Path, given: GivenRun) -> list[EvidenceFile]:
     """Return the measurements in a folder and below it; files of none are named and passed by."""
-    paths = sorted(
-        path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder)
-    )
+    paths = files_below(folder)
     if not paths:
         raise InputError(f"{folder}: has no file")
     found, without = [], []
@@ -184,7 +183,3 @@ def _folder(catalog: Catalog, folder: Path, given: GivenRun) -> list[EvidenceFil
         said = f"{folder}: no steps in {', '.join(without[:_FEW])}{more}"
         found[0] = replace(found[0], remarks=(said, *found[0].remarks))
     return found
-
-
-def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)

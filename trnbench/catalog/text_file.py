@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trnbench.errors import DataFileError, Fault
+from trnbench.errors import DataFileError, Fault, InputError
 
 _HEAD_BYTES = 65_536
+_MOST_BELOW = 20_000
+"""Files and folders in a folder that is meant; more is the root of a disk, or a home."""
 
 
 def read_text(path: Path, *, what: str, max_bytes: int) -> str:
@@ -43,6 +46,21 @@ def first_line(path: Path, *, what: str) -> str:
 def _refuse_binary(path: Path, raw: bytes, what: str) -> None:
     if b"\0" in raw:
         raise refused(path, f"is a binary file (NUL byte); expected {what} text")
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the files in a folder and below it, in order of their names; hidden ones are left."""
+    found: list[Path] = []
+    seen = 0
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        seen += len(folders) + len(files)
+        if seen > _MOST_BELOW:
+            raise InputError(
+                f"{folder}: has more than {_MOST_BELOW:,} files below it; name a smaller folder"
+            )
+        found += [Path(place, name) for name in files if not name.startswith(".")]
+    return sorted(path for path in found if path.is_file())
 
 
 @contextmanager
