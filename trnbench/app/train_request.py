@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from trnbench.app.run_parts import shown_part
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.predict.step import Playing
@@ -114,6 +113,8 @@ def _run_inputs(runs: tuple[RunRequest, ...]) -> dict[str, object]:
     """Return what is asked of the runs; all have the same parts, and are bought alike."""
     if not runs:
         return {}
+    from trnbench.app.run_parts import shown_part
+
     first = runs[0]
     return {
         "parts": [shown_part(part) for part in first.parts],

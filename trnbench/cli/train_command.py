@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -22,7 +21,7 @@ from trnbench.errors import InputError
 from trnbench.parsing import whole
 
 if TYPE_CHECKING:
-    from trnbench.app.train_request import TrainCase
+    from trnbench.app.train_request import TrainCase, TrainRequest
     from trnbench.app.use_case import Engine
     from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
@@ -135,13 +134,8 @@ def train(
     With --engine functional a small text model is trained on emulated ranks, on generated text;
     degrees that are not given are 1.
     """
-    from trnbench.app.configured import config_words
     from trnbench.app.train_request import inputs_of
-    from trnbench.app.train_run import quotes_of_runs
     from trnbench.app.verbs import train as use_case
-    from trnbench.report.train import train_report
-    from trnbench.report.train_memory import memory_report
-    from trnbench.report.train_run import train_run_report
 
     if memory and plot:
         raise InputError("--memory has a chart of its own: give --plot or --memory, one of the two")
@@ -188,20 +182,36 @@ def train(
         memory=memory,
     )
     if config is not None:
+        from trnbench.app.configured import config_words
+
         out.narrate(config_words(config, request.cases[0]))
     if request.runs:
-        with ProgressLine(quiet=out.quiet) as progress:
-            quotes = quotes_of_runs(catalog, request, progress=progress)
-        out.write(train_run_report(quotes, inputs_of(request)))
-        good = all(one.feasible for one in quotes)
-        return ExitCode.DONE if good else ExitCode.ANSWER_IS_NO
+        return _whole_runs(out, catalog, request)
     with ProgressLine(quiet=out.quiet) as progress:
         answers = use_case.run(catalog, request, progress=progress)
     if trace is not None:
         _write_trace(out, trace, answers[0].timeline)
-    told = memory_report if memory else functools.partial(train_report, plot=plot)
-    out.write(told(answers, inputs_of(request)))
+    if memory:
+        from trnbench.report.train_memory import memory_report
+
+        out.write(memory_report(answers, inputs_of(request)))
+    else:
+        from trnbench.report.train import train_report
+
+        out.write(train_report(answers, inputs_of(request), plot=plot))
     good = all(answer.feasible for answer in answers)
+    return ExitCode.DONE if good else ExitCode.ANSWER_IS_NO
+
+
+def _whole_runs(out: Output, catalog: Catalog, request: TrainRequest) -> int:
+    from trnbench.app.train_request import inputs_of
+    from trnbench.app.train_run import quotes_of_runs
+    from trnbench.report.train_run import train_run_report
+
+    with ProgressLine(quiet=out.quiet) as progress:
+        quotes = quotes_of_runs(catalog, request, progress=progress)
+    out.write(train_run_report(quotes, inputs_of(request)))
+    good = all(one.feasible for one in quotes)
     return ExitCode.DONE if good else ExitCode.ANSWER_IS_NO
 
 

@@ -6,14 +6,16 @@ further on share no link with these.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.members import Members, even_members, members_of, plain_members
-from trnbench.mapping.placement import Placement
 from trnbench.mapping.rank_groups import RankGroups
+
+if TYPE_CHECKING:
+    from trnbench.mapping.message_plan.members import Members
+    from trnbench.mapping.placement import Placement
 
 GroupPlace: TypeAlias = tuple[int, int, int, int, int]
 """A group's ranks, stride, width and period, and the ranks over which groups are placed."""
@@ -78,6 +80,8 @@ def members_at(node: Placement, where: GroupPlace, per_node: int, *, plain: bool
 
     `per_node` of a node's ranks are in use. `plain` groups only send from rank to rank.
     """
+    from trnbench.mapping.message_plan.members import even_members, members_of, plain_members
+
     ranks, stride, width, period, used = where
     nodes = -(-used // per_node)
     if nodes == 1:

@@ -6,18 +6,19 @@ that is not there, groups of different length) is an error and stands in `messag
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from trnbench.arrays import IntArray, distinct
 from trnbench.errors import unhandled
 from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.hardware.instance import LegalDegrees, Platform
-from trnbench.mapping.fabric_routes import unreachable_pairs
-from trnbench.mapping.message_plan.members import checked_groups
-from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
-from trnbench.mapping.placement import Groups, Placement
-from trnbench.program.collective import Collective
 from trnbench.records import dataclass
+
+if TYPE_CHECKING:
+    from trnbench.mapping.placement import Groups, Placement
+    from trnbench.program.collective import Collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,8 @@ def verdict(
     placement: Placement, collective: Collective, groups: Groups, *, pairs: IntArray | None = None
 ) -> PlacementVerdict:
     """Return whether these replica groups may run this collective on the platform."""
+    from trnbench.mapping.message_plan.members import checked_groups
+
     members = checked_groups(placement, groups)
     found = [
         cluster_verdict(placement.platform, placement.nodes),
@@ -161,6 +164,8 @@ def _size(collective: Collective, ranks: int) -> PlacementVerdict:
 
 
 def _links(placement: Placement, members: IntArray) -> PlacementVerdict:
+    from trnbench.mapping.fabric_routes import unreachable_pairs
+
     fabric = placement.fabric
     cut = unreachable_pairs(placement.routes)
     reasons = [f"node {n}: no living way from chip {a} to chip {b}" for n, a, b in cut[:1]]
@@ -192,6 +197,8 @@ def _permute_ring(
 def _wired_pairs(
     placement: Placement, members: IntArray, pairs: IntArray | None
 ) -> PlacementVerdict:
+    from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
+
     fabric = placement.fabric
     for group in members:
         if pairs is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from trnbench.analytic.step.memory_parts import CATEGORIES
-from trnbench.answers.quote import Quote
 from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer, phase_row
 from trnbench.predict.prediction import RankMemory, StepFigures
@@ -22,6 +22,9 @@ from trnbench.report.text_table import (
 )
 from trnbench.units import Dimension, Scale, counted, scale_for, show
 from trnbench.workload.partial_layout import shown_degrees
+
+if TYPE_CHECKING:
+    from trnbench.answers.quote import Quote
 
 BAR = "#"
 LONGEST_BAR = 40

@@ -12,9 +12,10 @@ from trnbench.hardware.library import load_platform
 from trnbench.mapping.fabric import LinkFault
 from trnbench.mapping.legality import cluster_verdict, even_groups, verdict
 from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
+from trnbench.mapping.message_plan.chunks import turns
 from trnbench.mapping.message_plan.folded import ring_lengths
 from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.plan import MessagePlan, turns
+from trnbench.mapping.message_plan.plan import MessagePlan
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import Collective, bus_factor, op_named

@@ -7,14 +7,17 @@ per byte of the collective's size at the links' full speed.
 from __future__ import annotations
 
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import LinkKind
-from trnbench.mapping.message_plan.pieces import PieceFlow
 from trnbench.memo import Memo
 from trnbench.records import dataclass
+
+if TYPE_CHECKING:
+    from trnbench.mapping.message_plan.pieces import PieceFlow
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -27,9 +27,7 @@ from trnbench.analytic.collective.shape import (
 )
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.calibration.collective_stack import Tuning
-from trnbench.mapping.message_plan.pieces import last_arrivals
-from trnbench.mapping.message_plan.plan import turns
-from trnbench.mapping.message_plan.select import chunks_of
+from trnbench.mapping.message_plan.chunks import chunks_of, turns
 from trnbench.records import dataclass, replace
 
 # Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
@@ -416,6 +414,8 @@ def _found_ways(
     network_step_s: float,
 ) -> tuple[Way, ...]:
     """Return the critical ways at these shares of link speeds and times of a software step."""
+    from trnbench.mapping.message_plan.pieces import last_arrivals
+
     need = pipeline.s_per_byte / np.array([[on_chip], [link], [network]])
     slowest, transfer = need.argmax(axis=0), need.max(axis=0)
     start = pipeline.latency_s + np.where(pipeline.remote, network_step_s, step_s)

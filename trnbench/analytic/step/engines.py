@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from trnbench.analytic.collective.profile import PhaseMemo, profile
 from trnbench.analytic.collective.time import ClosedForm, closed_form, padded, side_by_side
 from trnbench.analytic.step.forms_file import (
     Stored,
@@ -28,13 +27,16 @@ from trnbench.calibration.collective_stack import CollectiveStack
 from trnbench.hardware.instance import Platform
 from trnbench.mapping.group_places import GroupPlace, members_at
 from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.members import Members
-from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
-from trnbench.mapping.message_plan.select import Selected, select_for
-from trnbench.mapping.placement import Placement, place
 from trnbench.memo import Memo
 from trnbench.records import dataclass
 from trnbench.workload.operation import Op
+
+# Where all forms are kept no group is placed, and what places them is not imported.
+if TYPE_CHECKING:
+    from trnbench.analytic.collective.profile import PhaseMemo
+    from trnbench.mapping.message_plan.members import Members
+    from trnbench.mapping.message_plan.select import Selected
+    from trnbench.mapping.placement import Placement
 
 EngineKey: TypeAlias = tuple[Op, GroupPlace]
 PLATFORMS_KEPT = 64
@@ -137,6 +139,8 @@ class ExchangeSite:
     @cached_property
     def node(self) -> Placement:
         """One node in place."""
+        from trnbench.mapping.placement import place
+
         return place(self.platform, logical_size=self.logical_size)
 
     def engine(self, op: Op, where: GroupPlace) -> ExchangeEngine | Refusal:
@@ -195,6 +199,8 @@ class ExchangeSite:
 
     def _form(self, op: Op, where: GroupPlace, engine: ExchangeEngine, number: int) -> ClosedForm:
         def made() -> ClosedForm:
+            from trnbench.analytic.collective.profile import profile
+
             selected = self._select(op, where)
             assert not isinstance(selected, Refusal)
             choice = selected[number]
@@ -206,6 +212,9 @@ class ExchangeSite:
         return self.selected.of((op, where), lambda: self._placed(op, where))
 
     def _placed(self, op: Op, where: GroupPlace) -> tuple[Selected, ...] | Refusal:
+        from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
+        from trnbench.mapping.message_plan.select import select_for
+
         plain = op == "send-receive"
         members = self.members.of(
             (where, plain), lambda: members_at(self.node, where, self.ranks_per_node, plain=plain)

@@ -33,13 +33,13 @@ from trnbench.hardware.fabric import Torus
 from trnbench.hardware.library import load_platform
 from trnbench.mapping.legality import PlacementVerdict, cluster_verdict, verdict
 from trnbench.mapping.message_plan.algorithm import Refusal
+from trnbench.mapping.message_plan.chunks import chunks_of
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.plan import MessagePlan
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import (
     Selected,
     algorithm_named,
-    chunks_of,
     select,
     selected_for,
 )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnbench import parsing
-from trnbench.analytic.step.memory_timeline import memory_timeline
 from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.app.batch import batch_words
 from trnbench.app.knobs import layout_of
@@ -84,6 +83,8 @@ def _with_memory(setup: TrainSetup, answer: TrainAnswer) -> TrainAnswer:
     """Return an answer with what the worst rank holds, slot by slot, if its layout is legal."""
     if answer.memory is None:
         return answer
+    from trnbench.analytic.step.memory_timeline import memory_timeline
+
     held = memory_timeline(
         training_step(setup.model, answer.layout.complete()),
         setup.stack.memory,

@@ -31,9 +31,9 @@ from trnbench.emulate.collective.play import (
 )
 from trnbench.emulate.collective.sharing import fair_rates
 from trnbench.errors import InputError
+from trnbench.mapping.message_plan.chunks import chunks_of, turns
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
-from trnbench.mapping.message_plan.plan import turns
-from trnbench.mapping.message_plan.select import Selected, chunks_of, selected_for
+from trnbench.mapping.message_plan.select import Selected, selected_for
 from trnbench.records import dataclass
 
 STEPS_PER_RUN = 16

@@ -15,7 +15,8 @@ import numpy as np
 from trnbench.emulate.collective.streams import ChunkStream, play_together
 from trnbench.emulate.step.exchanges import PlayedExchanges, PlayedSite
 from trnbench.mapping.group_places import GroupPlace
-from trnbench.mapping.message_plan.select import chunks_of, selected_for
+from trnbench.mapping.message_plan.chunks import chunks_of
+from trnbench.mapping.message_plan.select import selected_for
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.slots import Purpose, ending_of, purpose_of

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from trnbench.arrays import IntArray
 from trnbench.calibration.collective_stack import ALGORITHM_NAMES
-from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
-from trnbench.mapping.placement import NODES, Placement, RankGrid
 from trnbench.records import dataclass
+
+if TYPE_CHECKING:
+    from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
+    from trnbench.mapping.placement import Placement, RankGrid
 
 ALGORITHMS: tuple[str, ...] = ALGORITHM_NAMES
 
@@ -72,4 +75,6 @@ class Site:
     @property
     def inside(self) -> tuple[int, ...]:
         """The grid axes inside a node."""
+        from trnbench.mapping.placement import NODES
+
         return tuple(i for i, level in enumerate(self.grid.levels) if level != NODES)

@@ -30,16 +30,6 @@ class PlanPhase:
     lines: IntArray
 
 
-def turns(lanes: tuple[int, ...], chunks: int) -> list[tuple[int, int]]:
-    """Return (chunk, phase) in the order in which each lane takes them.
-
-    A chunk follows the one before by one phase; where two would take a lane at once, the older
-    goes first. `lanes[phase]` is the lane of each phase.
-    """
-    every = [(chunk, phase) for chunk in range(chunks) for phase in range(len(lanes))]
-    return sorted(every, key=lambda turn: (turn[0] + turn[1], turn[0]))
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RankMessages:
     """Messages between ranks of a group; `share` is each one's part of the collective's size.

@@ -120,13 +120,6 @@ def selected_for(selected: Sequence[Selected], size_bytes: FloatArray) -> IntArr
     return np.searchsorted(starts, size_bytes, side="right") - 1
 
 
-def chunks_of(tuning: Tuning, phases: int, size_bytes: FloatArray) -> FloatArray:
-    """Return into how many chunks a collective of these sizes is cut; 1 where nothing overlaps."""
-    if phases < 2:
-        return np.ones_like(size_bytes)
-    return np.clip(np.ceil(size_bytes / tuning.chunk_bytes), 1.0, float(tuning.chunks))
-
-
 def algorithm_named(text: str) -> Algorithm:
     """Return the algorithm a text names: "ring", "hierarchical" or "hierarchical:ring:tree"."""
     name, *parts = text.split(":")
