@@ -1,15 +1,15 @@
 """Dataclasses whose methods cost nothing until they are used. Layer 0: imports no other module.
 
 `dataclass` is that of the standard library to whoever checks types, and does the same. But that one
-writes and compiles six methods for each class on import, which took a sixth of a short command:
-here `__init__` is compiled once a class has more than a few records, and all classes share the
-rest.
+writes and compiles six methods for each class on import and looks through every annotation, which
+took a sixth of a short command: here `__init__` is compiled once a class has more than a few
+records, all classes share the rest, and what is annotated is a field unless it is a `ClassVar`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, FrozenInstanceError, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
 from dataclasses import dataclass as _standard
 from functools import cache
 from operator import attrgetter
@@ -43,7 +43,7 @@ def _made(
                 made.__init__ = _init_of(made)
                 made.__init__(self, *args, **named)
 
-        shared: dict[str, object] = {"__repr__": _repr}
+        shared: dict[str, object] = {"__repr__": _repr, "__replace__": _replaced}
         if init:
             shared["__init__"] = first_init
         if eq:
@@ -59,11 +59,74 @@ def _made(
                 setattr(cls, name, method)
         if cls.__doc__ is None:
             cls.__doc__ = cls.__name__  # the standard one would make up a signature
-        plain = _standard(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
-        made: Any = plain(cls)
+        made: Any = _with_fields(cls, slots=slots, kw_only=kw_only)
         return made  # type: ignore[no-any-return]
 
     return make if cls is None else make(cls)
+
+
+@_standard
+class _Standard:
+    """Has what the standard library knows its dataclasses and their fields by."""
+
+    a: int
+
+
+_FIELD: Any = fields(_Standard)[0]._field_type  # type: ignore[attr-defined]
+_PARAMETERS: Any = vars(_Standard)["__dataclass_params__"]
+
+
+def _with_fields(cls: Any, *, slots: bool, kw_only: bool) -> Any:  # noqa: ANN401
+    """Return the class with its fields, and those of its bases, known to the standard library."""
+    known: dict[str, Field[Any]] = {}
+    for base in cls.__mro__[:0:-1]:
+        known |= getattr(base, "__dataclass_fields__", {})
+    space = dict(vars(cls))
+    own = {
+        name: _field(cls, name, form, kw_only)
+        for name, form in space.get("__annotations__", {}).items()
+        if not str(form).startswith(("ClassVar", "typing.ClassVar"))
+    }
+    known |= own
+    told = {
+        "__dataclass_fields__": known,
+        "__dataclass_params__": _PARAMETERS,
+        "__match_args__": tuple(n for n, one in known.items() if one.init and not one.kw_only),
+    }
+    if slots:
+        return _slotted(cls, known, space | told)
+    for name, value in told.items():
+        setattr(cls, name, value)
+    for name, one in own.items():
+        if one.default is not MISSING:
+            setattr(cls, name, one.default)
+        elif name in space:
+            delattr(cls, name)
+    return cls
+
+
+def _field(cls: Any, name: str, form: object, kw_only: bool) -> Field[Any]:  # noqa: ANN401
+    default = getattr(cls, name, MISSING)
+    if isinstance(default, MemberDescriptorType):  # the slot of a base
+        default = MISSING
+    made: Any = default if isinstance(default, Field) else field(default=default)
+    if made.default.__class__.__hash__ is None:
+        raise ValueError(f"{cls.__qualname__}.{name}: every record would share this default")
+    made.name, made.type, made._field_type = name, form, _FIELD
+    if made.kw_only is MISSING:
+        made.kw_only = kw_only
+    return made  # type: ignore[no-any-return]
+
+
+def _slotted(cls: Any, names: Iterable[str], space: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Return a class like this one whose fields, but those in slots of a base, are in slots."""
+    for name in (*names, "__dict__", "__weakref__"):
+        space.pop(name, None)
+    taken = {slot for base in cls.__mro__[1:] for slot in vars(base).get("__slots__", ())}
+    space["__slots__"] = tuple(name for name in names if name not in taken)
+    made = type(cls)(cls.__name__, cls.__bases__, space)
+    made.__qualname__ = cls.__qualname__
+    return made
 
 
 def _replaced(record: Any, /, **changes: object) -> Any:  # noqa: ANN401
@@ -83,29 +146,29 @@ else:
 @cache
 def _given(cls: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Return the names of the fields that `__init__` takes."""
-    return tuple(field.name for field in fields(cls) if field.init)
+    return tuple(one.name for one in fields(cls) if one.init)
 
 
 def _filled(cls: Any, record: object, args: Sequence[object], named: dict[str, object]) -> bool:  # noqa: ANN401
     """Set a new record's fields; return False where the arguments are not those of `__init__`."""
     left, taken = len(args), 0
-    for field in fields(cls):
-        name = field.name
-        if field.init and not field.kw_only and left:
+    put = object.__setattr__
+    for name, one in cls.__dataclass_fields__.items():
+        if left and one.init and not one.kw_only:
             if name in named:
                 return False
             value, left = args[-left], left - 1
-        elif field.init and name in named:
+        elif name in named and one.init:
             value, taken = named[name], taken + 1
-        elif field.default_factory is not MISSING:
-            value = field.default_factory()
-        elif field.default is not MISSING:
-            value = field.default
-        elif field.init:
+        elif one.default is not MISSING:
+            value = one.default
+        elif one.default_factory is not MISSING:
+            value = one.default_factory()
+        elif one.init:
             return False
         else:
             continue
-        object.__setattr__(record, name, value)
+        put(record, name, value)
     if left or taken < len(named):
         return False
     if finish := getattr(record, "__post_init__", None):
@@ -119,14 +182,14 @@ def _init_of(cls: Any) -> Callable[..., None]:  # noqa: ANN401
     named: list[str] = []
     lines: list[str] = []
     known: dict[str, object] = {"_set": object.__setattr__, "_absent": MISSING}
-    for field in fields(cls):
-        value = _value_in_init(field, known)
-        if field.init:
-            default = "" if field.default is MISSING else f"=_default_{field.name}"
-            default = default or ("" if field.default_factory is MISSING else "=_absent")
-            (named if field.kw_only else given).append(f"{field.name}{default}")
+    for one in fields(cls):
+        value = _value_in_init(one, known)
+        if one.init:
+            default = "" if one.default is MISSING else f"=_default_{one.name}"
+            default = default or ("" if one.default_factory is MISSING else "=_absent")
+            (named if one.kw_only else given).append(f"{one.name}{default}")
         if value:
-            name = field.name
+            name = one.name
             slot = getattr(cls, name, None)
             if not frozen:
                 lines.append(f"self.{name} = {value}")
@@ -144,22 +207,22 @@ def _init_of(cls: Any) -> Callable[..., None]:  # noqa: ANN401
     return made  # type: ignore[no-any-return]
 
 
-def _value_in_init(field: Field[Any], known: dict[str, object]) -> str:
+def _value_in_init(one: Field[Any], known: dict[str, object]) -> str:
     """Return what a field is set to in `__init__`, or nothing; `known`: names the text may use."""
-    name = field.name
-    known[f"_default_{name}"] = field.default
-    known[f"_make_{name}"] = field.default_factory
-    if field.init:
+    name = one.name
+    known[f"_default_{name}"] = one.default
+    known[f"_make_{name}"] = one.default_factory
+    if one.init:
         made = f"_make_{name}() if {name} is _absent else {name}"
-        return name if field.default_factory is MISSING else made
-    if field.default_factory is not MISSING:
+        return name if one.default_factory is MISSING else made
+    if one.default_factory is not MISSING:
         return f"_make_{name}()"
-    return f"_default_{name}" if field.default is not MISSING else ""
+    return f"_default_{name}" if one.default is not MISSING else ""
 
 
 @cache
 def _compared(cls: Any) -> Callable[[object], tuple[object, ...]]:  # noqa: ANN401
-    names = [field.name for field in fields(cls) if field.compare]
+    names = [one.name for one in fields(cls) if one.compare]
     if len(names) > 1:
         return attrgetter(*names)
     return lambda record: tuple(getattr(record, name) for name in names)
@@ -187,9 +250,9 @@ def _refuse(self: object, name: str, *value: object) -> NoReturn:
 
 
 def _values(self: Any) -> list[object]:  # noqa: ANN401
-    return [getattr(self, field.name) for field in fields(self)]
+    return [getattr(self, one.name) for one in fields(self)]
 
 
 def _fill(self: Any, state: list[object]) -> None:  # noqa: ANN401
-    for field, value in zip(fields(self), state, strict=True):
-        object.__setattr__(self, field.name, value)
+    for one, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, one.name, value)

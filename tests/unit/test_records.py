@@ -8,7 +8,7 @@ import math
 import pickle
 from dataclasses import FrozenInstanceError, field
 from threading import Barrier, Thread
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -55,6 +55,54 @@ def test_fields_defaults_and_text_are_as_the_standard_ones() -> None:
     assert _Screw(length=1.0, pitch=2.0) == dataclasses.replace(_Screw(length=1.0), pitch=2.0)
     assert repr(_Screw(length=1.0)).endswith("marks=[], pitch=1.0)")
     assert (_Counter(3).count, _Counter(start=4).count) == (4, 5)
+
+
+def test_fields_are_those_that_the_standard_library_finds() -> None:
+    def bolts(made: Any, kind: str) -> list[type]:
+        @made(frozen=True, slots=True)
+        class _Plain:
+            """A base."""
+
+            KIND: ClassVar[str] = kind
+            length: float
+            head: str = "hex"
+            shown: str = field(default="shown", init=False, metadata={"derived": True})
+
+        @made(frozen=True, slots=True, kw_only=True)
+        class _Threaded(_Plain):
+            """Of other defaults, and with a field more."""
+
+            head: str = "flat"
+            pitch: float = 1.0
+            marks: list[int] = field(default_factory=list)
+
+        @made
+        class _Open:
+            """Neither frozen nor in slots."""
+
+            size: int
+            notes: list[str] = field(default_factory=list, repr=False)
+            colour: str = "grey"
+
+        return [_Plain, _Threaded, _Open]
+
+    for ours, standard in zip(
+        bolts(dataclass, "m"), bolts(dataclasses.dataclass, "m"), strict=True
+    ):
+        told = [repr(one) for one in dataclasses.fields(cast(Any, ours))]
+        assert told == [repr(one) for one in dataclasses.fields(cast(Any, standard))]
+        for name in ("__slots__", "__match_args__", "__qualname__", "__module__", "KIND", "colour"):
+            assert getattr(ours, name, None) == getattr(standard, name, None)
+        assert hasattr(ours, "notes") == hasattr(standard, "notes")
+        assert dataclasses.is_dataclass(ours)
+
+
+def test_a_default_that_records_would_share_is_refused() -> None:
+    with pytest.raises(ValueError, match="marks"):
+
+        @dataclass(frozen=True)
+        class _Shared:
+            marks: list[int] = []  # noqa: RUF012
 
 
 def test_the_first_records_and_later_ones_are_alike() -> None:
