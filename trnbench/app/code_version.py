@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from trnbench import __version__
-from trnbench.catalog.kept import digest_of, keep, kept
+from trnbench.catalog.kept import digest_of, keep, kept, modules
 
 _KIND = "code"
 _LENGTHS = 12, 8
@@ -38,7 +37,7 @@ def version_of(checkout: Path) -> str:
 
 def modules_digest(package: Path) -> str:
     """Return a digest of what all modules of a package say; read again only where one changed."""
-    files = sorted(_modules(str(package)))
+    files = sorted(modules(str(package)))
     stamp = digest_of(repr((str(package), files)))
     known = kept(_KIND, stamp)
     if isinstance(known, str):
@@ -49,17 +48,6 @@ def modules_digest(package: Path) -> str:
         told.update(f"{os.path.relpath(path, package)} {len(content)}\n".encode() + content)
     keep(_KIND, stamp, told.hexdigest())
     return told.hexdigest()
-
-
-def _modules(folder: str) -> Iterator[tuple[str, int, int, int]]:
-    """Yield the modules of a folder, with what changes when one is written."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                stat = entry.stat()
-                yield entry.path, stat.st_mtime_ns, stat.st_size, stat.st_ino
-            elif entry.is_dir() and entry.name != "__pycache__":
-                yield from _modules(entry.path)
 
 
 def _commit(git: Path) -> str | None:

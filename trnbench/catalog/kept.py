@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,7 +28,8 @@ def digest_of(content: str) -> str:
 def kept(kind: str, digest: str) -> object:
     """Return what is kept under a name; None if nothing is, or the file is damaged."""
     try:
-        head, _, body = _path(kind, digest).read_bytes().partition(b"\n")
+        with open(_path(kind, digest), "rb") as file:
+            head, _, body = file.read().partition(b"\n")
         if head.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
             return None
         found: object = json.loads(body)
@@ -40,7 +41,7 @@ def kept(kind: str, digest: str) -> object:
 def keep(kind: str, digest: str, content: object) -> None:
     """Keep what JSON can hold under a name; where that cannot be done nothing is lost."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    path = _path(kind, digest)
+    path = Path(_path(kind, digest))
     if len(body) > MAX_BYTES:
         return
     try:
@@ -68,12 +69,23 @@ def _sweep(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _path(kind: str, digest: str) -> Path:
-    return _folder(os.environ.get("XDG_CACHE_HOME")) / kind / f"{digest}.json"
+def _path(kind: str, digest: str) -> str:
+    return f"{_folder(os.environ.get('XDG_CACHE_HOME'))}/{kind}/{digest}.json"
 
 
 @cache
-def _folder(moved_to: str | None) -> Path:
-    from platformdirs import user_cache_path
+def _folder(moved_to: str | None) -> str:
+    from platformdirs import user_cache_dir
 
-    return user_cache_path("trnbench")
+    return user_cache_dir("trnbench")
+
+
+def modules(folder: str) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the modules of a folder, with what changes when one is written."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                stat = entry.stat()
+                yield entry.path, stat.st_mtime_ns, stat.st_size, stat.st_ino
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from modules(entry.path)

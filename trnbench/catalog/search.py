@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,6 +55,7 @@ SINGULAR: Mapping[str, str] = {
     "studies": "study",
 }
 PATH_VARIABLE = "TRNBENCH_SPEC_PATH"
+_ENDING = ".toml"
 USER = "user"
 BUILT_IN = "built in"
 T = TypeVar("T")
@@ -85,20 +87,8 @@ class Catalog:
     folders: tuple[Folder, ...]
 
     @cached_property
-    def _entries(self) -> dict[str, dict[str, Entry]]:
-        found: dict[str, dict[str, Entry]] = {section: {} for section in SECTIONS}
-        for folder in self.folders:
-            for section, parent in SECTIONS.items():
-                for path in _files(folder.path, parent, section):
-                    winner = found[section].get(path.stem)
-                    found[section][path.stem] = Entry(
-                        section=section,
-                        name=path.stem,
-                        path=winner.path if winner else path,
-                        origin=winner.origin if winner else folder.origin,
-                        hides=(*winner.hides, path) if winner else (),
-                    )
-        return found
+    def _sections(self) -> dict[str, dict[str, Entry]]:
+        return {}
 
     @cached_property
     def _made(self) -> dict[tuple[Path, type], tuple[object, Any]]:
@@ -109,17 +99,22 @@ class Catalog:
     def _used(self) -> dict[str, _Used]:
         return {}
 
+    def _entries(self, section: str) -> Mapping[str, Entry]:
+        if section not in self._sections:
+            self._sections[section] = _winning(self.folders, section)
+        return self._sections[section]
+
     def entries(self, section: str) -> tuple[Entry, ...]:
         """Return the section's winning files in order of name."""
-        return tuple(entry for _, entry in sorted(self._entries[section].items()))
+        return tuple(entry for _, entry in sorted(self._entries(section).items()))
 
     def names(self, section: str) -> tuple[str, ...]:
         """Return every name and alias of a section."""
-        return (*sorted(self._entries[section]), *self.aliases(section))
+        return (*sorted(self._entries(section)), *self.aliases(section))
 
     def find(self, section: str, name: str, *, where: str = "") -> Entry:
         """Return the entry with this name or alias, or raise with the nearest name."""
-        entry = self._entries[section].get(name) or self.aliases(section).get(name)
+        entry = self._entries(section).get(name) or self.aliases(section).get(name)
         if entry is None:
             self.refuse_unreadable(section)
             verb = "spec" if section in SPEC_SECTIONS else "workload"
@@ -135,7 +130,7 @@ class Catalog:
 
     def _with_chip(self, name: str) -> str:
         """Return which instances have a chip, if the name is that of one."""
-        chip = self._entries["chips"].get(name) or self.aliases("chips").get(name)
+        chip = self._entries("chips").get(name) or self.aliases("chips").get(name)
         if chip is None:
             return ""
         users = [
@@ -287,6 +282,26 @@ def _existing(path: Path, origin: str) -> Path:
     return path
 
 
+def _winning(folders: Sequence[Folder], section: str) -> dict[str, Entry]:
+    """Return the files of a section by name, the first of each name with those that it hides."""
+    found: dict[str, Entry] = {}
+    for folder in folders:
+        for path in _files(folder.path, SECTIONS[section], section):
+            winner = found.get(path.stem)
+            found[path.stem] = Entry(
+                section=section,
+                name=path.stem,
+                path=winner.path if winner else path,
+                origin=winner.origin if winner else folder.origin,
+                hides=(*winner.hides, path) if winner else (),
+            )
+    return found
+
+
 def _files(folder: Path, parent: str, section: str) -> list[Path]:
-    places = (folder / section, folder / parent / section)
-    return [path for place in places if place.is_dir() for path in sorted(place.glob("*.toml"))]
+    found = []
+    for place in (folder / section, folder / parent / section):
+        with suppress(OSError):
+            names = sorted(name for name in os.listdir(place) if name.endswith(_ENDING))
+            found += [place / name for name in names]
+    return found

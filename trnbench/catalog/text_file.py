@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_ISDIR, S_ISFIFO, S_ISREG
 
 from trnbench.errors import DataFileError, Fault, InputError
 
@@ -16,8 +17,7 @@ _MOST_BELOW = 20_000
 
 def read_text(path: Path, *, what: str, max_bytes: int) -> str:
     """Return the text in `path`, or raise DataFileError; `what` names the kind of file expected."""
-    with _reading(path, what):
-        size = path.stat().st_size
+    with _reading(path, what) as size:
         if size > max_bytes:
             raise refused(path, f"has {size:,} bytes; such a file holds at most {max_bytes:,}")
         raw = path.read_bytes()
@@ -64,16 +64,17 @@ def files_below(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _reading(path: Path, what: str) -> Iterator[None]:
-    """Say in one message what keeps a file from being read."""
+def _reading(path: Path, what: str) -> Iterator[int]:
+    """Give the bytes that a file has; say in one message what keeps it from being read."""
     try:
-        if path.is_dir():
+        found = path.stat()
+        if S_ISDIR(found.st_mode):
             raise refused(path, f"is a folder; expected a {what} file")
-        if path.is_fifo():
+        if S_ISFIFO(found.st_mode):
             raise refused(path, f"is a pipe; write what comes out of it to a {what} file first")
-        if path.exists() and not path.is_file():
+        if not S_ISREG(found.st_mode):
             raise refused(path, f"is not a regular file; expected a {what} file")
-        yield
+        yield found.st_size
     except FileNotFoundError:
         raise refused(path, "no such file") from None
     except PermissionError:

@@ -16,7 +16,7 @@ import numpy as np
 from trnbench.analytic.collective.shape import Profile, Resource
 from trnbench.analytic.collective.time import ClosedForm, Lines, form_of
 from trnbench.calibration.collective_stack import Tuning
-from trnbench.catalog.kept import digest_of, keep, kept
+from trnbench.catalog.kept import digest_of, keep, kept, modules
 from trnbench.mapping.fabric import LinkKind
 
 Stored: TypeAlias = list[Any]
@@ -76,9 +76,7 @@ def write(digest: str, engines: Mapping[str, Stored]) -> None:
 
 
 @cache
-def _code() -> tuple[tuple[str, int, int], ...]:
+def _code() -> tuple[tuple[str, int, int, int], ...]:
     """Return what tells versions of the code apart that decides what a closed form is."""
     package = Path(__file__).parents[2]
-    files = (path for folder in CODE for path in (package / folder).rglob("*.py"))
-    stats = ((str(path.relative_to(package)), path.stat()) for path in files)
-    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
+    return tuple(sorted(one for folder in CODE for one in modules(str(package / folder))))
