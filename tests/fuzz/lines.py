@@ -16,7 +16,7 @@ import typer
 
 from tests.fuzz import inputs
 from tests.fuzz.inputs import JUNK, NUMBERS
-from trnbench.cli.main import application
+from trnbench.cli.main import VERBS, application
 from trnbench.workload.knob_text import knob_texts
 from trnbench.workload.layout import KNOBS
 
@@ -163,7 +163,7 @@ def verbs() -> dict[tuple[str, ...], list[Any]]:
         for name, inner in (commands or {}).items():
             yield from below(inner, (*path, name))
 
-    found = dict(below(typer.main.get_command(application()), ()))
+    found = dict(below(typer.main.get_command(application(*VERBS)), ()))
     return {path: params for path, params in found.items() if path != ("tui",)}
 
 

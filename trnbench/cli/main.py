@@ -63,10 +63,21 @@ VERBS: Mapping[str, str] = {
 """Every verb and its line, in the order of the help; `cli/VERB_command.py` has its options."""
 
 
+class _AllVerbs(typer.core.TyperGroup):
+    """Every verb by its name and line; one becomes a command when words ask for it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        """Return the command that the words ask for, and the words behind it."""
+        if args and args[0] in VERBS:
+            self.commands[args[0]] = _commands(args[0]).commands[args[0]]
+        return super().resolve_command(ctx, args)
+
+
 def application(*verbs: str) -> typer.Typer:
     """Return the application with these verbs, or with all: what is not asked is not imported."""
     made = typer.Typer(
         name="trnbench",
+        cls=None if verbs else _AllVerbs,
         help="Benchmark and plan training on AWS Trainium: does it fit, how fast, how much, "
         "how sure?",
         epilog=EPILOG,
@@ -76,7 +87,9 @@ def application(*verbs: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_options)
-    for verb in verbs or VERBS:
+    for verb in () if verbs else VERBS:
+        made.command(verb, short_help=VERBS[verb])(_nothing)
+    for verb in verbs:
         module = import_module(f"trnbench.cli.{verb}_command")
         if hasattr(module, "application"):
             made.add_typer(module.application, name=verb, short_help=VERBS[verb])
@@ -84,6 +97,10 @@ def application(*verbs: str) -> typer.Typer:
             function = module.concepts if verb == "help" else getattr(module, verb)
             made.command(verb, short_help=VERBS[verb])(function)
     return made
+
+
+def _nothing() -> None:
+    """Stand for a verb that was not asked for."""
 
 
 def _command(verb: str) -> Any:  # noqa: ANN401 - a type of Typer's that it does not export
