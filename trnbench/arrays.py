@@ -29,6 +29,29 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     return found, places.reshape(values.shape)
 
 
+def combined(arrays: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
+    """Return the distinct combinations of numbers of arrays that broadcast, as columns, and places.
+
+    The places, of the common shape, say which column each combination is.
+    """
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    if math.prod(shape) == 1:
+        columns = np.array([array.item() for array in arrays]).reshape(-1, 1)
+        return columns, np.zeros(shape, dtype=np.int64)
+    columns, places = np.empty((0, 1)), np.zeros((), dtype=np.int64)
+    for array in arrays:
+        values, place = numbered(array)
+        if len(values) > 1:
+            pairs = places * len(values) + place
+            seen = np.zeros(columns.shape[1] * len(values), dtype=np.bool_)
+            seen[pairs] = True
+            before, last = np.divmod(np.flatnonzero(seen), len(values))
+            places = (np.cumsum(seen) - 1)[pairs]
+            columns, values = columns[:, before], values[last]
+        columns = np.vstack([columns, np.broadcast_to(values, columns.shape[1:])])
+    return columns, spread(places, shape)
+
+
 def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return what `np.broadcast_to` does; an array that has the shape is it already."""
     return values if values.shape == shape else np.broadcast_to(values, shape)

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.analytic.matrix.time import HIDDEN_PART, MatrixPart, MatrixTime, matrix_time
-from trnbench.arrays import FloatArray
+from trnbench.arrays import FloatArray, combined
 from trnbench.calibration.chip_efficiency import ComputeEfficiency, Numbers, ends_of
 from trnbench.errors import unhandled
 from trnbench.hardware.chip import Chip
@@ -365,15 +365,17 @@ class PricedRank:
         self, group: Sequence[tuple[MatMul, MatrixProduct]]
     ) -> Iterable[tuple[MatMul, FloatArray]]:
         distinct = {_key(product): product for _, product in group}
-        sizes = [_flat(product) for product in distinct.values()]
-        m, k, n, batch = np.concatenate(sizes, axis=1)
+        found = {key: combined((p.m, p.k, p.n, p.batch)) for key, p in distinct.items()}
+        m, k, n, batch = np.concatenate([sizes for sizes, _ in found.values()], axis=1)
         joined = replace(group[0][1], m=m, k=k, n=n, batch=batch)
         seconds = self._reached(matrix_time(joined, self.chip, cores=self._cores))
-        starts = np.cumsum([0, *(size.shape[1] for size in sizes)])
-        where = {key: slice(*starts[i : i + 2]) for i, key in enumerate(distinct)}
+        starts = np.cumsum([0, *(sizes.shape[1] for sizes, _ in found.values())])
+        of_shape = {
+            key: seconds[first + places]
+            for first, (key, (_, places)) in zip(starts[:-1], found.items(), strict=True)
+        }
         for op, product in group:
-            found = seconds[where[_key(product)]]
-            yield op, found.reshape(product.shape + seconds.shape[1:])
+            yield op, of_shape[_key(product)]
 
     def _reached(self, ideal: MatrixTime) -> FloatArray:
         """Return the time of products at the shares that tensor units and memory reach, s."""
@@ -413,12 +415,3 @@ def _whole_tiles(queries: FloatArray, pairs: FloatArray, keys: Numbers) -> Float
 def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:
     sizes = (product.m, product.k, product.n, product.batch)
     return tuple((size.shape, size.tobytes()) for size in sizes)
-
-
-def _flat(product: MatrixProduct) -> FloatArray:
-    """Return the sizes of products, one column each."""
-    sizes = (product.m, product.k, product.n, product.batch)
-    columns = np.empty((len(sizes), *product.shape))
-    for row, size in enumerate(sizes):
-        columns[row] = size
-    return columns.reshape(len(sizes), -1)
