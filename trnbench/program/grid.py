@@ -5,6 +5,7 @@ The lowering reads a knob as the attribute of `Grid` that bears its name, and no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from math import prod
 
@@ -110,7 +111,11 @@ class Grid:
     @property
     def micro_batches(self) -> FloatArray:
         """Micro-batches of each replica in a step."""
-        return np.ceil(self.global_batch / (self.dp * self.micro_batch))
+        return self.micro_batches_of(lambda sizes: sizes)
+
+    def micro_batches_of(self, pick: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Return those of the layouts that `pick` takes out of an array over the grid."""
+        return np.ceil(pick(self.global_batch) / (pick(self.dp) * pick(self.micro_batch)))
 
     @property
     def updated(self) -> Grid:

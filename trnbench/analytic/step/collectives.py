@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnbench.analytic.step.engines import Engines, ExchangeSite, site_of
 from trnbench.arrays import BoolArray, FloatArray, IntArray, numbered, spread
@@ -90,7 +92,7 @@ class CollectivePrices:
 
     def collective(self, op: CollectiveOp) -> PricedExchange:
         """Return the time of one run of a program's collective."""
-        key = (op.axis, op.ranks.shape, op.ranks.tobytes())
+        key = groups_key(op)
 
         def found() -> _Kinds:
             return self._kinds_of(groups_along(op.axis, self.grid, self.order, op.ranks), key)
@@ -113,7 +115,7 @@ class CollectivePrices:
     ) -> PricedExchange:
         """Return the time of an operation of groups for sizes that broadcast with them."""
         numbers = (groups.ranks, groups.stride, groups.width, groups.period)
-        key = tuple((number.shape, number.tobytes()) for number in numbers)
+        key = tuple(map(numbers_key, numbers))
         kinds = self.kinds.of(key, lambda: self._kinds_of(groups, key))
         return self._price(op, kinds, size_bytes, runs=runs)
 
@@ -121,8 +123,7 @@ class CollectivePrices:
         self, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray
     ) -> PricedExchange:
         present = np.asarray(_thin(runs) & ~groups.alone)
-        sizes, where = (size_bytes.shape, size_bytes.tobytes()), (present.shape, present.tobytes())
-        key = (op, groups.key, sizes, where)
+        key = (op, groups.key, numbers_key(size_bytes), numbers_key(present))
         return self.priced.of(key, lambda: self._times(op, groups, size_bytes, present))
 
     def _times(
@@ -172,6 +173,16 @@ class CollectivePrices:
         kinds[asked] = [numbers.setdefault(row, len(numbers)) for row in rows]
         places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
         return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
+
+
+def groups_key(op: CollectiveOp) -> Hashable:
+    """Return what tells the groups of a collective from others of its grid of layouts."""
+    return op.axis if op.axis != "kv_copies" else (op.axis, numbers_key(op.ranks))
+
+
+def numbers_key(values: NDArray[Any]) -> Hashable:
+    """Return a key by which equal arrays are found again."""
+    return values.shape, values.tobytes()
 
 
 def _reason(refusal: Refusal, broken: BoolArray) -> Reason:

@@ -8,7 +8,12 @@ from dataclasses import field, replace
 import numpy as np
 
 from trnbench.analytic.step.blocks import NOTHING
-from trnbench.analytic.step.collectives import CollectivePrices, PricedExchange
+from trnbench.analytic.step.collectives import (
+    CollectivePrices,
+    PricedExchange,
+    groups_key,
+    numbers_key,
+)
 from trnbench.analytic.step.engines import Engines
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.calibration.collective_stack import CollectiveStack
@@ -34,7 +39,8 @@ def along(values: FloatArray, samples: int | None) -> FloatArray:
 class Exchanges:
     """The exchanges of a program; `refused` collects those that the stack cannot serve.
 
-    `known`: seconds and refusals of what was asked for, for all programs on the same grid.
+    `known`: seconds and refusals of what was asked for, for all programs on the same grid;
+    `spanning`: which groups of it span nodes.
     """
 
     program: StepProgram
@@ -45,6 +51,7 @@ class Exchanges:
     known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(
         default_factory=Memo, repr=False
     )
+    spanning: Memo[Hashable, BoolArray] = field(default_factory=Memo, repr=False)
 
     def of(self, program: StepProgram) -> Exchanges:
         """Return the exchanges of another program on the same grid of layouts."""
@@ -52,21 +59,22 @@ class Exchanges:
 
     def seconds(self, op: CollectiveOp) -> FloatArray:
         """Return the seconds of a collective in one run of its block."""
-        key = (op.op, op.axis, *map(_numbers, (op.ranks, op.size_bytes, op.count)), op.copies)
+        key = (op.op, groups_key(op), *map(numbers_key, (op.size_bytes, op.count)), op.copies)
         return self._known(key, lambda: self._seconds(op))
 
     def message_s(self) -> FloatArray:
         """Return the seconds of a micro-batch's messages from one chunk to the next stage."""
         sent = messages_of(self.program)
         key = tuple(
-            (_numbers(send.size_bytes), _numbers(send.count), "tp" in send.tensor.axes)
+            (numbers_key(send.size_bytes), numbers_key(send.count), "tp" in send.tensor.axes)
             for send in sent
         )
         return self._known(key, lambda: self._message_s(sent))
 
     def crosses(self, op: CollectiveOp) -> FloatArray:
         """Return 1 where the groups of a collective span nodes, 0 where they do not."""
-        return along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
+        spans = self.spanning.of(groups_key(op), lambda: self._spans_nodes(op.axis, op.ranks))
+        return along(array(spans), self.samples)
 
     def pipelines_cross(self) -> FloatArray:
         """Return 1 where messages between stages leave the node, 0 where none does."""
@@ -175,8 +183,3 @@ def exchanges_of(
     return Exchanges(
         program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
     )
-
-
-def _numbers(values: FloatArray) -> Hashable:
-    """Return a key by which equal arrays are found again."""
-    return values.shape, values.tobytes()

@@ -87,9 +87,7 @@ class StageReader:
         self._schedule = program.layout.schedule
         self._pp = pick(grid.pp)
         self._vpp = pick(grid.vpp)
-        self._micro_batches = np.ceil(
-            pick(grid.global_batch) / (pick(grid.dp) * pick(grid.micro_batch))
-        )
+        self._micro_batches = grid.micro_batches_of(pick)
         self._flights = flights
         self._sums = sums
         self._split = splits_backward(self._schedule)

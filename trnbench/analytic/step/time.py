@@ -306,7 +306,7 @@ class StepPrices:
         return _Degrees(
             pp=pick(self._along(grid.pp)),
             vpp=pick(self._along(grid.vpp)),
-            micro_batches=pick(self._along(self.program.micro_batches)),
+            micro_batches=grid.micro_batches_of(lambda sizes: pick(self._along(sizes))),
             send_s=pick(self.send_s),
         )
 
