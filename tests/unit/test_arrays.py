@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.arrays import distinct, quantiles
+from trnbench.arrays import combined, distinct, quantiles
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 257])
@@ -22,3 +22,17 @@ def test_quantiles_are_those_of_numpy(size, last):
 @pytest.mark.parametrize("values", [[], [[3, 1], [3, 2]], [5]])
 def test_distinct_numbers_are_those_of_numpy(values):
     np.testing.assert_array_equal(distinct(np.array(values)), np.unique(np.array(values)))
+
+
+def test_combinations_of_arrays_are_found_once_and_told_apart():
+    rng = np.random.default_rng(7)
+    rows = rng.integers(1, 4, (5, 1, 3)).astype(float)
+    columns = rng.integers(1, 3, (4, 1)).astype(float)
+    lone, alike = np.array(7.0), rng.integers(1, 3, (5, 4, 3)).astype(float)
+    found, places = combined((rows, columns, lone, alike))
+    whole = np.stack(np.broadcast_arrays(rows, columns, lone, alike))
+    assert np.array_equal(found[:, places], whole)
+    assert found.shape[1] == len(set(zip(*whole.reshape(4, -1), strict=True)))
+    one, place = combined((np.full((1, 1), 2.0), np.array(3.0)))
+    assert one.tolist() == [[2.0], [3.0]]
+    assert place.tolist() == [[0]]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import TypeAlias
+from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -45,13 +46,16 @@ class Points:
         return self.offsets.of(shape, lambda: self._offset(shape))
 
     def _offset(self, shape: tuple[int, ...]) -> IntArray:
-        offset = np.zeros(len(self), dtype=np.int64)
+        # Short numbers are quicker to multiply; those that arrays are indexed by are long.
+        short = prod(shape) <= np.iinfo(self.index[0].dtype).max
+        number: type[np.integer[Any]] = self.index[0].dtype.type if short else np.int64
+        offset = np.zeros(len(self), dtype=number)
         stride = 1
         for axis in range(1, len(shape) + 1):
             if shape[-axis] > 1:
-                offset += self.index[-axis] * np.int64(stride)
+                offset += self.index[-axis] * number(stride)
                 stride *= shape[-axis]
-        return offset
+        return offset.astype(np.int64)
 
     def chunks(self, size: int) -> Iterator[Points]:
         """Yield at most `size` layouts at a time; arrays that fit a cache are far faster."""

@@ -13,14 +13,19 @@ follows it, the memory model counts what it keeps. Every stage has the same numb
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
-from trnbench.program.schedule_rules import Degrees, schedule_reasons
+from trnbench.program.schedule_rules import schedule_reasons
 from trnbench.records import dataclass
 from trnbench.workload.layout import Schedule
+
+Counts: TypeAlias = int | IntArray | FloatArray
+"""Whole numbers; as floats, arrays of them are quicker."""
 
 
 class SlotKind(IntEnum):
@@ -98,11 +103,11 @@ def slot_order(schedule: Schedule, *, pp: int, vpp: int = 1, micro_batches: int)
 def forwards_ahead(
     schedule: Schedule,
     *,
-    pp: Degrees,
-    vpp: Degrees,
-    micro_batches: Degrees,
-    stage: Degrees,
-) -> IntArray:
+    pp: Counts,
+    vpp: Counts,
+    micro_batches: Counts,
+    stage: Counts,
+) -> NDArray[Any]:
     """Return the forward slots a stage runs before it starts to alternate; arrays broadcast.
 
     An interleaved pipeline with one group of micro-batches (as many as stages) runs all forwards
@@ -122,7 +127,7 @@ def forwards_ahead(
             ahead = np.where(one_group, total, 2 * after + np.subtract(vpp, 1) * pp)
         case _:
             unhandled(schedule, "number of forward slots ahead")
-    return np.asarray(np.minimum(ahead, total), dtype=np.int64)
+    return np.asarray(np.minimum(ahead, total))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,7 +143,7 @@ class InFlight:
 
 
 def in_flight(
-    schedule: Schedule, *, pp: Degrees, vpp: Degrees, micro_batches: Degrees, stage: Degrees
+    schedule: Schedule, *, pp: Counts, vpp: Counts, micro_batches: Counts, stage: Counts
 ) -> InFlight:
     """Return the micro-batches that legal schedules hold on a stage (counted from 0)."""
     total = np.multiply(micro_batches, vpp)

@@ -41,7 +41,7 @@ def array(value: ArrayLike) -> FloatArray:
     return np.asarray(value, dtype=np.float64)
 
 
-_REMEMBERED = 64
+_REMEMBERED = 4096
 """Layouts for which a tensor remembers its bytes, which are asked for again and again."""
 _FLOAT64 = np.dtype(np.float64)
 ONE: FloatArray = array(1.0)

@@ -8,10 +8,10 @@ messages under way.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import field
-from functools import partial
-from typing import TypeAlias
+from functools import cached_property, partial, reduce
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from trnbench.analytic.step.memory_parts import (
     StageParts,
     weight_of,
 )
-from trnbench.arrays import FloatArray
+from trnbench.arrays import BoolArray, FloatArray
 from trnbench.calibration.memory_overheads import MemoryOverheads
 from trnbench.errors import unhandled
 from trnbench.memo import Memo
@@ -57,13 +57,17 @@ class BlockPart:
 class GridSums:
     """What a program holds, added up over its whole grid: the same for any layouts of it.
 
-    By block, by class of stages (what stays), by messages of a stage; the first two, whether weight
-    gradients have slots of their own or not.
+    By block, by class of stages (what stays, that added up, what its blocks work on; None where
+    that is not the same wherever there is such a stage), by messages of a stage. All but the last,
+    whether weight gradients have slots of their own or not.
     """
 
     blocks: Memo[tuple[str, bool], tuple[BlockPart, ...]] = field(default_factory=Memo)
     staying: Memo[tuple[str, bool], Mapping[HeldPart, FloatArray]] = field(default_factory=Memo)
+    lasting: Memo[tuple[str, bool], FloatArray] = field(default_factory=Memo)
+    largest: Memo[tuple[str, bool], tuple[FloatArray, ...] | None] = field(default_factory=Memo)
     messages: Memo[Hashable, FloatArray] = field(default_factory=Memo)
+    groups: Memo[Literal["rank"], FloatArray] = field(default_factory=Memo)
 
 
 class StageReader:
@@ -80,25 +84,43 @@ class StageReader:
         flights: Flights,
         sums: GridSums,
     ) -> None:
-        grid = program.grid
+        self._program = program
+        self._grid = program.grid
         self._pick = pick
         self._overheads = overheads
-        self._grid = grid
         self._schedule = program.layout.schedule
-        self._pp = pick(grid.pp)
-        self._vpp = pick(grid.vpp)
-        self._micro_batches = grid.micro_batches_of(pick)
         self._flights = flights
         self._sums = sums
         self._split = splits_backward(self._schedule)
-        self.held = {
-            kind: tuple(
-                # What stays spans few axes: it is counted before it is picked.
-                part if part.lifetime == "step" else replace(part, bytes=pick(part.bytes))
-                for part in sums.blocks.of((kind, self._split), partial(self._counted_alike, block))
-            )
-            for kind, block in program.blocks.items()
-        }
+        self._picked: Memo[str, tuple[BlockPart, ...]] = Memo()
+
+    @property
+    def held(self) -> Mapping[str, tuple[BlockPart, ...]]:
+        """What an instance of each kind of block holds over the whole grid, by kind."""
+        return {kind: self._on_grid(kind) for kind in self._program.blocks}
+
+    def _passing(self, kind: str) -> tuple[BlockPart, ...]:
+        """Return what a kind of block keeps of micro-batches, of the layouts asked for."""
+        return self._picked.of(
+            kind,
+            lambda: tuple(
+                replace(part, bytes=self._pick(part.bytes))
+                for part in self._on_grid(kind)
+                if part.lifetime not in ("step", "slot")
+            ),
+        )
+
+    def _on_grid(self, kind: str) -> tuple[BlockPart, ...]:
+        block = self._program.blocks[kind]
+        return self._sums.blocks.of((kind, self._split), partial(self._counted_alike, block))
+
+    @cached_property
+    def _pp(self) -> FloatArray:
+        return self._pick(self._grid.pp)
+
+    @cached_property
+    def _micro_batches(self) -> FloatArray:
+        return self._grid.micro_batches_of(self._pick)
 
     def _counted_alike(self, block: Block) -> tuple[BlockPart, ...]:
         """Return residents added up where category and lifetime make no difference."""
@@ -129,6 +151,9 @@ class StageReader:
     @property
     def groups(self) -> FloatArray:
         """Groups of ranks that a rank is a member of: all of them, and one for each degree."""
+        return self._pick(self._sums.groups.of("rank", self._groups))
+
+    def _groups(self) -> FloatArray:
         axes: tuple[str, ...] = ("tp", "pp", "cp", "ep", "data")
         if self._grid.expert_tp is not None:
             axes = (*axes, "expert_tp")
@@ -136,13 +161,14 @@ class StageReader:
             axes = (*axes, "copies")
         if neighbours_of(self._grid.context_parallel) is not None:
             axes = (*axes, "cp_inside", "cp_outside")
-        degrees = (self._pick(self._grid.ranks(axis)) for axis in axes)
+        degrees = (self._grid.ranks(axis) for axis in axes)
         return np.asarray(1.0 + sum((ranks > 1 for ranks in degrees), start=np.zeros(())))
 
     def parts(self, stage: StageClass) -> StageParts:
         """Return the parts that a class of stages may hold, each once."""
         lasting: dict[HeldPart, FloatArray] = {}
-        for part, size in (*self._staying(stage), *self._kept(stage)):
+        staying = ((part, self._pick(size)) for part, size in self._stays(stage).items())
+        for part, size in (*staying, *self._kept(stage)):
             lasting[part] = np.asarray(lasting[part] + size) if part in lasting else size
         return StageParts(
             role=stage.role,
@@ -154,42 +180,54 @@ class StageReader:
 
     def kinds_bytes(self, stage: StageClass) -> tuple[FloatArray, FloatArray]:
         """Return lasting and passing bytes added up; 0 where there is no such stage."""
-        staying = sum((size for _, size in self._staying(stage)), start=np.zeros(()))
-        passing = sum((size for _, size in self._kept(stage)), start=np.zeros(()))
-        largest: dict[HeldPart, FloatArray] = {}
-        for parts in self._slots(stage).values():
-            for part, size in parts.items():
-                known = largest.get(part)
-                largest[part] = size if known is None else np.maximum(known, size)
-        passing = sum(largest.values(), start=passing)
+        key = stage.role, self._split
+        staying = self._pick(self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values())))
+        passing = _sum((*(size for _, size in self._kept(stage)), *self._largest(stage)))
         there = self._pick(stage.multiplicity) > 0
+        if there.all():
+            return staying, passing
         return np.asarray(staying * there), np.asarray(passing * there)
 
-    def _staying(self, stage: StageClass) -> Iterator[tuple[HeldPart, FloatArray]]:
-        """Yield the bytes that a class of stages holds for the whole step."""
+    def _largest(self, stage: StageClass) -> Iterable[FloatArray]:
+        """Return the bytes that a class of stages works on at most, part by part."""
+
+        def alike() -> tuple[FloatArray, ...] | None:
+            slots: list[Mapping[HeldPart, FloatArray]] = []
+            for kind, blocks in stage.blocks.items():
+                there = _wherever(blocks, stage.multiplicity)
+                if there is None:
+                    return None
+                slots.append(_slot_parts(self._on_grid(kind), None if there.all() else there))
+            return _largest_of(slots)
+
+        found = self._sums.largest.of((stage.role, self._split), alike)
+        if found is None:
+            return _largest_of(self._slots(stage).values())
+        return map(self._pick, found)
+
+    def _stays(self, stage: StageClass) -> Mapping[HeldPart, FloatArray]:
+        """Return the bytes over the grid that a class of stages holds for the whole step."""
 
         def add() -> Mapping[HeldPart, FloatArray]:
             sums: dict[HeldPart, FloatArray] = {}
             for kind, count in stage.blocks.items():
-                for held in self.held[kind]:
+                for held in self._on_grid(kind):
                     if held.lifetime == "step":
                         part, size = (held.category, held.weight), held.bytes * count
                         known = sums.get(part)
                         sums[part] = size if known is None else known + size
             return sums
 
-        for part, size in self._sums.staying.of((stage.role, self._split), add).items():
-            yield part, self._pick(size)
+        return self._sums.staying.of((stage.role, self._split), add)
 
     def _kept(self, stage: StageClass) -> Iterator[tuple[HeldPart, FloatArray]]:
         """Yield the bytes kept of micro-batches in flight on a class of stages, and under way."""
         for kind, blocks in stage.blocks.items():
             count = self._pick(blocks)
-            for held in self.held[kind]:
-                if held.lifetime not in ("step", "slot"):
-                    flight = self._behind(stage) if is_behind(kind) else self._in_flight(stage)
-                    times = count * _times(flight, held.lifetime)
-                    yield (held.category, held.weight), held.bytes * times
+            for held in self._passing(kind):
+                flight = self._behind(stage) if is_behind(kind) else self._in_flight(stage)
+                times = count * _times(flight, held.lifetime)
+                yield (held.category, held.weight), held.bytes * times
             if self._split:
                 weight: HeldTimes = "activations" if self._overheads is None else "once"
                 yield ("activations", weight), self._growth(kind, count)
@@ -204,9 +242,8 @@ class StageReader:
         for kind, blocks in stage.blocks.items():
             there = None if blocks.min() > 0 else self._pick(blocks) > 0
             parts = {
-                (held.category, held.weight): held.bytes if there is None else held.bytes * there
-                for held in self.held[kind]
-                if held.lifetime == "slot"
+                part: self._pick(size) if there is None else self._pick(size) * there
+                for part, size in _slot_parts(self._on_grid(kind), None).items()
             }
             if parts:
                 slots[kind] = parts
@@ -238,7 +275,7 @@ class StageReader:
         """
 
         def each(lifetime: Lifetime) -> FloatArray:
-            parts = (part.bytes for part in self.held[kind] if part.lifetime == lifetime)
+            parts = (part.bytes for part in self._passing(kind) if part.lifetime == lifetime)
             return np.asarray(sum(parts, start=np.zeros(())))
 
         more = each("backward_to_weight") - each("until_backward")
@@ -253,10 +290,10 @@ class StageReader:
     def _flight(self, index: FloatArray) -> InFlight:
         return in_flight(
             self._schedule,
-            pp=self._pp.astype(np.int64),
-            vpp=self._vpp.astype(np.int64),
-            micro_batches=self._micro_batches.astype(np.int64),
-            stage=index.astype(np.int64),
+            pp=self._pp,
+            vpp=self._pick(self._grid.vpp),
+            micro_batches=self._micro_batches,
+            stage=index,
         )
 
     def _behind(self, stage: StageClass) -> InFlight:
@@ -286,6 +323,46 @@ class StageReader:
                 held = np.where(all_first, self._micro_batches, 1.0)
                 self._flights[key] = InFlight(until_backward=held, until_weight=held)
         return self._flights[key]
+
+
+def _wherever(blocks: FloatArray, stages: FloatArray) -> BoolArray | None:
+    """Return where stages have a block, along axes on which the number of stages does not depend.
+
+    None if other axes decide, too, among layouts that have such stages.
+    """
+    present, absent = np.broadcast_arrays(blocks > 0, stages == 0)
+    first = present.ndim - stages.ndim
+    axes = tuple(first + axis for axis, length in enumerate(stages.shape) if length > 1)
+    somewhere = np.any(present & ~absent, axis=axes, keepdims=True)
+    everywhere = np.all(present | absent, axis=axes, keepdims=True)
+    return somewhere if np.array_equal(somewhere, everywhere) else None
+
+
+def _slot_parts(
+    held: Iterable[BlockPart], there: BoolArray | None
+) -> Mapping[HeldPart, FloatArray]:
+    """Return what a block works on, where it is there; None: everywhere."""
+    return {
+        (part.category, part.weight): part.bytes if there is None else part.bytes * there
+        for part in held
+        if part.lifetime == "slot"
+    }
+
+
+def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatArray, ...]:
+    """Return the largest of each part."""
+    largest: dict[HeldPart, FloatArray] = {}
+    for parts in slots:
+        for part, size in parts.items():
+            known = largest.get(part)
+            largest[part] = size if known is None else np.maximum(known, size)
+    return tuple(largest.values())
+
+
+def _sum(sizes: Iterable[FloatArray]) -> FloatArray:
+    """Return the sum of sizes, 0 of none."""
+    found = [*sizes]
+    return reduce(np.add, found) if found else np.zeros(())
 
 
 def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
