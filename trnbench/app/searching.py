@@ -12,7 +12,7 @@ from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.errors import EnvironmentFault
 from trnbench.predict.setup import TrainSetup
 from trnbench.records import dataclass
-from trnbench.search.legality import is_large
+from trnbench.search.parts import is_large
 from trnbench.search.question import Question
 from trnbench.search.result import SearchResult, reunited
 from trnbench.search.search import SearchHooks, Share, search

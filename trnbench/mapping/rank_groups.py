@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.arrays import FloatArray, IntArray
+from trnbench.arrays import FloatArray, IntArray, distinct
 from trnbench.calibration.training_stack import RankOrder
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.hardware.instance import LegalDegrees, Platform
@@ -201,13 +201,14 @@ def platform_answer(
     platform: Platform,
     grid: Grid,
     *,
-    nodes: int,
+    nodes: int | IntArray,
     logical_size: int | None = None,
     whole_nodes: bool = True,
 ) -> PlatformAnswer:
     """Return which layouts a cluster of `nodes` instances takes.
 
     A layout fills the cluster; without `whole_nodes` it may leave ranks of a single node idle.
+    `nodes` may differ by layout; then no reason has words.
     """
     degrees = platform.legal_degrees(logical_size)
     refused = [*_cluster(platform, nodes)]
@@ -222,15 +223,23 @@ def platform_answer(
     )
 
 
-def _cluster(platform: Platform, nodes: int) -> Iterator[Reason]:
-    found = cluster_verdict(platform, nodes)
-    if not found.legal:
-        text = f"{'; '.join(found.reasons)}; try {', '.join(found.alternatives)}"
-        yield Reason(rule="cluster", broken=np.array(True), words=lambda _: text)
+def _cluster(platform: Platform, nodes: int | IntArray) -> Iterator[Reason]:
+    counts = [nodes] if isinstance(nodes, int) else distinct(nodes).tolist()
+    verdicts = {count: cluster_verdict(platform, count) for count in counts}
+    refused = {count: verdict for count, verdict in verdicts.items() if not verdict.legal}
+    if refused:
+        first = next(iter(refused.values()))
+        text = f"{'; '.join(first.reasons)}; try {', '.join(first.alternatives)}"
+        yield Reason(rule="cluster", broken=np.isin(nodes, [*refused]), words=lambda _: text)
 
 
 def _world(
-    platform: Platform, grid: Grid, nodes: int, logical_size: int | None, *, whole_nodes: bool
+    platform: Platform,
+    grid: Grid,
+    nodes: int | IntArray,
+    logical_size: int | None,
+    *,
+    whole_nodes: bool,
 ) -> Iterator[Reason]:
     per_node = platform.instance.chips * platform.chip.ranks(logical_size)
     has = nodes * per_node
@@ -240,14 +249,17 @@ def _world(
     def words(at: Scalars) -> str:
         one = at["tp"] * at["cp"] * at["pp"]
         ranks = one * at["dp"]
-        dp, rest = divmod(has, one)
-        near = f"tp x cp x pp = {divisors_near(has, one)}" if rest else f"dp={dp}"
+        own = int(has)
+        dp, rest = divmod(own, one)
+        near = f"tp x cp x pp = {divisors_near(own, one)}" if rest else f"dp={dp}"
         if ranks % per_node == 0:
             near += f", or {ranks // per_node} nodes"
-        return f"tp x cp x pp x dp = {ranks} ranks, {nodes} x {name} have {has}; try {near}"
+        return f"tp x cp x pp x dp = {ranks} ranks, {nodes} x {name} have {own}; try {near}"
 
-    idle_allowed = nodes == 1 and not whole_nodes
-    yield Reason(rule="ranks", broken=world > has if idle_allowed else world != has, words=words)
+    broken = world != has
+    if not whole_nodes:
+        broken &= (world > has) | (np.asarray(nodes) > 1)
+    yield Reason(rule="ranks", broken=broken, words=words)
 
 
 def _degrees(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Iterator[Reason]:

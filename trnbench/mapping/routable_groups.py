@@ -61,10 +61,13 @@ def _in_use(grid: Grid, axis: str) -> tuple[str, ...]:
 def _unroutable(platform: Platform, grid: Grid, axis: str, logical_size: int | None) -> BoolArray:
     groups = groups_along(axis, grid, MEGATRON)
     ranks, stride = np.broadcast_arrays(groups.ranks, groups.stride)
-    most = int(stride.max()) + 1
-    kinds, place = np.unique(ranks * most + stride, return_inverse=True)
-    bad = [not routable(platform, logical_size, *divmod(int(kind), most)) for kind in kinds]
-    return np.asarray(np.array(bad)[place].reshape(ranks.shape))
+    in_instance = platform.instance.chips * platform.chip.ranks(logical_size)
+    inside = (ranks > 1) & (ranks * stride <= in_instance)
+    kinds, place = np.unique((ranks * in_instance + stride)[inside], return_inverse=True)
+    asked = (divmod(int(kind), in_instance) for kind in kinds)
+    bad = np.zeros(ranks.shape, dtype=np.bool_)
+    bad[inside] = np.array([not routable(platform, logical_size, *one) for one in asked])[place]
+    return bad
 
 
 def _reason(

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trnbench.arrays import FloatArray, IntArray
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.memo import Memo
 from trnbench.records import dataclass
 
+Number = TypeVar("Number", bound=np.generic)
 Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 """Takes the numbers of some layouts out of an array over the whole grid."""
 
@@ -35,7 +37,7 @@ class Points:
         """Layouts."""
         return len(self.index[0])
 
-    def pick(self, array: FloatArray) -> FloatArray:
+    def pick(self, array: NDArray[Number]) -> NDArray[Number]:
         """Return an array's number for each layout; one number for all stays one."""
         if array.size == 1:
             return array.reshape(())
@@ -56,6 +58,11 @@ class Points:
                 offset += self.index[-axis] * number(stride)
                 stride *= shape[-axis]
         return offset.astype(np.int64)
+
+    def some(self, mask: BoolArray) -> Points:
+        """Return those of the layouts where a mask over them holds."""
+        chosen = np.flatnonzero(mask)
+        return Points(shape=self.shape, index=tuple(axis.take(chosen) for axis in self.index))
 
     def chunks(self, size: int) -> Iterator[Points]:
         """Yield at most `size` layouts at a time; arrays that fit a cache are far faster."""

@@ -24,7 +24,7 @@ from trnbench.program.schedule_rules import schedule_reasons
 from trnbench.records import dataclass
 from trnbench.workload.layout import Schedule
 
-Counts: TypeAlias = int | IntArray | FloatArray
+WholeNumbers: TypeAlias = int | IntArray | FloatArray
 """Whole numbers; as floats, arrays of them are quicker."""
 
 
@@ -103,10 +103,10 @@ def slot_order(schedule: Schedule, *, pp: int, vpp: int = 1, micro_batches: int)
 def forwards_ahead(
     schedule: Schedule,
     *,
-    pp: Counts,
-    vpp: Counts,
-    micro_batches: Counts,
-    stage: Counts,
+    pp: WholeNumbers,
+    vpp: WholeNumbers,
+    micro_batches: WholeNumbers,
+    stage: WholeNumbers,
 ) -> NDArray[Any]:
     """Return the forward slots a stage runs before it starts to alternate; arrays broadcast.
 
@@ -143,7 +143,12 @@ class InFlight:
 
 
 def in_flight(
-    schedule: Schedule, *, pp: Counts, vpp: Counts, micro_batches: Counts, stage: Counts
+    schedule: Schedule,
+    *,
+    pp: WholeNumbers,
+    vpp: WholeNumbers,
+    micro_batches: WholeNumbers,
+    stage: WholeNumbers,
 ) -> InFlight:
     """Return the micro-batches that legal schedules hold on a stage (counted from 0)."""
     total = np.multiply(micro_batches, vpp)

@@ -25,11 +25,11 @@ class Counts:
 
     def take(self, families: Iterable[ScheduleFamily]) -> None:
         """Count the layouts of families, and which rule rejects those that are illegal."""
-        for family in families:
-            variants = len(family.variants)
-            self._considered += variants * family.considered
-            self._legal += variants * family.legal_by_cluster
-            for rule, count in family.rejected.items():
+        for look in (look for family in families for look in family.looks):
+            variants = len(look.variants)
+            self._considered += variants * look.considered
+            self._legal += variants * look.legal
+            for rule, count in look.rejected.items():
                 self._add(rule, variants * count)
 
     @property
@@ -44,21 +44,22 @@ class Counts:
 
     def price(self, cluster: IntArray) -> None:
         """Count priced layouts, given the cluster of each."""
-        self._priced += np.bincount(cluster, minlength=self._clusters)
+        self._priced += self.by_cluster(cluster)
         self._done += len(cluster)
 
     def priced_on(self) -> IntArray:
         """Return how many layouts were priced on each cluster."""
         return self._priced
 
-    def reject(self, rule: str, cluster: IntArray, but: IntArray | None = None) -> None:
-        """Count legal layouts that are rejected, given the cluster of each, and of those kept."""
-        count = np.bincount(cluster, minlength=self._clusters)
-        if but is not None:
-            count -= np.bincount(but, minlength=self._clusters)
+    def reject(self, rule: str, count: IntArray) -> None:
+        """Count legal layouts that are rejected, given how many on each cluster."""
         if count.any():
             self._add(rule, count)
             self._done += int(count.sum())
+
+    def by_cluster(self, cluster: IntArray) -> IntArray:
+        """Return how many layouts there are on each cluster, given the cluster of each."""
+        return np.bincount(cluster, minlength=self._clusters)
 
     def tally(self, clusters: slice = slice(None)) -> Tally:
         """Return the counts of some clusters together."""

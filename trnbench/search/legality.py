@@ -8,16 +8,15 @@ are then looked at only for those that passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.arrays import BoolArray, IntArray, distinct
+from trnbench.arrays import BoolArray, IntArray
 from trnbench.mapping.rank_groups import platform_answer
 from trnbench.mapping.routable_groups import OF_EXPERTS, group_reasons
 from trnbench.mapping.routable_groups import OUTER as GROUPS
@@ -29,7 +28,7 @@ from trnbench.program.reasons import Reason, first_causes
 from trnbench.program.step import SHARED_KNOBS
 from trnbench.records import dataclass
 from trnbench.search.question import Question
-from trnbench.search.space import ALONG, DIMENSIONS, Space, Variant, space_of
+from trnbench.search.space import DIMENSIONS, Space, Variant
 from trnbench.workload.layout import Layout, Schedule
 from trnbench.workload.recompute import repeated_layers
 
@@ -37,8 +36,6 @@ OUTER = 3
 """So many axes of the grid, the first ones, say how many ranks there are."""
 AT_ONCE = 1 << 20
 """Points of which all rules are looked at together."""
-BLOCK = 1 << 24
-"""Points, of those whose ranks fill their cluster, that are sorted out before any is looked at."""
 PLACE: type[Any] = np.int32
 """Numbers of places along one axis: short ones, as there is a row of them for each layout."""
 
@@ -51,51 +48,31 @@ AnyNumber = TypeVar("AnyNumber", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScheduleFamily:
-    """The layouts of a schedule for some variants, which all find the same of them legal.
+class Looks:
+    """Variants that look at the same layouts of a family: `at` some of its outer degrees.
 
-    `considered` counts them by cluster, `rejected` by the first rule they break and by cluster.
+    `everywhere`: at all of the family's. `considered` counts layouts by cluster, `rejected` by the
+    first rule they break and by cluster.
     """
 
-    schedule: Schedule
     variants: tuple[Variant, ...]
-    legal: Points
-    legal_by_cluster: IntArray
+    at: BoolArray
+    everywhere: bool
+    legal: IntArray
     considered: IntArray
     rejected: Mapping[str, IntArray]
 
 
-def blocks(space: Space) -> Iterator[Space]:
-    """Yield a space in blocks of whole clusters, so that a block's legal layouts fit in memory.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScheduleFamily:
+    """The layouts of a schedule for some variants, which find the same of them legal.
 
-    A single cluster is never cut.
+    In order: layouts of one cluster behind those of the one before.
     """
-    inner = prod(space.shape[OUTER:])
-    ranks = space.axes["nodes"] * space.question.ranks_per_node
-    cut = np.multiply.outer(space.axes["tp"], space.axes["cp"]).ravel()
-    filled = [
-        np.count_nonzero(has % (pp * cut) == 0)
-        for has, pp in zip(ranks, space.axes["pp"], strict=True)
-    ]
-    clusters = space.clusters
-    points = np.bincount(clusters, weights=filled, minlength=len(space.question.nodes)) * inner
-    held = 0.0
-    chosen: list[int] = []
-    for cluster, more in enumerate(points.tolist()):
-        if chosen and held + more > BLOCK:
-            yield space.of(np.isin(clusters, chosen))
-            held, chosen = 0.0, []
-        held += more
-        chosen.append(cluster)
-    whole = len(chosen) == len(points)
-    yield space if whole else space.of(np.isin(clusters, chosen))
 
-
-def is_large(question: Question) -> bool:
-    """Tell whether the layouts of a question are looked at in several blocks."""
-    several = blocks(space_of(question))
-    next(several)
-    return next(several, None) is not None
+    schedule: Schedule
+    legal: Points
+    looks: tuple[Looks, ...]
 
 
 def families(space: Space) -> tuple[ScheduleFamily, ...]:
@@ -113,14 +90,12 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
         outer[own] = {**found_rules, **_outer_rules(space, variant)}
     families: list[ScheduleFamily] = []
     for (schedule, own), alike in found.items():
-        looked_at = {lowest: _looked_at(space, schedule, some[0]) for lowest, some in alike.items()}
-        anywhere = np.logical_or.reduce(list(looked_at.values()))
-        one = next(iter(alike.values()))[0]
-        sorted_out = _sorted_out(space, outer[own], space.layout(schedule, one), anywhere)
-        families += [
-            _family(sorted_out, looked_at[lowest], schedule, tuple(some))
-            for lowest, some in alike.items()
-        ]
+        looked_at = [(tuple(some), _looked_at(space, schedule, some[0])) for some in alike.values()]
+        anywhere = np.logical_or.reduce([at for _, at in looked_at])
+        layout = space.layout(schedule, looked_at[0][0][0])
+        sorted_out = _sorted_out(space, outer[own], layout, anywhere)
+        looks = tuple(_looks(sorted_out, variants, at) for variants, at in looked_at)
+        families.append(ScheduleFamily(schedule=schedule, legal=sorted_out.legal, looks=looks))
     return tuple(families)
 
 
@@ -148,63 +123,6 @@ def block_modes(variant: Variant) -> Variant:
 def group_modes(variant: Variant) -> Variant:
     """Return the modes of a variant on which its groups of ranks depend."""
     return Variant(**{name: variant[name] for name in GROUP_KNOBS})
-
-
-def trimmed(
-    space: Space, found: Sequence[ScheduleFamily]
-) -> tuple[Space, tuple[ScheduleFamily, ...]]:
-    """Return a space and its families without the values at which no layout is legal."""
-    axes = dict(space.axes)
-    places: list[IntArray] = []
-    for dimension, size in enumerate(space.shape):
-        used = np.zeros(size, dtype=np.bool_)
-        for family in found:
-            used[family.legal.index[dimension]] = True
-        places.append((np.cumsum(used) - 1).astype(PLACE))
-        axes |= {name: axes[name][used] for name, along in ALONG.items() if along == dimension}
-    small = Space(question=space.question, axes=axes)
-
-    def moved(points: Points) -> Points:
-        index = tuple(place.take(at) for place, at in zip(places, points.index, strict=True))
-        return Points(shape=small.shape, index=index)
-
-    return small, tuple(replace(family, legal=moved(family.legal)) for family in found)
-
-
-def parts(
-    space: Space, found: Sequence[ScheduleFamily], *, most: int
-) -> Iterator[tuple[Space, tuple[ScheduleFamily, ...]]]:
-    """Yield a space and its families in parts of whole clusters, all in one if it is not too large.
-
-    A part has at most `most` points, chunks aside, unless a single cluster has more. All clusters
-    of a part have domains of one size.
-    """
-    space, families = trimmed(space, found)
-    places = np.bincount(space.clusters, minlength=len(space.question.nodes))
-    points = places * (prod(space.shape[1:]) // len(space.axes["vpp"]))
-    sizes = [*map(space.question.platform.domain_of, space.question.nodes), 0]
-    start = 0
-    for end in range(1, len(points) + 1):
-        few = end < len(points) and points[start : end + 1].sum() <= most
-        if few and sizes[end] == sizes[start]:
-            continue
-        mine = (space.clusters >= start) & (space.clusters < end)
-        if start == 0 and end == len(points):
-            yield space, families
-        elif mine.any():
-            yield trimmed(space, [_at(family, mine) for family in families])
-        start = end
-
-
-def _at(family: ScheduleFamily, places: BoolArray) -> ScheduleFamily:
-    """Return a family's layouts at some places along the first axis."""
-    return replace(family, legal=some(family.legal, places[family.legal.index[0]]))
-
-
-def some(points: Points, mask: BoolArray) -> Points:
-    """Return those of the layouts where a mask over them holds."""
-    chosen = np.flatnonzero(mask)
-    return Points(shape=points.shape, index=tuple(axis.take(chosen) for axis in points.index))
 
 
 def nearest_refusal(space: Space) -> tuple[str, ...]:
@@ -245,11 +163,12 @@ def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[s
 class _SortedOut:
     """The legal layouts at some outer degrees; `rejected` by rule and by place among these degrees.
 
-    `inner`: points at each of the outer degrees.
+    `legal_at`: how many are legal at each of the outer degrees, of `inner` points.
     """
 
     space: Space
     legal: Points
+    legal_at: IntArray
     rejected: Mapping[str, IntArray]
     inner: int
 
@@ -267,45 +186,50 @@ def _sorted_out(
         if out.any():
             rejected[rule] = inner * out.astype(np.int64)
             left &= ~out
-    legal: list[tuple[IntArray, ...]] = [(np.zeros(0, dtype=PLACE),) * DIMENSIONS]
+    legal: list[tuple[IntArray, ...]] = []
+    legal_at = np.zeros(shape, dtype=np.int64)
     outer = np.nonzero(left)
     at_once = max(AT_ONCE // max(inner, 1), 1)
     for start in range(0, len(outer[0]), at_once):
         part = tuple(axis[start : start + at_once] for axis in outer)
-        lost, places = _inner_legal(space, layout, part)
+        lost, legal_at[part], places = _inner_legal(space, layout, part)
         legal.append(places)
         for rule, count in lost.items():
-            rejected.setdefault(rule, np.zeros(shape, dtype=np.int64))[part] += count
-    index = tuple(np.concatenate(column) for column in zip(*legal, strict=True))
-    points = Points(shape=space.shape, index=index)
-    return _SortedOut(space=space, legal=points, rejected=rejected, inner=inner)
+            if count.any():
+                rejected.setdefault(rule, np.zeros(shape, dtype=np.int64))[part] += count
+    none = (np.zeros(0, dtype=PLACE),) * DIMENSIONS
+    several = zip(*(legal or [none]), strict=True)
+    index = legal[0] if len(legal) == 1 else tuple(map(np.concatenate, several))
+    return _SortedOut(
+        space=space,
+        legal=Points(shape=space.shape, index=index),
+        legal_at=legal_at,
+        rejected=rejected,
+        inner=inner,
+    )
 
 
-def _family(
-    found: _SortedOut, looked_at: BoolArray, schedule: Schedule, variants: tuple[Variant, ...]
-) -> ScheduleFamily:
+def _looks(found: _SortedOut, variants: tuple[Variant, ...], at: BoolArray) -> Looks:
     """Return what of it variants look at."""
-    space, legal = found.space, found.legal
-    mine = looked_at[legal.index[:OUTER]]
-    legal = legal if mine.all() else some(legal, mine)
+    space = found.space
     rejected = {
-        rule: _by_cluster(space, (count * looked_at).sum(axis=(1, 2)))
+        rule: _by_cluster(space, (count * at).sum(axis=(1, 2)))
         for rule, count in found.rejected.items()
     }
-    return ScheduleFamily(
-        schedule=schedule,
+    return Looks(
         variants=variants,
-        legal=legal,
-        legal_by_cluster=_by_cluster(space, np.bincount(legal.index[0], minlength=space.shape[0])),
-        considered=found.inner * _by_cluster(space, np.count_nonzero(looked_at, axis=(1, 2))),
+        at=at,
+        everywhere=not (found.legal_at[~at]).any(),
+        legal=_by_cluster(space, (found.legal_at * at).sum(axis=(1, 2))),
+        considered=found.inner * _by_cluster(space, np.count_nonzero(at, axis=(1, 2))),
         rejected={rule: count for rule, count in rejected.items() if count.any()},
     )
 
 
 def _inner_legal(
     space: Space, layout: Layout, outer: tuple[IntArray, ...]
-) -> tuple[Mapping[str, IntArray], tuple[IntArray, ...]]:
-    """Return how many layouts each rule rejects at some outer degrees, and where legal ones are."""
+) -> tuple[Mapping[str, IntArray], IntArray, tuple[IntArray, ...]]:
+    """Return how many layouts each rule rejects at some outer degrees, and leaves, and where."""
     lost: dict[str, IntArray] = {}
     chunks = space.chunks(layout.schedule)
     grid = grid_of(_with_inner(space, layout, outer))
@@ -317,27 +241,31 @@ def _inner_legal(
     # Rules mind experts, or how micro-batches are cut, never both: what is left is a product.
     rows, ep, *cut = grid.shape
     experts, cuts = np.ones((rows, ep, 1, 1), np.bool_), np.ones((rows, 1, *cut), np.bool_)
+    of_experts, of_cuts = _of_each(experts), _of_each(cuts)
+    count = of_experts * of_cuts
     for rule, broken in rules:
-        before = _of_each(experts) * _of_each(cuts)
+        if not broken.any():
+            continue
         # (Where there is one expert degree, all rules are of the second kind.)
         if broken.ndim == len(grid.shape) and broken.shape[1] > 1:
             assert broken.shape[2:] == (1, 1), rule
             experts &= ~broken
+            of_experts = _of_each(experts)
         else:
             cuts &= ~broken
-        count = before - _of_each(experts) * _of_each(cuts)
-        if count.any():
-            lost[rule] = lost.get(rule, 0) + count
+            of_cuts = _of_each(cuts)
+        before, count = count, of_experts * of_cuts
+        lost[rule] = lost.get(rule, 0) + (before - count)
     left = experts & cuts
-    count = _of_each(left)
     # The inner places are few: telling one's degrees is looking them up.
     inner = np.indices(left.shape[1:]).astype(PLACE).reshape(3, -1)
-    place = np.flatnonzero(left) % max(inner.shape[1], 1)
+    place = np.flatnonzero(left) - np.repeat(np.arange(rows) * inner.shape[1], count)
     columns = (inner[0], chunks.astype(PLACE)[inner[1]], inner[2])
-    return lost, (
+    index = (
         *(np.repeat(axis.astype(PLACE), count) for axis in outer),
         *(axis.take(place) for axis in columns),
     )
+    return lost, count, index
 
 
 def _of_each(mask: BoolArray) -> IntArray:
@@ -347,18 +275,24 @@ def _of_each(mask: BoolArray) -> IntArray:
 
 def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
     """Return layouts of some outer degrees [outer, ep, vpp, micro_batch], with all inner ones."""
+    return replace(
+        _at_rows(space, layout, outer),
+        ep=space.axes["ep"].reshape(1, -1, 1, 1),
+        vpp=space.axes["vpp"][space.chunks(layout.schedule)].reshape(1, 1, -1, 1),
+        micro_batch=space.axes["micro_batch"].reshape(1, 1, 1, -1),
+    )
+
+
+def _at_rows(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
+    """Return layouts with some outer degrees, along the first of four axes."""
     column = (-1, 1, 1, 1)
     dp = np.broadcast_to(_outer(space.dp), _outer_shape(space))[outer]
-    vpp = space.axes["vpp"][space.chunks(layout.schedule)]
     return replace(
         layout,
         tp=space.axes["tp"][outer[1]].reshape(column),
         pp=space.axes["pp"][outer[0]].reshape(column),
         cp=space.axes["cp"][outer[2]].reshape(column),
         dp=dp.reshape(column),
-        ep=space.axes["ep"].reshape(1, -1, 1, 1),
-        vpp=vpp.reshape(1, 1, -1, 1),
-        micro_batch=space.axes["micro_batch"].reshape(1, 1, 1, -1),
     )
 
 
@@ -377,25 +311,27 @@ def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
 
 def _platform_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
     """Return the masks of layouts that the platform refuses, rule by rule, over all clusters."""
-    question = space.question
-    layout = space.layout(space.schedules[0], variant)
-    found: dict[str, BoolArray] = {}
-    for nodes in distinct(space.axes["nodes"]).tolist():
-        here = space.axes["nodes"] == nodes
-        dp = space.dp[here] if space.dp.ndim else space.dp
-        # No platform minds the inner degrees.
-        some = replace(layout, pp=space.column("pp")[here], dp=dp, ep=1, vpp=1, micro_batch=1)
-        grid = grid_of(some)
-        for reason in _refused(question, grid, nodes):
-            broken = found.setdefault(reason.rule, np.zeros(_outer_shape(space), dtype=np.bool_))
-            broken[here] |= _outer(reason.broken)
-    whole = grid_of(replace(layout, dp=space.dp, ep=1, vpp=1, micro_batch=1))
-    for reason in _routed(question, whole, GROUPS):
-        found[reason.rule] = np.broadcast_to(_outer(reason.broken), _outer_shape(space))
+    question, shape = space.question, _outer_shape(space)
+    # No platform minds the inner degrees.
+    layout = replace(space.layout(space.schedules[0], variant), ep=1, vpp=1, micro_batch=1)
+    found = {
+        reason.rule: np.broadcast_to(_outer(reason.broken), shape)
+        for reason in _refused(question, grid_of(layout), space.column("nodes"))
+    }
+    # What can be routed is asked of those groups only that fill their cluster.
+    left = np.ones(shape, dtype=np.bool_)
+    for broken in found.values():
+        left &= ~broken
+    rows = np.nonzero(left)
+    if len(rows[0]):
+        few = replace(_at_rows(space, layout, rows), ep=1, vpp=1, micro_batch=1)
+        for reason in _routed(question, grid_of(few), GROUPS):
+            found[reason.rule] = np.zeros(shape, dtype=np.bool_)
+            found[reason.rule][rows] = reason.broken.ravel()
     return found
 
 
-def _refused(question: Question, grid: Grid, nodes: int) -> tuple[Reason, ...]:
+def _refused(question: Question, grid: Grid, nodes: int | IntArray) -> tuple[Reason, ...]:
     platform = platform_answer(
         question.platform,
         grid,

@@ -21,7 +21,7 @@ from trnbench.analytic.step.job_memory import JobMemory
 from trnbench.analytic.step.job_time import JobPrices, job_prices
 from trnbench.analytic.step.memory_reader import Flights
 from trnbench.analytic.step.time import step_prices
-from trnbench.arrays import FloatArray
+from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.errors import InputError
 from trnbench.memo import Memo
 from trnbench.predict.job_rates import host_states_refusal, job_rates
@@ -34,20 +34,20 @@ from trnbench.records import dataclass
 from trnbench.search.answer import Ending, answer
 from trnbench.search.counts import COLLECTIVE, FORMAT, MEMORY, Counts
 from trnbench.search.legality import (
+    OUTER,
+    Looks,
     ScheduleFamily,
     block_modes,
-    blocks,
     families,
     group_modes,
     own_modes,
-    parts,
-    some,
 )
+from trnbench.search.parts import blocks, parts
 from trnbench.search.question import Question
 from trnbench.search.ranking import LayoutRanking
 from trnbench.search.result import SearchResult
 from trnbench.search.runs import Run, Seen
-from trnbench.search.space import ALONG, Space, Variant, space_of
+from trnbench.search.space import ALONG, DIMENSIONS, Space, Variant, space_of
 from trnbench.workload.layout import Schedule
 
 CHUNK = 32_768
@@ -63,19 +63,36 @@ CHUNKS = ALONG["vpp"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Piece:
-    """Some layouts of a schedule, all with one stage or all with several.
+    """Some layouts of a schedule, all with one stage or all with several; `count`: by cluster.
 
     `flights`: what is known of their schedule for all variants.
     """
 
     points: Points
     piped: bool
+    count: IntArray
     flights: Flights = field(default_factory=dict)
+
+    def looked_at(self, look: Looks) -> BoolArray | None:
+        """Return which of the layouts some variants look at, None if at all of them."""
+        if look.everywhere:
+            return None
+        found = self.points.pick(look.at.reshape(*look.at.shape, *(1,) * (DIMENSIONS - OUTER)))
+        return None if found.all() else np.broadcast_to(found, len(self.points))
 
     def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
         """Return the classes of stages of these layouts, that which mostly holds most first."""
         roles = (stage.role for stage in program.stages)
         return tuple(role for role in roles if (role != "only") == self.piped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Family:
+    """The layouts of a schedule as some of its variants look at them."""
+
+    schedule: Schedule
+    pieces: Sequence[_Piece]
+    look: Looks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,14 +163,14 @@ def search(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Batch:
-    """The layouts of a run that fit in memory; `pieces`: all its legal ones."""
+    """The layouts of a run that fit in memory; `family`: all its legal ones."""
 
     number: int
     run: Run
     memory: JobMemory
     points: Points
     memory_bytes: FloatArray
-    pieces: Sequence[_Piece]
+    family: _Family
 
 
 class _Search:
@@ -192,11 +209,13 @@ class _Search:
 
     def go(self, space: Space, found: tuple[ScheduleFamily, ...]) -> None:
         """Look at every variant of a space: first which layouts fit, then how long they take."""
-        pieces = {id(family): _pieces(space, family) for family in found}
-        of_variant: dict[Variant, list[ScheduleFamily]] = {}
-        for family in found:
-            for variant in family.variants if len(family.legal) else ():
-                of_variant.setdefault(variant, []).append(family)
+        of_variant: dict[Variant, list[_Family]] = {}
+        for sorted_out in found:
+            pieces = self._pieces(space, sorted_out)
+            for look in sorted_out.looks if pieces else ():
+                family = _Family(schedule=sorted_out.schedule, pieces=pieces, look=look)
+                for variant in look.variants if look.at.any() else ():
+                    of_variant.setdefault(variant, []).append(family)
         lowered: dict[Variant, StepProgram] = {}
         batches: list[_Batch] = []
         for variant in space.variants:
@@ -212,7 +231,7 @@ class _Search:
             for family in mine:
                 memory = memory.played(_played(program, family.schedule))
                 run = Run(space=space, variant=variant, whole=memory.program.layout)
-                batches.append(self._fitting(run, memory, pieces[id(family)]))
+                batches.append(self._fitting(run, memory, family))
         fitting = [batch for batch in batches if len(batch.points)]
         if fitting and not self.stopped():
             self._price(space, fitting)
@@ -269,7 +288,7 @@ class _Search:
         self.refusals.update(dict.fromkeys(prices.reasons))
         self.refusals.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
 
-    def _fitting(self, run: Run, memory: JobMemory, pieces: Sequence[_Piece]) -> _Batch:
+    def _fitting(self, run: Run, memory: JobMemory, family: _Family) -> _Batch:
         """Return the layouts that fit, and count those that do not."""
         number = len(self.runs)
         self.runs.append(run)
@@ -277,17 +296,21 @@ class _Search:
         sizes: list[FloatArray] = []
         platform = self.question.platform
         on_host = host_states_bytes(memory.program, platform.ranks(self.question.logical_size))
-        for piece in pieces:
+        for piece in family.pieces:
             if self.stopped():
                 break
-            left = piece
+            left, mine, count = piece, piece.looked_at(family.look), piece.count
+            if mine is not None:
+                count = self._by_cluster(run.space, piece.points.some(mine))
             if piece.piped:
                 # Most layouts that do not fit do not on their first stage.
                 (needed,) = self._needed(
                     memory, piece, self.lost[:1], piece.roles(memory.program)[0]
                 )
                 fits = needed <= self.available_bytes
-                left = replace(piece, points=some(piece.points, fits), flights={})
+                mine = fits if mine is None else fits & mine
+            if mine is not None:
+                left = replace(piece, points=piece.points.some(mine), flights={})
             needed, *expected = self._needed(memory, left, self.lost, *left.roles(memory.program))
             fits = needed <= self.available_bytes
             held = platform.instance.host.memory_bytes or np.inf
@@ -298,10 +321,9 @@ class _Search:
                 )
                 self.least_on_host = min(self.least_on_host, float(least))
             fits = fits & hosted
-            kept.append(some(left.points, fits))
+            kept.append(left.points.some(fits))
             sizes.append((expected[0] if expected else needed)[fits])
-            for_each = (run.space.clusters[points.index[0]] for points in (piece.points, kept[-1]))
-            self.counts.reject(MEMORY, *for_each)
+            self.counts.reject(MEMORY, count - self._by_cluster(run.space, kept[-1]))
             self._tell()
         return _Batch(
             number=number,
@@ -309,7 +331,7 @@ class _Search:
             memory=memory,
             points=_joined(run.space.shape, kept),
             memory_bytes=np.concatenate([np.zeros(0), *sizes]),
-            pieces=pieces,
+            family=family,
         )
 
     def _miss(self, batch: _Batch) -> None:
@@ -317,16 +339,17 @@ class _Search:
         without = self.counts.priced_on()[batch.run.space.clusters] == 0
         if not without.any():
             return
-        for piece in batch.pieces:
+        for piece in batch.family.pieces:
             if self.stopped():
                 break
-            points = some(piece.points, without[piece.points.index[0]])
+            wanted, mine = without[piece.points.index[0]], piece.looked_at(batch.family.look)
+            points = piece.points.some(wanted if mine is None else wanted & mine)
             left = replace(piece, points=points, flights={})
             (needed,) = self._needed(
                 batch.memory, left, self.lost[:1], *left.roles(batch.memory.program)
             )
             over = needed > self.available_bytes
-            missed, too_much = some(points, over), needed[over]
+            missed, too_much = points.some(over), needed[over]
             clusters = batch.run.space.clusters[missed.index[0]]
             self.misses.add(batch.number, missed, clusters, too_much, too_much)
 
@@ -349,8 +372,8 @@ class _Search:
             priced = np.isfinite(step_time_s)
             if not priced.all():
                 rule = FORMAT if prices.reasons else COLLECTIVE
-                self.counts.reject(rule, clusters[~priced])
-                chunk, clusters = some(chunk, priced), clusters[priced]
+                self.counts.reject(rule, self.counts.by_cluster(clusters[~priced]))
+                chunk, clusters = chunk.some(priced), clusters[priced]
                 step_time_s, size = step_time_s[priced], size[priced]
             self.counts.price(clusters)
             self.ranking.add(batch.number, chunk, clusters, step_time_s, size)
@@ -358,6 +381,18 @@ class _Search:
                 Seen(run=batch.run, points=chunk, step_time_s=step_time_s, memory_bytes=size)
             )
             self._tell()
+
+    def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[_Piece, ...]:
+        """Return the legal layouts of a family a few at a time."""
+        piped = (space.axes["pp"] > 1)[family.legal.index[0]]
+        return tuple(
+            _Piece(points=chunk, piped=several, count=self._by_cluster(space, chunk))
+            for several in (False, True)
+            for chunk in family.legal.some(piped == several).chunks(CHUNK)
+        )
+
+    def _by_cluster(self, space: Space, points: Points) -> IntArray:
+        return self.counts.by_cluster(space.clusters[points.index[0]])
 
     def _chunks(self, points: Points) -> Iterator[Points]:
         for chunk in points.chunks(CHUNK):
@@ -367,16 +402,6 @@ class _Search:
 
     def _tell(self) -> None:
         self.hooks.progress(self.counts.done, self.expected, "layouts")
-
-
-def _pieces(space: Space, family: ScheduleFamily) -> tuple[_Piece, ...]:
-    """Return the legal layouts of a family a few at a time."""
-    piped = (space.axes["pp"] > 1)[family.legal.index[0]]
-    return tuple(
-        _Piece(points=chunk, piped=several)
-        for several in (False, True)
-        for chunk in some(family.legal, piped == several).chunks(CHUNK)
-    )
 
 
 def _keep_pages() -> None:

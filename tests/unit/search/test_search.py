@@ -309,7 +309,7 @@ def test_grids_cut_into_parts_give_what_one_gives(monkeypatch):
     parted, each = everything(asked)
     assert every == each
     assert parted.by_nodes == whole.by_nodes
-    monkeypatch.setattr("trnbench.search.legality.BLOCK", 1)
+    monkeypatch.setattr("trnbench.search.parts.BLOCK", 1)
     blocked, one_by_one = everything(asked)
     assert one_by_one == every
     assert (blocked.by_nodes, blocked.tally) == (whole.by_nodes, whole.tally)
@@ -564,7 +564,7 @@ def test_names_and_records_ask_the_same():
 def test_a_search_shared_among_processors_finds_what_one_search_finds(model, batch, monkeypatch):
     asked = question(model, "trn1.32xlarge", (3, 1, 4, 2), batch=batch, sequence=2048)
     (whole,) = search_all([("one", asked)], top=5, watch=Watch())
-    monkeypatch.setattr("trnbench.search.legality.BLOCK", 1)
+    monkeypatch.setattr("trnbench.search.parts.BLOCK", 1)
     (shared,) = search_all([("one", asked)], top=5, watch=Watch(workers=2))
     assert whole is not None
     assert shared is not None
