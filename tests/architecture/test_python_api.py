@@ -118,9 +118,12 @@ def test_faults_are_input_errors(verb, arguments, said):
         getattr(app, verb)(**arguments)
 
 
+_FORKING = ("trnbench.app.searching", "trnbench.app.side_by_side")
+
+
 def test_the_command_line_owns_the_signals():
     assert cli.__name__ == "trnbench.cli"
     for module in pkgutil.walk_packages(app.__path__, "trnbench.app."):
-        if module.name != "trnbench.app.searching":  # processes of its own, that ignore Ctrl-C
+        if module.name not in _FORKING:  # processes of their own, that ignore Ctrl-C
             source = inspect.getsource(importlib.import_module(module.name))
             assert "import signal" not in source, module.name

@@ -36,6 +36,7 @@ def keys_of(record: TypeForm) -> dict[str, str]:
     return {name: key for name, (key, _) in forms_of(record).items()}
 
 
+@cache
 def dimension_of(form: TypeForm) -> Dimension | None:
     """Return the dimension an annotated float carries, or None."""
     if origin_of(form) is Annotated:
@@ -122,6 +123,7 @@ def _key(name: str, form: TypeForm) -> str:
     return name.removesuffix(f"_{dimension.value}") if dimension else name
 
 
+@cache
 def _without_none(form: TypeForm) -> TypeForm:
     if origin_of(form) in (Union, types.UnionType):
         rest = [member for member in get_args(form) if member is not type(None)]

@@ -10,13 +10,16 @@ narrower than 16 is our reading.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.numerics.rounding import Float32Array
 from trnbench.records import dataclass
+
+if TYPE_CHECKING:
+    from trnbench.numerics.rounding import Float32Array
 
 _TAGS_PER_WORD = 4
 TAG_BITS = 4

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from trnbench.analytic.step.engines import Engines
 from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.calibration.stack_names import serving_by_name
-from trnbench.calibration.stack_of import Stacks
 from trnbench.calibration.supports import Support
 from trnbench.calibration.training_stack import (
     WITH_EXPERTS,
@@ -27,7 +26,6 @@ from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_platform
-from trnbench.mapping.placement import place
 from trnbench.memo import Memo
 from trnbench.predict.sampling import SAMPLES, sampled
 from trnbench.predict.supported import beyond
@@ -176,6 +174,8 @@ def train_setup(
     """
     platform = load_platform(catalog, instance) if isinstance(instance, str) else instance
     if logical_size is not None:
+        from trnbench.mapping.placement import place
+
         place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
     efficiency = training_efficiency(catalog, platform, stack)
     collectives = collectives_of(catalog, platform, efficiency.stack)
@@ -230,6 +230,8 @@ def training_efficiency(
     if stack is None:
         stack = training_stack_of(catalog, platform.instance.name)
     elif isinstance(stack, str):
+        from trnbench.calibration.stack_of import Stacks
+
         stack = Stacks(catalog).by_name(stack, platform).stack
     return TrainingEfficiency(chip=load_chip_efficiency(catalog, platform.chip.name), stack=stack)
 

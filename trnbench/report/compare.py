@@ -26,7 +26,6 @@ from trnbench.report.quote_text import (
     time_text,
 )
 from trnbench.report.report import Column, Report, columns, draw_marked, draw_rows
-from trnbench.report.scaling import cost_plot
 from trnbench.report.text_table import Style
 from trnbench.report.train_tables import phase_blocks
 from trnbench.report.verdict import verdict_lines, verdict_text
@@ -86,6 +85,8 @@ def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, styl
         blocks.append(_verdict_table(report, answer, style))
     blocks += phase_blocks(quotes, style)
     if plot:
+        from trnbench.report.scaling import cost_plot
+
         blocks.append(cost_plot(quotes, style))
     groups = {
         "Limits and warnings": warning_lines(quotes),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from trnbench.answers.compare import CompareAnswer
 from trnbench.answers.interval import Interval
 from trnbench.answers.lead import Lead
-from trnbench.answers.plan import PlanAnswer
 from trnbench.answers.quote import Quote
 from trnbench.report.quote_text import (
     cluster_text,
@@ -17,6 +17,9 @@ from trnbench.report.quote_text import (
     time_text,
 )
 from trnbench.units import HOUR_S
+
+if TYPE_CHECKING:
+    from trnbench.answers.plan import PlanAnswer
 
 DWARFED = 0.5
 """Machines of which less than this part is used are paid for their minimum, not for the work."""

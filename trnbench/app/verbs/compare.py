@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from trnbench import parsing
 from trnbench.answers.compare import CompareAnswer, ComparedQuote, OtherStack
@@ -37,6 +37,7 @@ from trnbench.app.run_request import (
 )
 from trnbench.app.run_request import inputs_of as run_inputs
 from trnbench.app.searching import Watch
+from trnbench.app.side_by_side import each
 from trnbench.app.use_case import (
     Cancel,
     Progress,
@@ -121,6 +122,19 @@ def inputs_of(request: CompareRequest) -> dict[str, object]:
     }
 
 
+_Place: TypeAlias = tuple[str, int | None]
+"""A row's instance type, and its number of nodes where these are the footing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A row, its time and cost draw by draw, and the same with other stacks."""
+
+    quote: Quote
+    drawn: DrawnPurchase | None
+    others: tuple[OtherStack, ...]
+
+
 def compare_run(
     catalog: Catalog,
     request: CompareRequest,
@@ -142,18 +156,26 @@ def compare_run(
         explored = explore_all(catalog, run, watch=watch)
     by_name = {one.name: one for one in explored}
     footings = run.node_counts if request.by_nodes else (None,)
-    rows: dict[tuple[str, int | None], Quote] = {}
-    for nodes in footings:
-        order = sorted(by_name, key=lambda name: name != baseline)
-        for name in order:
-            budget = rows.get((baseline, nodes)) if request.equal_cost else None
-            asked = nodes or (request.baseline_nodes if name == baseline else None)
-            found = row_of_market(request, by_name[name], asked, baseline=budget)
-            rows[name, nodes] = found
     draws = CommonDraws()
+    rows: dict[_Place, _Row] = {}
+
+    def row(place: _Place) -> _Row:
+        name, nodes = place
+        known = by_name[name]
+        base = rows.get((baseline, nodes)) if request.equal_cost else None
+        asked = nodes or (request.baseline_nodes if name == baseline else None)
+        budget = None if base is None else base.quote
+        found = row_of_market(request, known, asked, baseline=budget)
+        (drawn,) = outcomes(by_name, [found], draws)
+        return _Row(quote=found, drawn=drawn, others=_other_stacks(catalog, known, found))
+
     places = [(name, nodes) for name in by_name for nodes in footings]
-    drawn = outcomes(by_name, [rows[place] for place in places], draws)
-    quotes = with_probabilities([rows[place] for place in places], drawn)
+    first = [place for place in places if request.equal_cost and place[0] == baseline]
+    for group in (first, [place for place in places if place not in first]):
+        found = each(row, group, watch.workers if watch is not None else 1)
+        rows.update(zip(group, found, strict=True))
+    drawn = [rows[place].drawn for place in places]
+    quotes = with_probabilities([rows[place].quote for place in places], drawn)
     beside = {place: n for n, place in enumerate(places)}
     compared = [
         _compared(by_name[name], quotes, drawn, beside[name, nodes], beside.get((baseline, nodes)))
@@ -170,7 +192,7 @@ def compare_run(
         seed=draws.seed,
         deadline_s=request.limits.deadline_s,
         confidence=run.confidence,
-        other_stacks=_other_stacks(catalog, by_name, quotes),
+        other_stacks=tuple(other for place in places for other in rows[place].others),
         looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.purchase),
         unseen=tuple(name for name in named if name not in by_name),
@@ -359,31 +381,25 @@ def _compared(
     )
 
 
-def _other_stacks(
-    catalog: Catalog, explored: Mapping[str, Explored], quotes: Sequence[Quote]
-) -> tuple[OtherStack, ...]:
+def _other_stacks(catalog: Catalog, known: Explored, row: Quote) -> tuple[OtherStack, ...]:
     """Return rows with other stacks that were measured on the instance, in the same layouts."""
+    if known.market is None or row.elapsed_s is None:
+        return ()
     found = []
-    for row in quotes:
-        known = explored[row.instance]
-        if known.market is None or row.elapsed_s is None:
+    family, own = family_of(known.setup.model), known.setup.stack.name
+    for stack in stacks_fitted_on(catalog, row.instance):
+        if stack.name == own or stack.basis_on(row.instance, family) != "measured":
             continue
-        family, own = family_of(known.setup.model), known.setup.stack.name
-        for stack in stacks_fitted_on(catalog, row.instance):
-            if stack.name == own or stack.basis_on(row.instance, family) != "measured":
-                continue
-            other = replace(known, setup=_with_stack(catalog, known.setup, stack))
-            way = Candidate(
-                instance=row.instance,
-                nodes=row.nodes,
-                option=row.bill.option if row.bill else None,
-                elapsed_s=row.elapsed_s.value,
-                cost_usd=None,
-            )
-            layouts = tuple(step.layout for step in row.steps)
-            found.append(
-                OtherStack(stack=stack.short_name, quote=quote(other, way, layouts=layouts))
-            )
+        other = replace(known, setup=_with_stack(catalog, known.setup, stack))
+        way = Candidate(
+            instance=row.instance,
+            nodes=row.nodes,
+            option=row.bill.option if row.bill else None,
+            elapsed_s=row.elapsed_s.value,
+            cost_usd=None,
+        )
+        layouts = tuple(step.layout for step in row.steps)
+        found.append(OtherStack(stack=stack.short_name, quote=quote(other, way, layouts=layouts)))
     return tuple(found)
 
 
