@@ -27,6 +27,9 @@ def run() -> None:
     ]
     for number in asking:
         signal.signal(number, _end)
+    # Threads of matrix products wait for the next one in a loop, some hundredths of a second after
+    # each and once numpy is imported. A millisecond is enough between the products of a training.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "22")
     import gc
 
     # Records live as long as the process: looking for cycles among them after every few hundred,
