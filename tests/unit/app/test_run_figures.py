@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 import pickle
@@ -213,6 +214,17 @@ def test_searches_side_by_side_find_the_same():
     alone = plan_run(CATALOG, PlanRequest(run=RUN))
     together = plan_run(CATALOG, PlanRequest(run=RUN), watch=Watch(workers=2))
     assert together == alone
+
+
+@pytest.mark.parametrize("equal_cost", [False, True])
+def test_rows_made_side_by_side_are_the_same(equal_cost):
+    run = dataclasses.replace(RUN, nodes=(4,)) if equal_cost else RUN
+    request = CompareRequest(
+        run=run, equal_cost=equal_cost, baseline_nodes=4 if equal_cost else None
+    )
+    alone = compare_run(CATALOG, request)
+    assert compare_run(CATALOG, request, watch=Watch(workers=2)) == alone
+    assert len(alone.compared) == len(run.nodes) * len(run.instances)
 
 
 def test_requests_and_answers_travel_between_processes(compared):
