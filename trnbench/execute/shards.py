@@ -96,7 +96,7 @@ class BucketShape:
     def taken(self, whole: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
         """Return each rank's part of an array over all elements of the bucket's whole weights."""
         padded = np.append(whole, np.zeros(1, dtype=whole.dtype))
-        return padded[place]
+        return padded.take(place)
 
     def own_noise(self, whole: NoiseArray) -> NoiseArray:
         """Return each rank's part of noise drawn for all elements, for what it works on."""

@@ -8,7 +8,7 @@ from math import prod
 from typing import TypeAlias
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from trnbench.execute.arithmetic import Arithmetic, Flow, Numbers
 from trnbench.execute.data import Text
@@ -35,6 +35,9 @@ MTP_SHARE = 0.1
 Megatron-LM)."""
 WORLD = -1
 """The stage of an exchange of all ranks."""
+KEPT_FREE_BYTES = 31 << 20
+"""An array of this size is made and freed before the first step: from then on glibc keeps freed
+memory to give it out again, where the system would clear each page of every larger array anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class Trainer:
         self.run = run
         self.steps_done = 0
         self.arithmetic = Arithmetic(recipe=program.recipe, exact=run.exact)
+        self._threads = ThreadpoolController()
+        np.empty(KEPT_FREE_BYTES, dtype=np.uint8)
         ranks = int(program.grid.ranks_per_stage)
         self.book = Book(world=ranks * int(layout.pp), ranks_per_stage=ranks)
         transformer = program.model.transformer
@@ -103,7 +108,7 @@ class Trainer:
         """Train one step; return its mean loss a token, before the update: NaN if it diverged."""
         # Products of a few hundred rows take longer when threads share them, and sums would depend
         # on how many there are.
-        with threadpool_limits(limits=1, user_api="blas"):
+        with self._threads.limit(limits=1, user_api="blas"):
             loss = self._pass()
             self._update(self._clipped())
         self.steps_done += 1

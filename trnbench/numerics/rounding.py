@@ -125,6 +125,8 @@ def _by_chunk(
     values: Float32Array, format: NumberFormat, noise: Callable[[int, int], NDArray[np.uint32]]
 ) -> Float32Array:
     flat = np.ascontiguousarray(values).reshape(-1)
+    if flat.size <= _CHUNK:
+        return _stochastic(flat, format, noise(0, flat.size)).reshape(values.shape)
     rounded = np.empty_like(flat)
     for start in range(0, flat.size, _CHUNK):
         stop = min(start + _CHUNK, flat.size)
