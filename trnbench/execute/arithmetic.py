@@ -30,6 +30,7 @@ Flow: TypeAlias = tuple[Numbers, ...]
 NoiseArray: TypeAlias = NDArray[np.uint32]
 
 _UNROUNDED = (INDEX, MASK, "fp32")
+_AS_THEY_ARE = ("fp32", "fp32")
 _ONE_BYTE = 8
 _FLOAT32: np.dtype[np.float64] = np.dtype("float32")  # type: ignore[assignment]
 
@@ -57,6 +58,16 @@ class Arithmetic:
             return _scaled(numbers, target)
         return _nearest(numbers, target)
 
+    def settles(self, number_format: str) -> bool:
+        """Return whether numbers of a format may be written in it again, in any order, unchanged.
+
+        Scales that numbers share depend on which of them lie together.
+        """
+        if self.exact or number_format in _UNROUNDED:
+            return True
+        target = format_named(number_format)
+        return target.block == 1 and not (self.recipe.quantised and target.bits == _ONE_BYTE)
+
     def packed(self, weights: Numbers, number_format: str) -> Numbers:
         """Return flat weights as they come out of the format they are kept in."""
         if self.exact or number_format in _UNROUNDED:
@@ -83,7 +94,9 @@ class Arithmetic:
             return _scaled(numbers, target), "fp32"
         return numbers, wanted
 
-    def multiply(self, left: Numbers, right: Numbers, formats: tuple[str, str]) -> Numbers:
+    def multiply(
+        self, left: Numbers, right: Numbers, formats: tuple[str, str] = _AS_THEY_ARE
+    ) -> Numbers:
         """Return left [..., m, k] x right [..., k, n] in FP32, rounding operands to `formats`."""
         if self.exact:
             return np.asarray(np.matmul(left, right))

@@ -14,6 +14,7 @@ from trnbench.execute.arithmetic import Numbers
 from trnbench.execute.kernels import Arrays, KernelSetting
 from trnbench.execute.positions import hidden_pairs
 from trnbench.program.ops import AttentionOp
+from trnbench.program.tensor import Tensor
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 
@@ -42,7 +43,11 @@ class FusedAttention:
         """
         query, key, value = arrays[:3]
         groups = key.shape[3]
-        q, k, v = _grouped(query, groups), _flat(key), _flat(value)
+        q = self._operand(_grouped(query, groups), self._op.query)
+        k, v = (
+            self._operand(_flat(x), of)
+            for x, of in zip((key, value), self._op.reads[1:3], strict=True)
+        )
         scale = 1 / sqrt(query.shape[-1])
         if self._op.backward:
             made = self._backward(q, k, v, arrays, scale)
@@ -56,7 +61,7 @@ class FusedAttention:
         return made, flop
 
     def _scores(self, q: Numbers, k: Numbers, scale: float) -> Numbers:
-        scores = self._multiply(q, np.swapaxes(k, -1, -2))
+        scores = self._arithmetic.multiply(q, np.swapaxes(k, -1, -2))
         scores *= scale
         if self._bias is None:
             return scores
@@ -74,7 +79,7 @@ class FusedAttention:
         shares -= top
         np.exp(shares, out=shares)
         total = shares.sum(axis=-1, keepdims=True)
-        context = self._multiply(shares, v)
+        context = self._arithmetic.multiply(self._operand(shares), v)
         context /= total
         sums = (top + np.log(total)).reshape(*q.shape[:3], -1, query.shape[2])
         return [
@@ -87,22 +92,27 @@ class FusedAttention:
     ) -> list[Numbers]:
         query, _, _, context, sums, gradient = arrays
         groups = k.shape[2]
-        g = _grouped(gradient, groups)
         shares = self._scores(q, k, scale)
         shares -= sums.reshape(*shares.shape[:-1], 1)
         np.exp(shares, out=shares)
-        d_v = self._multiply(np.swapaxes(shares, -1, -2), g)
-        d_scores = self._multiply(g, np.swapaxes(v, -1, -2))
+        multiply = self._arithmetic.multiply
+        g = self._operand(_grouped(gradient, groups), self._op.reads[-1])
+        d_v = multiply(np.swapaxes(self._operand(shares), -1, -2), g)
+        d_scores = multiply(g, np.swapaxes(v, -1, -2))
         settled = np.einsum("rbsnd,rbsnd->rbns", gradient, context)
         d_scores -= settled.reshape(*d_scores.shape[:-1], 1)
         d_scores *= shares
         d_scores *= scale
-        d_q = self._multiply(d_scores, k)
-        d_k = self._multiply(np.swapaxes(d_scores, -1, -2), q)
+        d_scores = self._operand(d_scores)
+        d_q = multiply(d_scores, k)
+        d_k = multiply(np.swapaxes(d_scores, -1, -2), q)
         return [_ungrouped(d_q, query.shape[2]), _unflat(d_k), _unflat(d_v)]
 
-    def _multiply(self, left: Numbers, right: Numbers) -> Numbers:
-        return self._arithmetic.multiply(left, right, (self._format, self._format))
+    def _operand(self, numbers: Numbers, stored_as: Tensor | None = None) -> Numbers:
+        """Return an operand as the engine reads it; one stored so already is as it should be."""
+        if stored_as is not None and stored_as.format == self._format:
+            return numbers
+        return self._arithmetic.store(numbers, self._format)
 
 
 def _grouped(x: Numbers, groups: int) -> Numbers:

@@ -127,6 +127,21 @@ def runner(shop: Workshop, op: Operation) -> RunOperation:
             unhandled(op, "arithmetic in the executor")
 
 
+_MOVING = frozenset({"slice", "own_tokens", "unpack", "join", "d_join", "repeat_heads"})
+
+
+def only_moves(op: Operation) -> bool:
+    """Return whether an operation writes numbers as it read them, all in one format."""
+    match op:
+        case CollectiveOp():
+            moves = op.op in ("all-gather", "all-to-all") or op.ring == "gather"
+        case Elementwise():
+            moves = op.function in _MOVING
+        case _:
+            moves = False
+    return moves and len({tensor.format for tensor in (*op.reads, *op.writes)}) == 1
+
+
 class _Products:
     """Products that run as one: those of one result add up in FP32 and are rounded once."""
 
@@ -151,11 +166,14 @@ class _Products:
             right, right_format = self._operand(term, term.right, arrays[right_at])
             made, flop = product(plan, left, right, arithmetic, (left_format, right_format))
             self._shop.book.computed(self._format, flop)
-            out[at] = out[at] + made if at in out else made
+            if at in out:
+                out[at] += made
+            else:
+                out[at] = made
         for bias_at, at in self._biases:
             bias = arrays[bias_at]
             lead = out[at].ndim - bias.ndim
-            out[at] = out[at] + bias.reshape(len(bias), *(1,) * lead, *bias.shape[1:])
+            out[at] += bias.reshape(len(bias), *(1,) * lead, *bias.shape[1:])
         return [out[i] for i in range(self._writes)]
 
     def _operand(self, term: Term, tensor: Tensor, numbers: Numbers) -> tuple[Numbers, str]:

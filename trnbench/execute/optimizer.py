@@ -24,8 +24,8 @@ StateName: TypeAlias = Literal["weights", "mean", "square", "master"]
 _NORM_GUARD = 1e-6
 _Part: TypeAlias = tuple[int, slice]
 """Some elements of one rank."""
-_TOGETHER = 1 << 14
-"""Elements updated at a time: their dozen temporaries then stay in a core's cache."""
+_TOGETHER = 1 << 15
+"""Elements updated at a time: what is read and written of them then stays in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,45 @@ class AdamW:
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""
         return self.learning_rate * min(1.0, (step + 1) / max(self.warm_up, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rates:
+    """Settings of the optimizer as one step takes them; a mean is so large a share of its limit."""
+
+    settings: AdamW
+    learning: float
+    mean_share: float
+    square_share: float
+
+    @classmethod
+    def of(cls, settings: AdamW, step: int) -> _Rates:
+        return cls(
+            settings=settings,
+            learning=settings.rate(step),
+            mean_share=1 - settings.mean_decay ** (step + 1),
+            square_share=1 - settings.square_decay ** (step + 1),
+        )
+
+    def move(
+        self, numbers: Numbers, moments: tuple[Numbers, Numbers], old: Numbers, room: Numbers
+    ) -> None:
+        """Turn gradients into new weights, and old moments into new ones, all where they lie."""
+        settings, (mean, square) = self.settings, moments
+        mean *= settings.mean_decay
+        mean += np.multiply(numbers, 1 - settings.mean_decay, out=room)
+        square *= settings.square_decay
+        np.multiply(numbers, 1 - settings.square_decay, out=room)
+        room *= numbers
+        square += room
+        np.divide(square, self.square_share, out=room)
+        np.sqrt(room, out=room)
+        room += settings.guard
+        np.divide(mean, self.mean_share, out=numbers)
+        numbers /= room
+        numbers += np.multiply(old, settings.weight_decay, out=room)
+        numbers *= self.learning
+        np.subtract(old, numbers, out=numbers)
 
 
 class HeldWeights:
@@ -179,7 +218,7 @@ class BucketState(HeldWeights):
 
     def gradients_at(self, columns: IntArray) -> Numbers:
         """Return the gradients of some elements as they travel, zero where others keep them."""
-        return self._arithmetic.store(self._spread()[:, columns], self._arithmetic.recipe.reduction)
+        return self._sent(self._spread()[:, columns])
 
     def put_gradients(self, columns: IntArray, summed: Numbers) -> None:
         """Take over the sums of some elements, as far as each rank keeps them."""
@@ -204,7 +243,7 @@ class BucketState(HeldWeights):
         """Sum gradients over the replicas: all of them, or each its slice under ZeRO 1."""
         store, recipe = self._arithmetic.store, self._arithmetic.recipe
         if op is not None:
-            summed = self._exchange.flat(op, store(self.gradients, recipe.reduction))
+            summed = self._exchange.flat(op, self._sent(self.gradients))
             self.summed = store(summed, recipe.reduction)
         elif self.shape.zero == OPTIMIZER_SLICED:
             self.summed = self._exchange.slice_of(self.gradients, self.shape.shard)
@@ -215,8 +254,15 @@ class BucketState(HeldWeights):
         """Sum slices over the groups that keep the same, where a group is not all replicas."""
         if op is not None:
             store, recipe = self._arithmetic.store, self._arithmetic.recipe
-            summed = self._exchange.flat(op, store(self.summed, recipe.reduction))
+            summed = self._exchange.flat(op, self._sent(self.summed))
             self.summed = store(summed, recipe.reduction)
+
+    def _sent(self, gradients: Numbers) -> Numbers:
+        """Return gradients that ranks keep as they travel."""
+        arithmetic, recipe = self._arithmetic, self._arithmetic.recipe
+        if recipe.gradients == recipe.reduction and arithmetic.settles(recipe.reduction):
+            return gradients
+        return arithmetic.store(gradients, recipe.reduction)
 
     def squares(self, left_out: IntArray) -> Numbers:
         """Return each rank's sum of squares, of elements that no other rank counts."""
@@ -234,7 +280,7 @@ class BucketState(HeldWeights):
 
         An engine holds FP32: weights move by the new mean and square as they were computed.
         """
-        recipe, store = self._arithmetic.recipe, self._arithmetic.store
+        recipe, rates = self._arithmetic.recipe, _Rates.of(settings, step)
         old = self.master
         if old is None:
             of_all = self.weights.shape == self.mean.shape
@@ -243,37 +289,25 @@ class BucketState(HeldWeights):
             )
         updated = np.empty_like(self.mean)
         drawn = [noise(name) for name in ("mean", "square", "weights")]
-        for part in _parts_of(self.mean.shape):
+        room = np.empty(min(_TOGETHER, updated.shape[1]), dtype=updated.dtype)
+        for part in _parts_of(updated.shape):
             bits = [None if whole is None else whole[part] for whole in drawn]
-            gradient = self.summed[part] * share
-            mean, square, moved = self._moved(settings, step, gradient, part)
-            self.mean[part] = self._arithmetic.update(mean, recipe.moments, bits[0])
-            self.square[part] = self._arithmetic.update(square, recipe.moments, bits[1])
-            moved += settings.weight_decay * old[part]
-            moved *= settings.rate(step)
-            new = np.subtract(old[part], moved, out=moved)
-            updated[part] = self._arithmetic.update(new, recipe.weights, bits[2])
+            new, mean, square = updated[part], self.mean[part], self.square[part]
+            np.multiply(self.summed[part], share, out=new)
+            rates.move(new, (mean, square), old[part], room[: new.size])
             if self.master is not None and recipe.master is not None:
-                self.master[part] = store(new, recipe.master)
+                self.master[part] = self._arithmetic.store(new, recipe.master)
+            for numbers, written, noisy in zip(
+                (mean, square, new),
+                (recipe.moments, recipe.moments, recipe.weights),
+                bits,
+                strict=True,
+            ):
+                rounded = self._arithmetic.update(numbers, written, noisy)
+                if rounded is not numbers:
+                    numbers[...] = rounded
         self.updated = updated
         self.clear()
-
-    def _moved(
-        self, settings: AdamW, step: int, gradient: Numbers, part: _Part
-    ) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the new mean and square of some elements, and mean over root of square."""
-        mean = settings.mean_decay * self.mean[part]
-        mean += (1 - settings.mean_decay) * gradient
-        square = settings.square_decay * self.square[part]
-        growth = (1 - settings.square_decay) * gradient
-        growth *= gradient
-        square += growth
-        moved = mean / (1 - settings.mean_decay ** (step + 1))
-        root = np.divide(square, 1 - settings.square_decay ** (step + 1), out=growth)
-        np.sqrt(root, out=root)
-        root += settings.guard
-        moved /= root
-        return mean, square, moved
 
     def publish(self, op: CollectiveOp | None) -> None:
         """Bring the new weights to every replica."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from trnbench.execute.arithmetic import Numbers
-from trnbench.execute.operations import RunOperation, Workshop, runner
+from trnbench.execute.operations import RunOperation, Workshop, only_moves, runner
 from trnbench.execute.residency import Residency, held_bytes
 from trnbench.program.ops import Operation
 from trnbench.program.tensor import Tensor
@@ -18,10 +18,14 @@ Sink: TypeAlias = Callable[[Tensor, Numbers], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Written:
-    """A tensor an operation writes: the shape its arrays must have, and what becomes of it."""
+    """A tensor an operation writes: the shape its arrays must have, and what becomes of it.
+
+    `rounds`: it has numbers that are not of its format yet.
+    """
 
     tensor: Tensor
     shape: tuple[int, ...]
+    rounds: bool
     lasts: bool
     sinks: bool
 
@@ -57,7 +61,7 @@ class Pass:
         self._consumed = frozenset(consumed)
         stays = (self._lasting - self._consumed) | frozenset(leaving)
         into_sink = frozenset(sunk)
-        ranks = shop.setting.ranks.ranks
+        ranks, settles = shop.setting.ranks.ranks, shop.setting.arithmetic.settles
         last = {read: i for i, op in enumerate(ops) for read in op.reads}
         self._counted = frozenset(t for op in ops for t in (*op.reads, *op.writes))
         self._steps = []
@@ -73,6 +77,7 @@ class Pass:
                         _Written(
                             tensor=tensor,
                             shape=(ranks, *(int(size) for size in tensor.shape)),
+                            rounds=not (only_moves(op) and settles(tensor.format)),
                             lasts=tensor in self._lasting,
                             sinks=tensor in into_sink,
                         )
@@ -95,7 +100,7 @@ class Pass:
             for written, made in zip(step.writes, arrays, strict=True):
                 tensor = written.tensor
                 assert made.shape == written.shape, (tensor.name, made.shape, written.shape)
-                numbers = store(made, tensor.format)
+                numbers = store(made, tensor.format) if written.rounds else made
                 if written.sinks:
                     sink(tensor, numbers)
                     continue

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from zlib import crc32
 
 import numpy as np
 import pytest
 
+from trnbench.execute.arithmetic import Arithmetic
+from trnbench.execute.draws import Draws
 from trnbench.numerics.rounding import round_to
 from trnbench.program.precision import RECIPES
 
@@ -168,6 +171,35 @@ def test_noise_depends_on_seed_step_and_weight_and_not_on_the_layout(small_model
         assert all((other[place] != drawn).mean() > 0.99 for place, drawn in one.items())
     first, second = (one["dense", layer] for layer in (0, 1))
     assert (first != second).mean() > 0.99
+
+
+@pytest.mark.parametrize("seed", [0, 7, 1 << 32, (1 << 64) - 1])
+def test_noise_is_that_of_a_generator_seeded_with_plain_numbers(seed, small_model, small_trainer):
+    trainer = small_trainer(small_model(hidden=12))
+    _, state = next(trainer.states())
+    weights = [span.weight for span in state.shape.spans.values()]
+    sizes = [int(np.prod([int(dim.whole) for dim in weight.dims])) for weight in weights]
+    found = Draws(seed=seed, layers=2).noise(weights, 3, "mean", 4)
+    assert found.size == sum(sizes)
+    for weight, size, start in zip(weights, sizes, np.cumsum([0, *sizes]), strict=False):
+        layer = 0 if weight.name == "embedding.token" else 3
+        words = [seed, crc32(weight.name.encode()), layer, crc32(b"mean"), 5]
+        drawn = np.random.default_rng(words).integers(0, 1 << 32, size, dtype=np.uint32)
+        assert (found[start : start + size] == drawn).all()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_settles_may_be_moved_and_written_again(name):
+    recipe = RECIPES[name]
+    arithmetic = Arithmetic(recipe=recipe)
+    numbers = np.random.default_rng(0).lognormal(0, 2, (2, 8, 64)).astype(arithmetic.dtype)
+    for format_name in {recipe.linear, recipe.weight_operands, recipe.activations, recipe.weights}:
+        stored = arithmetic.store(numbers, format_name)
+        moved = stored.reshape(1, 8, 2, 64).swapaxes(1, 2).reshape(1, 16, 64)[..., ::-1]
+        same = (arithmetic.store(moved, format_name) == moved).all()
+        assert same or not arithmetic.settles(format_name), format_name
+    assert Arithmetic(recipe=recipe, exact=True).settles(recipe.linear)
+    assert arithmetic.settles(recipe.linear) == (not recipe.quantised)
 
 
 def test_the_same_run_gives_the_same_bits(small_model, small_trainer):
