@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from trnbench.analytic.step.memory import memory
-from trnbench.analytic.step.utilization import check_peak, utilization
+from trnbench.analytic.step.utilization import check_peak, model_share
 from trnbench.memo import Memo
 from trnbench.program.step import training_step
 from trnbench.records import dataclass
@@ -122,9 +122,9 @@ def _ideal_rank_s(ending: Ending, entries: Entries) -> float:
     """Return the time of a step on one rank at its peak: the same FLOP in every layout, s."""
     question = ending.space.question
     layout = ending.runs[int(entries.run[0])].layout(int(entries.place[0]))
-    alone = training_step(question.model, layout)
-    share = utilization(alone, question.platform, np.array(1.0), logical_size=question.logical_size)
-    return float(share.mfu) * int(layout.ranks)
+    alone = training_step(question.model, layout, known_legal=True)
+    share = model_share(alone, question.platform, np.array(1.0), logical_size=question.logical_size)
+    return float(share) * int(layout.ranks)
 
 
 def _nearest(ending: Ending, entries: Entries) -> NearestMiss:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import reduce
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -42,11 +42,12 @@ from trnbench.program.ops import (
 from trnbench.program.optimizer import is_on_host
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import Dim, array
+from trnbench.program.tensor import ONE, Dim, array
 from trnbench.records import dataclass, replace
 from trnbench.units import BITS_PER_BYTE
 
 DimShape: TypeAlias = tuple[Dim, ...]
+Kernel = TypeVar("Kernel", AttentionOp, ScanOp, Elementwise, Gather)
 
 _SHARING = 2
 """Cores that can share a head of the forward pass."""
@@ -92,10 +93,12 @@ class ComputeTime:
 class Products:
     """Matrix products priced so far, by what they multiply, and why a chip cannot; in seconds.
 
-    Holds for one chip and efficiency; programs that have operations in common may share it.
+    `kernels`: other operations, once each. Holds for one chip and efficiency; programs that have
+    operations in common may share it.
     """
 
     seconds: dict[tuple[Term, ...], FloatArray] = field(default_factory=dict)
+    kernels: dict[Operation, FloatArray] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)
 
 
@@ -125,9 +128,7 @@ def compute_time(
     ]
     known.seconds.update((op.terms, seconds) for op, seconds in rank.products(products).items())
     known.reasons.update(rank.reasons)
-    blocks = {
-        kind: _block(rank, block, known.seconds, load) for kind, block in program.blocks.items()
-    }
+    blocks = {kind: _block(rank, block, known, load) for kind, block in program.blocks.items()}
     return ComputeTime(blocks=blocks, reasons=tuple(rank.reasons))
 
 
@@ -150,10 +151,7 @@ def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) 
 
 
 def _block(
-    rank: PricedRank,
-    block: Block,
-    product_s: Mapping[tuple[Term, ...], FloatArray],
-    expert_load: FloatArray,
+    rank: PricedRank, block: Block, known: Products, expert_load: FloatArray
 ) -> BlockSeconds:
     """Return the seconds of a block's operations, added up; `expert_load` times those on experts'
     tokens.
@@ -162,31 +160,39 @@ def _block(
     parts: dict[tuple[Phase, ComputeCategory], FloatArray] = {}
 
     def add(phase: Phase, category: ComputeCategory, seconds: FloatArray) -> None:
-        before = parts.get((phase, category), np.zeros(()))
-        parts[phase, category] = np.asarray(before + seconds)
+        before = parts.get((phase, category))
+        parts[phase, category] = np.asarray(seconds if before is None else before + seconds)
 
-    for op in block.ops:
+    def times(op: Operation, seconds: FloatArray) -> FloatArray:
         counted = rank.along(op.count)
         if op.region == "experts":
             counted = counted * expert_load
+        return seconds if counted is ONE else counted * seconds
+
+    def once(op: Kernel, price: Callable[[Kernel], FloatArray]) -> FloatArray:
+        if op not in known.kernels:
+            known.kernels[op] = price(op)
+        return times(op, known.kernels[op])
+
+    for op in block.ops:
         match op:
             case MatMul():
-                seconds = product_s[op.terms]
+                seconds = known.seconds[op.terms]
                 if op.terms[0].out.dims in scores:
                     seconds = seconds + rank.scores(op)
                 category: ComputeCategory = "attention" if op.region == "core" else "matrix"
-                add(op.phase, category, counted * seconds)
+                add(op.phase, category, times(op, seconds))
             case AttentionOp():
-                add(op.phase, "attention", counted * rank.attention(op))
+                add(op.phase, "attention", once(op, rank.attention))
             case ScanOp():
-                add(op.phase, "attention", counted * rank.scan(op))
+                add(op.phase, "attention", once(op, rank.scan))
             case Elementwise():
                 if is_on_host(op):
                     continue  # `job_prices` prices it.
                 if not any(tensor.dims in scores for tensor in (*op.reads, *op.writes)):
-                    add(op.phase, "element-wise", counted * rank.elementwise(op))
+                    add(op.phase, "element-wise", once(op, rank.elementwise))
             case Gather():
-                add(op.phase, "gather", counted * rank.moved(op.bytes))
+                add(op.phase, "gather", once(op, lambda one: rank.moved(one.bytes)))
             case CollectiveOp():
                 pass  # `step_exchanges` prices it.
             case _:
