@@ -73,6 +73,7 @@ class CollectivePrices:
     engines: Engines = field(default_factory=dict, repr=False)
     kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo, repr=False)
     priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo, repr=False)
+    within: Memo[tuple[int, ...], BoolArray] = field(default_factory=Memo, repr=False)
 
     @property
     def ranks_per_node(self) -> int:
@@ -138,7 +139,7 @@ class CollectivePrices:
         values, size_of = numbered(size_bytes)
         pairs = kinds * len(values) + size_of
         shape = np.broadcast_shapes(pairs.shape, present.shape)
-        asked = _within(self.wanted, shape) & present
+        asked = self._asked(shape) & present
         seen = np.zeros((none + 1, len(values)), dtype=np.bool_)
         seen.reshape(-1)[spread(pairs, shape)[asked]] = True
         table = np.full(seen.shape, np.nan)
@@ -156,6 +157,10 @@ class CollectivePrices:
             times = np.where(present, times, 0.0)
         return PricedExchange(time_s=times, refused=tuple(refused))
 
+    def _asked(self, shape: tuple[int, ...]) -> BoolArray:
+        """Return where in an array of this shape there is something of a layout that is wanted."""
+        return self.within.of(shape, lambda: _within(self.wanted, shape))
+
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
         """Return the distinct groups.
 
@@ -166,7 +171,7 @@ class CollectivePrices:
         if not np.any((world < per_node) & self.wanted):
             world = np.asarray(per_node)
         columns = places_of(groups, per_node, world)
-        asked = _within(self.wanted, columns[0].shape) & (columns[0] > 1)
+        asked = self._asked(columns[0].shape) & (columns[0] > 1)
         kinds = np.full(asked.shape, -1, dtype=np.int64)
         numbers: dict[tuple[int, ...], int] = {}
         rows = zip(*(column[asked].tolist() for column in columns), strict=True)
