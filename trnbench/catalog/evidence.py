@@ -10,6 +10,8 @@ from trnbench.catalog.schema import TypeForm, numbers
 from trnbench.errors import Fault, did_you_mean
 from trnbench.units import Dimension
 
+_NO_NOTE = Note(source=None, kind=None)
+
 
 def collect(
     table: Mapping[str, object],
@@ -21,7 +23,7 @@ def collect(
     evidence: dict[str, Evidence] = {}
     faults: list[Fault] = []
     for path, value, dimension in numbers(dict(table), record):
-        note = notes.get(path, Note(source=None, kind=None))
+        note = notes.get(path, _NO_NOTE)
         problems = list(_problems(value, note, dimension, sources))
         faults += [Fault(path=path, message=problem) for problem in problems]
         if not problems:
@@ -35,7 +37,11 @@ def collect(
                 note=note.note if isinstance(note.note, str) else None,
             )
     told = {fault.message for fault in faults}
+    looked_at = set()
     for path, note in notes.items():
+        if (note.source, note.kind) in looked_at:
+            continue
+        looked_at.add((note.source, note.kind))
         for problem in _unknown(note, sources):
             if problem not in told:
                 told.add(problem)
@@ -54,6 +60,8 @@ def _problems(
         yield "an assumed number needs a range: `low` and `high`"
     if note.note is not None and not isinstance(note.note, str):
         yield "`note` must be a text"
+    if note.low is note.high is None:
+        return
     try:
         low, high = _bound(note.low, dimension), _bound(note.high, dimension)
     except Misfit as error:
