@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trnbench.catalog.search import SINGULAR, Catalog, Entry
-from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, did_you_mean
 from trnbench.records import dataclass
 
@@ -36,12 +35,14 @@ class FileCheck:
 
 def listed(catalog: Catalog, sections: Sequence[str]) -> tuple[Listed, ...]:
     """Return the data files of some sections, without checking what is in them."""
-    return tuple(_listed(entry) for section in sections for entry in catalog.entries(section))
+    return tuple(
+        _listed(catalog, entry) for section in sections for entry in catalog.entries(section)
+    )
 
 
-def _listed(entry: Entry) -> Listed:
+def _listed(catalog: Catalog, entry: Entry) -> Listed:
     try:
-        table = read_toml(entry.path)
+        table = catalog.table(entry.path)
     except DataFileError as error:
         return Listed(entry=entry, title=f"unreadable: {error.faults[0]}", aliases=())
     if table.get("adds") is True:
