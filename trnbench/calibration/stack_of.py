@@ -120,8 +120,8 @@ class Stacks:
     def _of_software(self, software: str, platform: Platform) -> TrainingStack | None:
         """Return the stack that names a software: one of the instance, or else of its chip."""
         instance, chip = platform.instance.name, platform.chip.name
-        here = [stack for stack in self.known if instance in stack.instances]
-        near = [stack for stack in self.known if chip in self._chips_of(stack)]
+        here = (stack for stack in self.known if instance in stack.instances)
+        near = (stack for stack in self.known if chip in self._chips_of(stack))
         return _best(here, software) or _best(near, software)
 
     def _chips_of(self, stack: TrainingStack) -> frozenset[str]:

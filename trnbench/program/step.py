@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray
+from trnbench.memo import Memo
 from trnbench.program.block import Block
 from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.job_passes import passes_beside
 from trnbench.program.legality import reasons
-from trnbench.program.ops import CollectiveOp
+from trnbench.program.ops import CollectiveOp, MatMul
 from trnbench.program.precision import PrecisionRecipe
+from trnbench.program.products import JoinedProducts, Terms, joined_products
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 from trnbench.workload.recompute import of_layers, repeated_layers
@@ -41,6 +43,9 @@ class StepProgram:
     stages: tuple[StageClass, ...]
     closing: tuple[CollectiveOp, ...]
     reasons: tuple[Reason, ...]
+    _joined: Memo[None, tuple[JoinedProducts, ...]] = field(
+        default_factory=Memo, init=False, repr=False
+    )
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -61,6 +66,13 @@ class StepProgram:
     def trains(self) -> bool:
         """Whether something goes backward."""
         return any(op.phase != "F" for block in self.blocks.values() for op in block.ops)
+
+    def products(self, known: Mapping[Terms, object]) -> tuple[JoinedProducts, ...]:
+        """Return its matrix products side by side, but for those that are `known` already."""
+        ops = [op for block in self.blocks.values() for op in block.ops if isinstance(op, MatMul)]
+        if known:
+            return joined_products(op for op in ops if op.terms not in known)
+        return self._joined.of(None, lambda: joined_products(ops))
 
     @property
     def legal(self) -> BoolArray:

@@ -301,7 +301,7 @@ def test_a_named_stack_takes_all_rows(reader):
 
 def test_predictions_have_an_interval_around_them_and_reasons_where_there_are_none():
     rows = file_of("gpu_training", GPU, GPU | {"vpp": "20"}, GPU | {"mbs": ""}, GPU | {"tp": "x"})
-    settled, illegal, tried, unread = compare_training(open_catalog(), rows)
+    settled, illegal, tried, unread = compare_training(Reader(open_catalog()), rows)
     for found in (settled, tried):
         assert found.low_s is not None
         assert found.high_s is not None
@@ -331,7 +331,9 @@ def test_samples_price_every_layout_at_once(reader):
 
 @pytest.mark.slow
 def test_every_published_row_has_a_prediction_or_a_reason():
-    found = compare_training(open_catalog(), read_evidence(PUBLISHED / "trainium_training.csv"))
+    found = compare_training(
+        Reader(open_catalog()), read_evidence(PUBLISHED / "trainium_training.csv")
+    )
     assert len(found) == 198
     assert all((row.predicted_s is None) == (row.reason is not None) for row in found)
     assert sum(row.predicted_s is not None for row in found) == 171

@@ -9,7 +9,7 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import reduce
 from typing import TypeAlias
@@ -37,9 +37,9 @@ from trnbench.program.ops import (
     Operation,
     Phase,
     ScanOp,
-    Term,
 )
 from trnbench.program.optimizer import is_on_host
+from trnbench.program.products import JoinedProducts, Terms
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Dim, array
@@ -95,7 +95,7 @@ class Products:
     Holds for one chip and efficiency; programs that have operations in common may share it.
     """
 
-    seconds: dict[tuple[Term, ...], FloatArray] = field(default_factory=dict)
+    seconds: dict[Terms, FloatArray] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)
 
 
@@ -117,13 +117,8 @@ def compute_time(
     rank = PricedRank(chip, efficiency, logical_size, gain)
     load = rank.expert_load(program.grid)
     rank.reasons.update(known.reasons)
-    products = [
-        op
-        for block in program.blocks.values()
-        for op in block.ops
-        if isinstance(op, MatMul) and op.terms not in known.seconds
-    ]
-    known.seconds.update((op.terms, seconds) for op, seconds in rank.products(products).items())
+    for products in program.products(known.seconds):
+        known.seconds.update(rank.products(products))
     known.reasons.update(rank.reasons)
     blocks = {
         kind: _block(rank, block, known.seconds, load) for kind, block in program.blocks.items()
@@ -152,7 +147,7 @@ def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) 
 def _block(
     rank: PricedRank,
     block: Block,
-    product_s: Mapping[tuple[Term, ...], FloatArray],
+    product_s: Mapping[Terms, FloatArray],
     expert_load: FloatArray,
 ) -> BlockSeconds:
     """Return the seconds of a block's operations, added up; `expert_load` times those on experts'
@@ -337,17 +332,17 @@ class PricedRank:
         queries, keys = op.query.shape[1], op.key.shape[1]
         return np.asarray((queries < keys) * QUERY_TILE * keys / op.pairs)
 
-    def products(self, ops: Sequence[MatMul]) -> Mapping[MatMul, FloatArray]:
-        """Return the time of each product, s; like ones are priced once, all of a format at once.
+    def products(self, joined: JoinedProducts) -> Mapping[Terms, FloatArray]:
+        """Return the time of products by what they multiply, s; like ones are priced once.
 
         A product's sizes span only the axes they depend on, so there are few, however many layouts.
         """
-        groups: dict[tuple[str, ...], list[tuple[MatMul, MatrixProduct]]] = {}
-        for op in ops:
-            product = self._taken(op.product)
-            formats = (product.format_a, product.format_b, product.format_out)
-            groups.setdefault(formats, []).append((op, product))
-        return {op: seconds for group in groups.values() for op, seconds in self._group(group)}
+        seconds = self.time(joined.product)
+        samples = seconds.shape[1:]
+        return {
+            terms: seconds[where].reshape(shape + samples)
+            for terms, (where, shape) in joined.places.items()
+        }
 
     def time(self, product: MatrixProduct) -> FloatArray:
         """Return the time of a product by itself, s."""
@@ -360,20 +355,6 @@ class PricedRank:
             format_a=self.chip.own_format(product.format_a),
             format_b=self.chip.own_format(product.format_b),
         )
-
-    def _group(
-        self, group: Sequence[tuple[MatMul, MatrixProduct]]
-    ) -> Iterable[tuple[MatMul, FloatArray]]:
-        distinct = {_key(product): product for _, product in group}
-        sizes = [_flat(product) for product in distinct.values()]
-        m, k, n, batch = np.concatenate(sizes, axis=1)
-        joined = replace(group[0][1], m=m, k=k, n=n, batch=batch)
-        seconds = self._reached(matrix_time(joined, self.chip, cores=self._cores))
-        starts = np.cumsum([0, *(size.shape[1] for size in sizes)])
-        where = {key: slice(*starts[i : i + 2]) for i, key in enumerate(distinct)}
-        for op, product in group:
-            found = seconds[where[_key(product)]]
-            yield op, found.reshape(product.shape + seconds.shape[1:])
 
     def _reached(self, ideal: MatrixTime) -> FloatArray:
         """Return the time of products at the shares that tensor units and memory reach, s."""
@@ -408,17 +389,3 @@ class PricedRank:
 def _whole_tiles(queries: FloatArray, pairs: FloatArray, keys: Numbers) -> FloatArray:
     """Return the pairs that causal attention computes in whole tiles of keys, over those needed."""
     return np.asarray(np.minimum(1 + keys / 2 * queries / pairs, 2.0))
-
-
-def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:
-    sizes = (product.m, product.k, product.n, product.batch)
-    return tuple((size.shape, size.tobytes()) for size in sizes)
-
-
-def _flat(product: MatrixProduct) -> FloatArray:
-    """Return the sizes of products, one column each."""
-    sizes = (product.m, product.k, product.n, product.batch)
-    columns = np.empty((len(sizes), *product.shape))
-    for row, size in enumerate(sizes):
-        columns[row] = size
-    return columns.reshape(len(sizes), -1)
