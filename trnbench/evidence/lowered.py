@@ -8,24 +8,26 @@ they repeat and how they cut states is varied from one lowering.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, picked
 from trnbench.program.step import SHARED_KNOBS, StepProgram, training_step
-from trnbench.records import dataclass
+from trnbench.program.tensor import array
+from trnbench.records import dataclass, replace
 from trnbench.workload.layout import DEGREES, KNOBS, Layout, Value
 from trnbench.workload.model import Model
+from trnbench.workload.weights import TABLES
 
 MOST_TOGETHER = 128
 """Degrees on one grid: more cost memory, and save no time."""
 _VARIED = tuple(sorted(SHARED_KNOBS))
 _MODES = tuple(name for name in KNOBS if name not in {*DEGREES, *_VARIED})
 
-PlacedLayout: TypeAlias = tuple[Hashable, Layout]
-"""A layout, and what it has in common with others that can be priced together with it."""
+PlacedLayout: TypeAlias = tuple[Hashable, Layout, int]
+"""What a layout has in common with others that can be priced together with it, the layout, and how
+many rows its model's table of positions has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,15 +61,35 @@ def modes_of(layout: Layout) -> tuple[Value | None, ...]:
     return tuple(getattr(layout, name) for name in _MODES)
 
 
-def lowered(model: Model, placed: Sequence[PlacedLayout]) -> list[tuple[Hashable, LoweredLayout]]:
+def family_of(model: Model) -> tuple[Model, int]:
+    """Return what is alike of models that are lowered together, and the rest: rows of positions.
+
+    A table of positions is as long as its model's sequences, else such models are often the same.
+    """
+    transformer = model.transformer
+    if (
+        transformer is None
+        or model.image is not None
+        or transformer.position.encoding not in TABLES
+    ):
+        return model, 0
+    position = transformer.position
+    plain = replace(transformer, position=replace(position, length=1))
+    return replace(model, transformer=plain), position.length
+
+
+def lowered(
+    model: Model, placed: Sequence[PlacedLayout]
+) -> list[tuple[PlacedLayout, LoweredLayout]]:
     """Return layouts of equal modes as programs, each with its place, as many on one grid as pay.
 
-    Every place has neighbours of its own.
+    `model` is of the family of all. Every place has neighbours of its own.
     """
     of_degrees: dict[tuple[int, ...], list[PlacedLayout]] = {}
-    for place, layout in dict.fromkeys(placed):
-        degrees = tuple(getattr(layout, name) for name in DEGREES)
-        of_degrees.setdefault(degrees, []).append((place, layout))
+    for one in dict.fromkeys(placed):
+        _, layout, positions = one
+        degrees = positions, *(getattr(layout, name) for name in DEGREES)
+        of_degrees.setdefault(degrees, []).append(one)
     each = [*of_degrees.items()]
     parts = [each[i : i + MOST_TOGETHER] for i in range(0, len(each), MOST_TOGETHER)]
     return [one for part in parts for one in _on_one_grid(model, dict(part))]
@@ -75,26 +97,28 @@ def lowered(model: Model, placed: Sequence[PlacedLayout]) -> list[tuple[Hashable
 
 def _on_one_grid(
     model: Model, rows: Mapping[tuple[int, ...], Sequence[PlacedLayout]]
-) -> list[tuple[Hashable, LoweredLayout]]:
-    columns = dict(zip(DEGREES, zip(*rows, strict=True), strict=True))
-    several: dict[str, Any] = {
-        name: np.array(column) for name, column in columns.items() if len({*column}) > 1
-    }
-    shape = (len(rows),) if several else ()
+) -> list[tuple[PlacedLayout, LoweredLayout]]:
+    positions, *degrees = (np.array(column) for column in zip(*rows, strict=True))
+    columns = zip(DEGREES, degrees, strict=True)
+    several: dict[str, Any] = {name: each for name, each in columns if np.any(each != each[0])}
+    shape = (len(rows),) if len(rows) > 1 else ()
+    table = array(positions if len(rows) > 1 else positions[0]) if positions[0] else None
     parts: dict[Hashable, GridPart] = {}
     programs: dict[tuple[Value | None, ...], StepProgram] = {}
     found = []
     for row, each in enumerate(rows.values()):
-        index = (row,) if several else ()
-        for place, layout in each:
+        index = (row,) if len(rows) > 1 else ()
+        for placed in each:
+            place, layout, _ = placed
             mode = tuple(getattr(layout, name) for name in _VARIED)
             if mode not in programs:
                 like = next(iter(programs.values()), None)
-                programs[mode] = training_step(model, replace(layout, **several), like=like)
+                several_layouts = replace(layout, **several)
+                programs[mode] = training_step(model, several_layouts, like=like, positions=table)
             if place not in parts:
                 parts[place] = GridPart(wanted=np.zeros(shape, dtype=np.bool_))
             here = parts[place]
             here.wanted[index] = True
             one = LoweredLayout(program=programs[mode], layout=layout, part=here, index=index)
-            found.append((place, one))
+            found.append((placed, one))
     return found

@@ -19,7 +19,7 @@ from trnbench.analytic.step.time import StepTime
 from trnbench.analytic.step.utilization import utilization
 from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import TrainingEfficiency
-from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, lowered, modes_of
+from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, family_of, lowered, modes_of
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant
 from trnbench.memo import Memo
@@ -177,6 +177,8 @@ class Predictor:
     """Predicts cases: lowers each layout once, and prices cases that are alike once."""
 
     _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict, init=False)
+    _families: dict[Model, int] = field(default_factory=dict, init=False)
+    _family: Memo[int, tuple[int, int]] = field(default_factory=Memo, init=False)
     _priced: PricedSteps = field(default_factory=PricedSteps, init=False)
     _latest: list[PricedSteps] = field(default_factory=list, init=False)
     _held: Memo[tuple[int, int], StepMemory] = field(default_factory=Memo, init=False)
@@ -191,15 +193,30 @@ class Predictor:
         for case in cases:
             setup = case.setup
             for layout in _layouts(case):
-                key = id(setup.model), modes_of(layout)
-                one = _place(setup, layout), layout
-                alike.setdefault(key, (setup.model, []))[1].append(one)
+                key = self._number_of(setup.model)[0], modes_of(layout)
+                alike.setdefault(key, (setup.model, []))[1].append(self._placed(setup, layout))
         for model, placed in alike.values():
-            self._keep(model, placed)
+            self._lowered.update(lowered(model, placed))
 
-    def _keep(self, model: Model, placed: Sequence[PlacedLayout]) -> None:
-        for place, one in lowered(model, placed):
-            self._lowered[place, one.layout] = one
+    def _number_of(self, model: Model) -> tuple[int, int]:
+        """Return the number of a model's family, and the rows of its table of positions."""
+
+        def found() -> tuple[int, int]:
+            family, positions = family_of(model)
+            return self._families.setdefault(family, len(self._families)), positions
+
+        return self._family.of(id(model), found)
+
+    def _placed(self, setup: TrainSetup, layout: Layout) -> PlacedLayout:
+        """Return a layout with what those that are priced together with it have in common.
+
+        Those that fill their nodes may be on any number of them.
+        """
+        ranks = int(layout.ranks)
+        filled = ranks % setup.platform.ranks(setup.logical_size) == 0
+        used = None if filled else (setup.nodes, setup.node_ranks(ranks))
+        family, positions = self._number_of(setup.model)
+        return (family, id(setup.memo), used, setup.domain.joined_nodes), layout, positions
 
     def prepared(self, case: EvidenceCase) -> Prepared:
         """Return the case ready to be priced; or raise RowFault where no layout divides."""
@@ -244,9 +261,9 @@ class Predictor:
         return mixture, False
 
     def _legal(self, setup: TrainSetup, layout: Layout) -> LoweredLayout:
-        key = _place(setup, layout), layout
+        key = self._placed(setup, layout)
         if key not in self._lowered:
-            self._keep(setup.model, [key])
+            self._lowered.update(lowered(setup.model, [key]))
         one = self._lowered[key]
         refusals = one.refusals()
         if refusals:
@@ -298,17 +315,6 @@ def _layouts(case: EvidenceCase) -> Iterator[Layout]:
         for variant in variants:
             for _, layout in variant.parts:
                 yield layout
-
-
-def _place(setup: TrainSetup, layout: Layout) -> tuple[Hashable, ...]:
-    """Return what layouts that are priced together have in common but their modes.
-
-    Those that fill their nodes may be on any number of them.
-    """
-    ranks = int(layout.ranks)
-    filled = ranks % setup.platform.ranks(setup.logical_size) == 0
-    used = None if filled else (setup.nodes, setup.node_ranks(ranks))
-    return id(setup.model), id(setup.memo), used, setup.domain.joined_nodes
 
 
 def _predicted(prepared: Prepared, priced: PricedSteps) -> RowPrediction:

@@ -43,7 +43,8 @@ class Grid:
     """A layout, or an open grid of them: degrees as arrays, modes, and the precision's recipe.
 
     `beside`: it is that of a model beside the trained one, which is only passed forward;
-    `valued`: of one that gives each token a value in place of words.
+    `valued`: of one that gives each token a value in place of words. `positions`: the rows of the
+    table of positions by layout, where these are of models that differ in nothing else.
     """
 
     layout: Layout
@@ -86,6 +87,7 @@ class Grid:
     generation_tokens_per_s: float | None
     beside: bool = False
     valued: bool = False
+    positions: FloatArray | None = None
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -210,9 +212,9 @@ if _missing:
     )
 
 
-def grid_of(layout: Layout) -> Grid:
+def grid_of(layout: Layout, positions: FloatArray | None = None) -> Grid:
     """Return the grid of a layout; an unknown precision is an input error."""
     values = {name: getattr(layout, name) for name in KNOBS}
     values |= {name: array(values[name]) for name in DEGREES}
     values["precision"] = recipe_named(layout.precision)
-    return Grid(layout=layout, **values)
+    return Grid(layout=layout, positions=positions, **values)

@@ -142,17 +142,22 @@ Not those of which some layers are repeated whole: these have a kind of layers m
 
 
 def training_step(
-    model: Model, layout: Layout, *, like: StepProgram | None = None, known_legal: bool = False
+    model: Model,
+    layout: Layout,
+    *,
+    like: StepProgram | None = None,
+    known_legal: bool = False,
+    positions: FloatArray | None = None,
 ) -> StepProgram:
     """Return the program of a step; a layout that does not divide comes back with its reasons.
 
     Not so if it is `known_legal`: then no rule is looked at.
 
     `like` is the program of a layout that differs in nothing but `SHARED_KNOBS` and what stages
-    hold: what both have in common is not made again.
+    hold: what both have in common is not made again. `positions`: as in `Grid`.
     """
     model = model.with_depths(layout.mtp_depths)
-    grid = grid_of(layout)
+    grid = grid_of(layout, positions)
     layers = layers_of(model, grid)
     broken = () if known_legal else reasons(model, grid)
     if like is None or bool(repeated_layers(like.layout.recompute)) != bool(layers.again):
