@@ -16,14 +16,14 @@ from trnbench.analytic.step.job_time import JobPrices
 from trnbench.analytic.step.memory import StepMemory, memory, stage_parts
 from trnbench.analytic.step.memory_parts import StageParts
 from trnbench.analytic.step.time import StepTime
-from trnbench.analytic.step.utilization import utilization
+from trnbench.analytic.step.utilization import mfu
 from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, family_of, lowered, modes_of
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant
 from trnbench.memo import Memo
-from trnbench.predict.fit import LayoutMemory
+from trnbench.predict.fit import LayoutMemory, MemoryDraws
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
@@ -86,7 +86,7 @@ class PricedSteps:
 
         def ideal() -> FloatArray:
             known = setup.logical_size
-            return utilization(one.program, setup.platform, np.ones(()), logical_size=known).mfu
+            return mfu(one.program, setup.platform, np.ones(()), logical_size=known)
 
         # (The same whatever is repeated, and however states are cut.)
         return float(one.of(self._ideal.of((id(setup.memo), id(one.part)), ideal)))
@@ -182,6 +182,7 @@ class Predictor:
     _priced: PricedSteps = field(default_factory=PricedSteps, init=False)
     _latest: list[PricedSteps] = field(default_factory=list, init=False)
     _held: Memo[tuple[int, int], StepMemory] = field(default_factory=Memo, init=False)
+    _draws: Memo[int, MemoryDraws] = field(default_factory=Memo, init=False)
     _parts: dict[int, tuple[StageParts, ...]] = field(default_factory=dict, init=False)
     _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo, init=False)
     _found: Memo[int, RowPrediction] = field(default_factory=Memo, init=False)
@@ -290,6 +291,10 @@ class Predictor:
 
     def _memory(self, setup: TrainSetup, mixture: Mixture, *, of_chip: bool) -> RowMemory:
         """Return what rank 0 needs, whose memory logs tell, or all ranks on the first chip."""
+
+        def drawn() -> MemoryDraws:
+            return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)
+
         found = np.zeros(4)
         for share, one in mixture:
             program = one.program
@@ -302,6 +307,7 @@ class Predictor:
                 logical_size=setup.logical_size,
                 index=one.index,
                 parts=self._parts[id(program)],
+                draws=self._draws.of(id(setup.memo), drawn),
             )
             held = known.held("chip" if of_chip else "first")
             sizes = (held.value_bytes, held.low_bytes, held.high_bytes)

@@ -5,12 +5,13 @@ The lowering reads a knob as the attribute of `Grid` that bears its name, and no
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import field, fields, replace
 from math import prod
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.memo import Memo
 from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.tensor import ONE, Dim, array
 from trnbench.records import dataclass
@@ -88,6 +89,7 @@ class Grid:
     beside: bool = False
     valued: bool = False
     positions: FloatArray | None = None
+    _shape: Memo[None, tuple[int, ...]] = field(default_factory=Memo, init=False, repr=False)
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -107,6 +109,9 @@ class Grid:
     @property
     def shape(self) -> tuple[int, ...]:
         """The common shape of all layouts."""
+        return self._shape.of(None, self._common_shape)
+
+    def _common_shape(self) -> tuple[int, ...]:
         return np.broadcast_shapes(*(value.shape for value in self.arrays.values()))
 
     @property

@@ -43,6 +43,7 @@ class StepProgram:
     stages: tuple[StageClass, ...]
     closing: tuple[CollectiveOp, ...]
     reasons: tuple[Reason, ...]
+    _needed: Memo[None, FloatArray] = field(default_factory=Memo, init=False, repr=False)
     _joined: Memo[None, tuple[JoinedProducts, ...]] = field(
         default_factory=Memo, init=False, repr=False
     )
@@ -82,6 +83,9 @@ class StepProgram:
     @property
     def model_flop(self) -> FloatArray:
         """FLOP of a step that the model needs: causal attention halved, nothing computed twice."""
+        return self._needed.of(None, self._model_flop)
+
+    def _model_flop(self) -> FloatArray:
         return array(
             self.micro_batches
             * sum(
