@@ -8,11 +8,13 @@ they repeat and how they cut states is varied from one lowering.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, picked
+from trnbench.memo import Memo
 from trnbench.program.step import SHARED_KNOBS, StepProgram, training_step
 from trnbench.program.tensor import array
 from trnbench.records import dataclass, replace
@@ -38,13 +40,41 @@ class GridPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredLayout:
-    """A layout, the program that has it at an index of its grid, and its neighbours there."""
+class GridPrograms:
+    """The programs of a grid of layouts, by what is varied from one lowering, when asked for.
 
-    program: StepProgram
+    `degrees` are those in which layouts differ, `positions` as in `Grid`.
+    """
+
+    model: Model
+    degrees: Mapping[str, Any]
+    positions: FloatArray | None
+    _by_mode: Memo[tuple[Value | None, ...], StepProgram] = field(default_factory=Memo, init=False)
+
+    def of(self, layout: Layout) -> StepProgram:
+        """Return the program of layouts that are varied like one of them."""
+
+        def lower() -> StepProgram:
+            like = next((program for _, program in self._by_mode.items()), None)
+            whole = replace(layout, **self.degrees)
+            return training_step(self.model, whole, like=like, positions=self.positions)
+
+        return self._by_mode.of(tuple(getattr(layout, name) for name in _VARIED), lower)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoweredLayout:
+    """A layout, the programs of which one has it at an index of its grid, its neighbours there."""
+
+    programs: GridPrograms
     layout: Layout
     part: GridPart
     index: tuple[int, ...] = ()
+
+    @property
+    def program(self) -> StepProgram:
+        """The program of the layout and of its neighbours."""
+        return self.programs.of(self.layout)
 
     def refusals(self) -> tuple[str, ...]:
         """Return in words why the layout does not divide; empty if it does."""
@@ -99,26 +129,25 @@ def _on_one_grid(
     model: Model, rows: Mapping[tuple[int, ...], Sequence[PlacedLayout]]
 ) -> list[tuple[PlacedLayout, LoweredLayout]]:
     positions, *degrees = (np.array(column) for column in zip(*rows, strict=True))
-    columns = zip(DEGREES, degrees, strict=True)
-    several: dict[str, Any] = {name: each for name, each in columns if np.any(each != each[0])}
-    shape = (len(rows),) if len(rows) > 1 else ()
-    table = array(positions if len(rows) > 1 else positions[0]) if positions[0] else None
+    columns = dict(zip(DEGREES, degrees, strict=True))
+    several: dict[str, Any] = {
+        name: each for name, each in columns.items() if np.any(each != each[0])
+    }
+    if len(rows) > 1 and not several:  # they differ in their tables alone
+        several["sequence"] = columns["sequence"]
+    shape = (len(rows),) if several else ()
+    table = array(positions if several else positions[0]) if positions[0] else None
+    programs = GridPrograms(model=model, degrees=several, positions=table)
     parts: dict[Hashable, GridPart] = {}
-    programs: dict[tuple[Value | None, ...], StepProgram] = {}
     found = []
     for row, each in enumerate(rows.values()):
-        index = (row,) if len(rows) > 1 else ()
+        index = (row,) if several else ()
         for placed in each:
             place, layout, _ = placed
-            mode = tuple(getattr(layout, name) for name in _VARIED)
-            if mode not in programs:
-                like = next(iter(programs.values()), None)
-                several_layouts = replace(layout, **several)
-                programs[mode] = training_step(model, several_layouts, like=like, positions=table)
             if place not in parts:
                 parts[place] = GridPart(wanted=np.zeros(shape, dtype=np.bool_))
             here = parts[place]
             here.wanted[index] = True
-            one = LoweredLayout(program=programs[mode], layout=layout, part=here, index=index)
+            one = LoweredLayout(programs=programs, layout=layout, part=here, index=index)
             found.append((placed, one))
     return found
