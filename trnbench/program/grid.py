@@ -90,6 +90,9 @@ class Grid:
     valued: bool = False
     positions: FloatArray | None = None
     _shape: Memo[None, tuple[int, ...]] = field(default_factory=Memo, init=False, repr=False)
+    _cuts: Memo[tuple[str, ...], tuple[FloatArray, tuple[str, ...]]] = field(
+        default_factory=Memo, init=False, repr=False
+    )
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -192,8 +195,14 @@ class Grid:
     def dim(self, name: str, whole: float | FloatArray, *axes: str) -> Dim:
         """Return a dimension cut along axes; a rest is padded."""
         size = array(whole)
-        ranks = prod((self.ranks(axis) for axis in axes), start=ONE)
-        return Dim(name=name, size=np.ceil(size / ranks), whole=size, axes=self.used(*axes))
+        if not axes:
+            return Dim(name=name, size=np.ceil(size), whole=size)
+        ranks, used = self._cuts.of(axes, lambda: self._cut(axes))
+        return Dim(name=name, size=np.ceil(size / ranks), whole=size, axes=used)
+
+    def _cut(self, axes: tuple[str, ...]) -> tuple[FloatArray, tuple[str, ...]]:
+        """Return into how many parts axes cut a dimension, and those of them that are used."""
+        return array(prod((self.ranks(axis) for axis in axes), start=ONE)), self.used(*axes)
 
     def used(self, *axes: str) -> tuple[str, ...]:
         """Return those of the axes along which some layout has more than one rank."""
