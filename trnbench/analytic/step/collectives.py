@@ -7,12 +7,13 @@ Sizes are then priced as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import field
+from functools import partial
 
 import numpy as np
 
-from trnbench.analytic.step.engines import Engines, ExchangeSite, site_of
+from trnbench.analytic.step.engines import EngineKey, Engines, ExchangeSite, site_of
 from trnbench.arrays import BoolArray, FloatArray, IntArray, numbered, spread
 from trnbench.calibration.collective_stack import CollectiveStack
 from trnbench.hardware.instance import Platform
@@ -53,6 +54,36 @@ class _Kinds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Asked:
+    """An operation of groups for sizes that broadcast with them, and where it runs at all."""
+
+    op: Op
+    groups: _Kinds
+    size_bytes: FloatArray
+    present: BoolArray
+    key: Hashable
+
+    @classmethod
+    def of(cls, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> _Asked:
+        """Return what is asked for, with the key by which the same is found again."""
+        present = np.asarray(_thin(runs) & ~groups.alone)
+        sizes, where = (size_bytes.shape, size_bytes.tobytes()), (present.shape, present.tobytes())
+        key = (op, groups.key, sizes, where)
+        return cls(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pairs:
+    """Pairs of a kind of groups and one of the `values` of sizes; `pairs` numbers each layout's."""
+
+    kind: IntArray
+    size: IntArray
+    values: FloatArray
+    pairs: IntArray
+    refused: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CollectivePrices:
     """Prices of exchanges on a platform with a stack, for the layouts `wanted` of a grid.
 
@@ -71,6 +102,7 @@ class CollectivePrices:
     engines: Engines = field(default_factory=dict, repr=False)
     kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo, repr=False)
     priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo, repr=False)
+    sites: Memo[None, ExchangeSite] = field(default_factory=Memo, repr=False)
 
     @property
     def ranks_per_node(self) -> int:
@@ -80,22 +112,35 @@ class CollectivePrices:
     @property
     def site(self) -> ExchangeSite:
         """What was placed on this platform so far."""
-        return site_of(
-            self.engines,
-            self.platform,
-            self.stack,
-            logical_size=self.logical_size,
-            ranks_per_node=self.ranks_per_node,
+        return self.sites.of(
+            None,
+            lambda: site_of(
+                self.engines,
+                self.platform,
+                self.stack,
+                logical_size=self.logical_size,
+                ranks_per_node=self.ranks_per_node,
+            ),
         )
 
     def collective(self, op: CollectiveOp) -> PricedExchange:
         """Return the time of one run of a program's collective."""
+        return self._price(self._asked_for(op))
+
+    def price_together(self, ops: Iterable[CollectiveOp]) -> None:
+        """Price collectives at once, which takes less time than one by one when asked for."""
+        asked = {one.key: one for one in map(self._asked_for, ops)}
+        fresh = [one for key, one in asked.items() if key not in self.priced]
+        for one, priced in zip(fresh, self._times(fresh), strict=True):
+            self.priced.of(one.key, partial(_same, priced))
+
+    def _asked_for(self, op: CollectiveOp) -> _Asked:
         key = (op.axis, op.ranks.shape, op.ranks.tobytes())
 
         def found() -> _Kinds:
             return self._kinds_of(groups_along(op.axis, self.grid, self.order, op.ranks), key)
 
-        return self._price(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
+        return _Asked.of(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
 
     def message(self, send: Send) -> PricedExchange:
         """Return the time of one message to the next stage, while every stage sends one."""
@@ -106,7 +151,7 @@ class CollectivePrices:
             return self._kinds_of(neighbours(stages, self.ranks_per_node), key)
 
         kinds = self.kinds.of(key, found)
-        return self._price("send-receive", kinds, send.size_bytes, runs=send.count > 0)
+        return self._price(_Asked.of("send-receive", kinds, send.size_bytes, runs=send.count > 0))
 
     def price(
         self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
@@ -115,45 +160,56 @@ class CollectivePrices:
         numbers = (groups.ranks, groups.stride, groups.width, groups.period)
         key = tuple((number.shape, number.tobytes()) for number in numbers)
         kinds = self.kinds.of(key, lambda: self._kinds_of(groups, key))
-        return self._price(op, kinds, size_bytes, runs=runs)
+        return self._price(_Asked.of(op, kinds, size_bytes, runs=runs))
 
-    def _price(
-        self, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray
-    ) -> PricedExchange:
-        present = np.asarray(_thin(runs) & ~groups.alone)
-        sizes, where = (size_bytes.shape, size_bytes.tobytes()), (present.shape, present.tobytes())
-        key = (op, groups.key, sizes, where)
-        return self.priced.of(key, lambda: self._times(op, groups, size_bytes, present))
+    def _price(self, asked: _Asked) -> PricedExchange:
+        return self.priced.of(asked.key, lambda: self._times([asked])[0])
 
-    def _times(
-        self, op: Op, groups: _Kinds, size_bytes: FloatArray, present: BoolArray
-    ) -> PricedExchange:
+    def _times(self, each: Sequence[_Asked]) -> list[PricedExchange]:
         """Return the time of each kind of groups where it stands, and which are refused.
 
         Kinds and sizes are few: each pair of them that is asked for is priced once.
         """
-        none = len(groups.places)
+        tables = [self._pairs(one) for one in each]
+        numbers: dict[EngineKey, int] = {}
+        which: list[int] = []
+        for one, table in zip(each, tables, strict=True):
+            keys = ((one.op, one.groups.places[kind]) for kind in table.kind.tolist())
+            which += [numbers.setdefault(key, len(numbers)) for key in keys]
+        if which:
+            sizes = np.concatenate([table.values[table.size] for table in tables])
+            times_s = self.site.times_s([*numbers], np.array(which), sizes)
+        found, start = [], 0
+        for one, table in zip(each, tables, strict=True):
+            known = np.full((len(one.groups.places) + 1, len(table.values)), np.nan)
+            if len(table.kind):
+                known[table.kind, table.size] = times_s[start : start + len(table.kind)]
+                start += len(table.kind)
+            times = known.take(table.pairs)
+            if not one.present.all():
+                times = np.where(one.present, times, 0.0)
+            found.append(PricedExchange(time_s=times, refused=table.refused))
+        return found
+
+    def _pairs(self, asked: _Asked) -> _Pairs:
+        """Return the pairs of a kind of groups and a size that wanted layouts ask for."""
+        groups, none = asked.groups, len(asked.groups.places)
         kinds = np.where(groups.kinds < 0, none, groups.kinds)
-        values, size_of = numbered(size_bytes)
+        values, size_of = numbered(asked.size_bytes)
         pairs = kinds * len(values) + size_of
-        shape = np.broadcast_shapes(pairs.shape, present.shape)
-        asked = _within(self.wanted, shape) & present
+        shape = np.broadcast_shapes(pairs.shape, asked.present.shape)
+        wanted = _within(self.wanted, shape) & asked.present
+        pairs = spread(pairs, shape)
         seen = np.zeros((none + 1, len(values)), dtype=np.bool_)
-        seen.reshape(-1)[spread(pairs, shape)[asked]] = True
-        table = np.full(seen.shape, np.nan)
+        seen.reshape(-1)[pairs[wanted]] = True
         refused: list[Reason] = []
         for number in np.flatnonzero(seen[:none].any(axis=1)).tolist():
-            engine = self.site.engine(op, groups.places[number])
+            engine = self.site.engine(asked.op, groups.places[number])
             if isinstance(engine, Refusal):
                 refused.append(_reason(engine, groups.kinds == number))
                 seen[number] = False
         kind, size = np.nonzero(seen[:none])
-        if len(kind):
-            table[kind, size] = self.site.times_s(op, groups.places, kind, values[size])
-        times = table.take(spread(pairs, shape))
-        if not present.all():
-            times = np.where(present, times, 0.0)
-        return PricedExchange(time_s=times, refused=tuple(refused))
+        return _Pairs(kind=kind, size=size, values=values, pairs=pairs, refused=tuple(refused))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
         """Return the distinct groups.
@@ -172,6 +228,10 @@ class CollectivePrices:
         kinds[asked] = [numbers.setdefault(row, len(numbers)) for row in rows]
         places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
         return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
+
+
+def _same(priced: PricedExchange) -> PricedExchange:
+    return priced
 
 
 def _reason(refusal: Refusal, broken: BoolArray) -> Reason:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import field
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.reasons import Reason
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, array
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 
 def along(values: FloatArray, samples: int | None) -> FloatArray:
@@ -52,8 +53,14 @@ class Exchanges:
 
     def seconds(self, op: CollectiveOp) -> FloatArray:
         """Return the seconds of a collective in one run of its block."""
-        key = (op.op, op.axis, *map(_numbers, (op.ranks, op.size_bytes, op.count)), op.copies)
-        return self._known(key, lambda: self._seconds(op))
+        return self._known(_key(op), lambda: self._seconds(op))
+
+    def seconds_of(self, ops: Iterable[CollectiveOp]) -> Mapping[CollectiveOp, FloatArray]:
+        """Return the seconds of many collectives, priced together."""
+        keys = {op: _key(op) for op in ops}
+        fresh = (op for op, key in keys.items() if key not in self.known)
+        self.prices.price_together(op for op in fresh if not self._is_once_a_node(op))
+        return {op: self._known(key, partial(self._seconds, op)) for op, key in keys.items()}
 
     def message_s(self) -> FloatArray:
         """Return the seconds of a micro-batch's messages from one chunk to the next stage."""
@@ -77,6 +84,9 @@ class Exchanges:
         groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
         return groups.nodes(self.prices.ranks_per_node) > 1
 
+    def _is_once_a_node(self, op: CollectiveOp) -> bool:
+        return op.copies > 1 and self.efficiency.stack.expert_tokens == "once-a-node"
+
     def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
         per_node = self.prices.ranks_per_node
         groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
@@ -92,7 +102,7 @@ class Exchanges:
         )
 
     def _seconds(self, op: CollectiveOp) -> FloatArray:
-        once = op.copies > 1 and self.efficiency.stack.expert_tokens == "once-a-node"
+        once = self._is_once_a_node(op)
         priced = self._once_a_node(op) if once else self.prices.collective(op)
         seconds = self._factored(priced, op.count)
         experts = self.efficiency.stack.experts
@@ -175,6 +185,11 @@ def exchanges_of(
     return Exchanges(
         program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
     )
+
+
+def _key(op: CollectiveOp) -> Hashable:
+    numbers = map(_numbers, (op.ranks, op.size_bytes, op.count))
+    return (op.op, op.axis, *numbers, op.copies)
 
 
 def _numbers(values: FloatArray) -> Hashable:

@@ -383,13 +383,16 @@ def step_prices(
         known=products,
     )
     unsampled = efficiency.samples if efficiency.compute.samples is None else None
+    exchanged = exchanges.seconds_of(
+        op for block in program.blocks.values() for op in block.collectives
+    )
     blocks = {
         kind: block_prices(
             block,
             compute.blocks[kind].times(
                 efficiency.whole_factor, lambda values: along(values, unsampled)
             ),
-            exchanges.seconds,
+            exchanged.__getitem__,
             exchanges.crosses,
             split=splits_backward(program.layout.schedule),
         )
