@@ -538,7 +538,7 @@ def test_a_token_goes_to_a_node_once_and_is_handed_on_inside_it():
     op, once = expert_seconds("once-a-node", tp=4, dp=8, ep=8)
     _, copies = expert_seconds("copies", tp=4, dp=8, ep=8)
     assert op.copies == 2
-    fewer = once.prices.collective(replace(op, read=cut(op.read, 1.75 / 2)))
+    fewer = once.prices.collectives([replace(op, read=cut(op.read, 1.75 / 2))])[0]
     stack = once.efficiency.stack
     assert stack.experts is not None
     # The rank with most tokens holds up the others.

@@ -7,7 +7,7 @@ Sizes are then priced as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import field
 from functools import partial
 
@@ -123,16 +123,12 @@ class CollectivePrices:
             ),
         )
 
-    def collective(self, op: CollectiveOp) -> PricedExchange:
-        """Return the time of one run of a program's collective."""
-        return self._price(self._asked_for(op))
-
-    def price_together(self, ops: Iterable[CollectiveOp]) -> None:
-        """Price collectives at once, which takes less time than one by one when asked for."""
-        asked = {one.key: one for one in map(self._asked_for, ops)}
-        fresh = [one for key, one in asked.items() if key not in self.priced]
-        for one, priced in zip(fresh, self._times(fresh), strict=True):
-            self.priced.of(one.key, partial(_same, priced))
+    def collectives(self, ops: Sequence[CollectiveOp]) -> list[PricedExchange]:
+        """Return the time of one run of each of a program's collectives, priced together."""
+        asked = [self._asked_for(op) for op in ops]
+        fresh = {one.key: one for one in asked if one.key not in self.priced}
+        found = dict(zip(fresh, self._times([*fresh.values()]), strict=True))
+        return [self.priced.of(one.key, partial(found.__getitem__, one.key)) for one in asked]
 
     def _asked_for(self, op: CollectiveOp) -> _Asked:
         key = (op.axis, op.ranks.shape, op.ranks.tobytes())
@@ -228,10 +224,6 @@ class CollectivePrices:
         kinds[asked] = [numbers.setdefault(row, len(numbers)) for row in rows]
         places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
         return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
-
-
-def _same(priced: PricedExchange) -> PricedExchange:
-    return priced
 
 
 def _reason(refusal: Refusal, broken: BoolArray) -> Reason:

@@ -42,7 +42,7 @@ from trnbench.program.optimizer import is_on_host
 from trnbench.program.products import JoinedProducts, Terms
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import Dim, array
+from trnbench.program.tensor import ONE, Dim, array
 from trnbench.records import dataclass, replace
 from trnbench.units import BITS_PER_BYTE
 
@@ -157,31 +157,35 @@ def _block(
     parts: dict[tuple[Phase, ComputeCategory], FloatArray] = {}
 
     def add(phase: Phase, category: ComputeCategory, seconds: FloatArray) -> None:
-        before = parts.get((phase, category), np.zeros(()))
-        parts[phase, category] = np.asarray(before + seconds)
+        before = parts.get((phase, category))
+        parts[phase, category] = seconds if before is None else before + seconds
+
+    def counted(op: Operation, category: ComputeCategory, seconds: FloatArray) -> None:
+        if op.region == "experts":
+            seconds = rank.along(op.count) * expert_load * seconds
+        elif op.count is not ONE:  # as it is for most
+            seconds = rank.along(op.count) * seconds
+        add(op.phase, category, seconds)
 
     for op in block.ops:
-        counted = rank.along(op.count)
-        if op.region == "experts":
-            counted = counted * expert_load
         match op:
             case MatMul():
                 seconds = product_s[op.terms]
                 if op.terms[0].out.dims in scores:
                     seconds = seconds + rank.scores(op)
-                category: ComputeCategory = "attention" if op.region == "core" else "matrix"
-                add(op.phase, category, counted * seconds)
+                counted(op, "attention" if op.region == "core" else "matrix", seconds)
             case AttentionOp():
-                add(op.phase, "attention", counted * rank.attention(op))
+                counted(op, "attention", rank.attention(op))
             case ScanOp():
-                add(op.phase, "attention", counted * rank.scan(op))
+                counted(op, "attention", rank.scan(op))
             case Elementwise():
                 if is_on_host(op):
                     continue  # `job_prices` prices it.
-                if not any(tensor.dims in scores for tensor in (*op.reads, *op.writes)):
-                    add(op.phase, "element-wise", counted * rank.elementwise(op))
+                if scores and any(t.dims in scores for t in (*op.reads, *op.writes)):
+                    continue
+                counted(op, "element-wise", rank.elementwise(op))
             case Gather():
-                add(op.phase, "gather", counted * rank.moved(op.bytes))
+                counted(op, "gather", rank.moved(op.bytes))
             case CollectiveOp():
                 pass  # `step_exchanges` prices it.
             case _:
@@ -192,7 +196,9 @@ def _block(
             add(phase, "fixed", np.asarray(rank.efficiency.kernels.block_pass_s))
             if rank.efficiency.experts and has_experts(block, phase):
                 add(phase, "fixed", np.asarray(rank.efficiency.experts.block_pass_s))
-    return BlockSeconds(kind=block.kind, parts=parts)
+    return BlockSeconds(
+        kind=block.kind, parts={key: np.asarray(seconds) for key, seconds in parts.items()}
+    )
 
 
 def _score_shapes(ops: Iterable[Operation]) -> frozenset[DimShape]:

@@ -53,14 +53,18 @@ class Exchanges:
 
     def seconds(self, op: CollectiveOp) -> FloatArray:
         """Return the seconds of a collective in one run of its block."""
-        return self._known(_key(op), lambda: self._seconds(op))
+        return self.seconds_of([op])[op]
 
     def seconds_of(self, ops: Iterable[CollectiveOp]) -> Mapping[CollectiveOp, FloatArray]:
         """Return the seconds of many collectives, priced together."""
         keys = {op: _key(op) for op in ops}
-        fresh = (op for op, key in keys.items() if key not in self.known)
-        self.prices.price_together(op for op in fresh if not self._is_once_a_node(op))
-        return {op: self._known(key, partial(self._seconds, op)) for op, key in keys.items()}
+        fresh = {key: op for op, key in keys.items() if key not in self.known}
+        plain = {key: op for key, op in fresh.items() if not self._is_once_a_node(op)}
+        priced = dict(zip(plain, self.prices.collectives([*plain.values()]), strict=True))
+        return {
+            op: self._known(key, partial(self._seconds, op, priced.get(key)))
+            for op, key in keys.items()
+        }
 
     def message_s(self) -> FloatArray:
         """Return the seconds of a micro-batch's messages from one chunk to the next stage."""
@@ -73,7 +77,10 @@ class Exchanges:
 
     def crosses(self, op: CollectiveOp) -> FloatArray:
         """Return 1 where the groups of a collective span nodes, 0 where they do not."""
-        return along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
+        key = "crosses", op.axis, _numbers(op.ranks)
+        return self._known(
+            key, lambda: along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
+        )
 
     def pipelines_cross(self) -> FloatArray:
         """Return 1 where messages between stages leave the node, 0 where none does."""
@@ -101,10 +108,8 @@ class Exchanges:
             refused=(*across.refused, *within.refused),
         )
 
-    def _seconds(self, op: CollectiveOp) -> FloatArray:
-        once = self._is_once_a_node(op)
-        priced = self._once_a_node(op) if once else self.prices.collective(op)
-        seconds = self._factored(priced, op.count)
+    def _seconds(self, op: CollectiveOp, priced: PricedExchange | None) -> FloatArray:
+        seconds = self._factored(priced or self._once_a_node(op), op.count)
         experts = self.efficiency.stack.experts
         even = self.program.grid.capacity_factor is not None
         if experts is None or even or op.axis != "ep":

@@ -374,18 +374,18 @@ def step_prices(
     """
     exchanges, efficiency = exchanges.of(program), exchanges.efficiency
     stack, samples = efficiency.stack, exchanges.samples
+    computing = efficiency.compute
     compute = compute_time(
         program,
         platform.chip,
-        efficiency.compute,
+        computing,
         logical_size=exchanges.prices.logical_size,
         chip_ranks=exchanges.prices.node_ranks,
         known=products,
     )
-    unsampled = efficiency.samples if efficiency.compute.samples is None else None
-    exchanged = exchanges.seconds_of(
-        op for block in program.blocks.values() for op in block.collectives
-    )
+    unsampled = samples if computing.samples is None else None
+    collectives = (op for block in program.blocks.values() for op in block.collectives)
+    exchanged = exchanges.seconds_of((*collectives, *program.closing))
     blocks = {
         kind: block_prices(
             block,
@@ -403,7 +403,7 @@ def step_prices(
     piped = along(array(program.grid.pp > 1), samples)
     launch_s = efficiency.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s)
     plans = stage_plans(program.stages, blocks, lambda values: along(values, samples))
-    closing = (exchanges.seconds(op) for op in program.closing)
+    closing = (exchanged[op] for op in program.closing)
     host, once_s = host_prices(exchanges, [plan.blocks for plan in plans]), stack.step_s
     if not program.trains:
         # Half of what a micro-batch launches is for its way back; the rest of a step is of others.
