@@ -162,7 +162,8 @@ class ExchangeSite:
         shape_of = np.empty(len(used), dtype=np.int64)
         for number, one in enumerate(used.tolist()):
             group, choice = divmod(one, most)
-            forms.append(self._form(*keys[group], engines[group], choice))
+            op, where = keys[group]
+            forms.append(self._form(op, where, engines[group], choice))
             key = engines[group].tunings[choice], forms[-1].shape
             shape_of[number] = shapes.setdefault(key, len(shapes))
         times = np.empty(len(size_bytes))
