@@ -52,6 +52,11 @@ class BlockPart:
     lifetime: Lifetime
     bytes: FloatArray
 
+    def picked(self, pick: Pick) -> BlockPart:
+        """Return that of some layouts."""
+        size = pick(self.bytes)
+        return self if size is self.bytes else replace(self, bytes=size)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GridSums:
@@ -96,7 +101,7 @@ class StageReader:
         self.held = {
             kind: tuple(
                 # What stays spans few axes: it is counted before it is picked.
-                part if part.lifetime == "step" else replace(part, bytes=pick(part.bytes))
+                part if part.lifetime == "step" else part.picked(pick)
                 for part in sums.blocks.of((kind, self._split), partial(self._counted_alike, block))
             )
             for kind, block in program.blocks.items()
