@@ -42,8 +42,9 @@ class PricedExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Kinds:
-    """The distinct groups along an axis: `kinds` says which one each layout has (-1: none).
+    """The distinct groups along an axis: `kinds` says which one each layout has.
 
+    Those that have none have the number behind the last.
     `alone` are layouts where a group is one rank. `key` tells these groups from others.
     """
 
@@ -102,6 +103,7 @@ class CollectivePrices:
     engines: Engines = field(default_factory=dict, repr=False)
     kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo, repr=False)
     priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo, repr=False)
+    within: Memo[tuple[int, ...], BoolArray] = field(default_factory=Memo, repr=False)
     sites: Memo[None, ExchangeSite] = field(default_factory=Memo, repr=False)
 
     @property
@@ -190,21 +192,20 @@ class CollectivePrices:
     def _pairs(self, asked: _Asked) -> _Pairs:
         """Return the pairs of a kind of groups and a size that wanted layouts ask for."""
         groups, none = asked.groups, len(asked.groups.places)
-        kinds = np.where(groups.kinds < 0, none, groups.kinds)
         values, size_of = numbered(asked.size_bytes)
-        pairs = kinds * len(values) + size_of
+        pairs = groups.kinds * len(values) + size_of
         shape = np.broadcast_shapes(pairs.shape, asked.present.shape)
-        wanted = _within(self.wanted, shape) & asked.present
+        wanted = self.within.of(shape, lambda: _within(self.wanted, shape)) & asked.present
         pairs = spread(pairs, shape)
         seen = np.zeros((none + 1, len(values)), dtype=np.bool_)
         seen.reshape(-1)[pairs[wanted]] = True
+        kind, size = np.nonzero(seen[:none])
         refused: list[Reason] = []
-        for number in np.flatnonzero(seen[:none].any(axis=1)).tolist():
+        for number in dict.fromkeys(kind.tolist()):
             engine = self.site.engine(asked.op, groups.places[number])
             if isinstance(engine, Refusal):
                 refused.append(_reason(engine, groups.kinds == number))
-                seen[number] = False
-        kind, size = np.nonzero(seen[:none])
+                kind, size = kind[kind != number], size[kind != number]
         return _Pairs(kind=kind, size=size, values=values, pairs=pairs, refused=tuple(refused))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
@@ -218,10 +219,11 @@ class CollectivePrices:
             world = np.asarray(per_node)
         columns = places_of(groups, per_node, world)
         asked = _within(self.wanted, columns[0].shape) & (columns[0] > 1)
-        kinds = np.full(asked.shape, -1, dtype=np.int64)
         numbers: dict[tuple[int, ...], int] = {}
         rows = zip(*(column[asked].tolist() for column in columns), strict=True)
-        kinds[asked] = [numbers.setdefault(row, len(numbers)) for row in rows]
+        found = [numbers.setdefault(row, len(numbers)) for row in rows]
+        kinds = np.full(asked.shape, len(numbers), dtype=np.int64)
+        kinds[asked] = found
         places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
         return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
 
@@ -233,8 +235,7 @@ def _reason(refusal: Refusal, broken: BoolArray) -> Reason:
 def _thin(mask: BoolArray) -> BoolArray:
     """Return a mask with one place along the axes along which it does not change."""
     for axis, length in enumerate(mask.shape):
-        first = mask.take([0], axis=axis)
-        if length > 1 and (mask == first).all():
+        if length > 1 and (mask == (first := mask.take([0], axis=axis))).all():
             mask = first
     return mask
 
