@@ -10,7 +10,7 @@ from itertools import groupby
 
 import numpy as np
 
-from trnbench.analytic.collective.sweep import sweep
+from trnbench.analytic.collective.sweep import swept_times_s
 from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
@@ -130,8 +130,8 @@ def predict_exchanges(
         if isinstance(selected, Refusal):
             found |= dict.fromkeys(ids, selected)
         else:
-            swept = sweep(selected, np.array([row.size_bytes for row in rows]))
-            found |= zip(ids, swept.time_s.tolist(), strict=True)
+            times_s = swept_times_s(selected, np.array([row.size_bytes for row in rows]))
+            found |= zip(ids, times_s.tolist(), strict=True)
     return found
 
 
