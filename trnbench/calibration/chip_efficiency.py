@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import field, fields
+from functools import cache
 from typing import TYPE_CHECKING
 
 from trnbench.catalog.provenance import Provenance
@@ -181,8 +182,12 @@ def alone(chip: ChipEfficiency, **kernels: Numbers) -> ComputeEfficiency:
 
 def numbers_of(record: object) -> dict[str, Numbers]:
     """Return the numbers of a record by name: all that is not words."""
-    names = (field.name for field in fields(record) if field.name not in _WORDS)  # type: ignore[arg-type]
-    return {name: getattr(record, name) for name in names}
+    return {name: getattr(record, name) for name in _names_of(type(record))}
+
+
+@cache
+def _names_of(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name not in _WORDS)  # type: ignore[arg-type]
 
 
 def samples_of(numbers: dict[str, Numbers]) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 
 MAX_SIZE = 2**31
 """No dimension, layer count or degree reaches this; products of two still fit 64 bits."""
@@ -21,9 +22,14 @@ def check_sizes(record: object) -> None:
 
 
 def _out_of_bounds(record: object) -> Iterator[str]:
-    for field in fields(record):  # type: ignore[arg-type]
-        value = getattr(record, field.name)
-        minimum = field.metadata.get("minimum", 1)
+    for name, minimum in _minima(type(record)):
+        value = getattr(record, name)
         for number in value if isinstance(value, tuple) else (value,):
             if type(number) is int and not minimum <= number < MAX_SIZE:
-                yield f"`{field.name}` must be from {minimum} to {MAX_SIZE - 1}, found {number}"
+                yield f"`{name}` must be from {minimum} to {MAX_SIZE - 1}, found {number}"
+
+
+@cache
+def _minima(kind: type) -> tuple[tuple[str, int], ...]:
+    """Return the least whole number that each field of a record may hold."""
+    return tuple((field.name, field.metadata.get("minimum", 1)) for field in fields(kind))  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ layout's time is picked out of that and added up.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -54,7 +53,7 @@ from trnbench.program.schedule import splits_backward
 from trnbench.program.slots import PARTS, PURPOSES, ComputePart, Slot, StepCategory
 from trnbench.program.step import StepProgram, stages_alike
 from trnbench.program.tensor import array
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 _DIRECTIONS = 2
 """A micro-batch passes a stage forward and backward."""
