@@ -151,7 +151,9 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
 def _likeness(typed: str, name: str) -> float:
     """Return how like a name is to what was typed, which may be only its beginning."""
     begun = name[: len(typed)] if len(typed) > MOST_NAMED else name
-    return max(SequenceMatcher(None, typed, one).ratio() for one in (name, begun))
+    alike = [SequenceMatcher(None, typed, one) for one in dict.fromkeys((name, begun))]
+    # What cannot be like enough is not looked at closely: the bound takes a tenth of the time.
+    return max(one.ratio() if one.quick_ratio() >= ALIKE else 0.0 for one in alike)
 
 
 def listed(words: Sequence[str], joint: str = "and") -> str:

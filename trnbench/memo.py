@@ -30,6 +30,10 @@ class Memo(Generic[Key, Answer]):
             answer = self._answers[key] = make()
             return answer
 
+    def __contains__(self, key: Key) -> bool:
+        """Return whether the answer for a key is there already."""
+        return key in self._answers
+
     def items(self) -> Iterable[tuple[Key, Answer]]:
         """Return the answers so far, by key."""
         return self._answers.items()

@@ -131,10 +131,8 @@ def _slotted(cls: Any, names: Iterable[str], space: dict[str, Any]) -> Any:  # n
 
 def _replaced(record: Any, /, **changes: object) -> Any:  # noqa: ANN401
     kind = record.__class__
-    for name in _given(kind):
-        if name not in changes:
-            changes[name] = getattr(record, name)
-    return kind(**changes)
+    names, values_of = _given(kind)
+    return kind(**{**dict(zip(names, values_of(record), strict=True)), **changes})
 
 
 if TYPE_CHECKING:
@@ -144,9 +142,10 @@ else:
 
 
 @cache
-def _given(cls: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """Return the names of the fields that `__init__` takes."""
-    return tuple(one.name for one in fields(cls) if one.init)
+def _given(cls: Any) -> tuple[list[str], Callable[[object], tuple[object, ...]]]:  # noqa: ANN401
+    """Return the names of the fields that `__init__` takes, and what reads these off a record."""
+    names = [one.name for one in fields(cls) if one.init]
+    return names, _reader(names)
 
 
 def _filled(cls: Any, record: object, args: Sequence[object], named: dict[str, object]) -> bool:  # noqa: ANN401
@@ -222,7 +221,10 @@ def _value_in_init(one: Field[Any], known: dict[str, object]) -> str:
 
 @cache
 def _compared(cls: Any) -> Callable[[object], tuple[object, ...]]:  # noqa: ANN401
-    names = [one.name for one in fields(cls) if one.compare]
+    return _reader([one.name for one in fields(cls) if one.compare])
+
+
+def _reader(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda record: tuple(getattr(record, name) for name in names)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from trnbench.catalog.search import open_catalog
-from trnbench.evidence.collectives import Exchange, exchange_of, predict_exchanges
+from trnbench.evidence.collectives import Exchange, Systems, exchange_of, predict_exchanges
 from trnbench.evidence.rows import RowFault, read_evidence
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.program.collective import bus_factor, op_named
@@ -27,9 +27,10 @@ SMALLEST_BYTES = 2**20
 @cache
 def exchanges(name: str) -> tuple[Exchange, ...]:
     file, found = read_evidence(PUBLISHED / f"{name}.csv"), []
+    systems = Systems(open_catalog())
     for row in file.rows:
         try:
-            found.append(exchange_of(open_catalog(), file, row))
+            found.append(exchange_of(systems, file, row))
         except RowFault:
             continue
     return tuple(found)

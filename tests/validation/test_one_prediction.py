@@ -35,7 +35,7 @@ def test_train_prints_what_validate_scores(file, row):
         set=published.set,
         rows=tuple(found for found in published.rows if found.id == row),
     )
-    (scored,) = compare_training(CATALOG, one)
+    (scored,) = compare_training(Reader(CATALOG), one)
     (case,) = Reader(CATALOG).cases(one)
     assert isinstance(case, EvidenceCase)
     layout = Predictor().predict(case).layout
@@ -68,7 +68,7 @@ def test_selective_of_a_stack_that_repeats_half_a_pass_is_the_mean_of_two_answer
         "instance,nodes,model,tp,pp,dp,mbs,gbs,seq,zero,sequence_parallel,recompute,attention,"
         f"precision,framework,step_time_s\n{cells}\n"
     )
-    (scored,) = compare_training(CATALOG, read_evidence(file))
+    (scored,) = compare_training(Reader(CATALOG), read_evidence(file))
     assert any("half the layers with recompute none" in words for words in scored.assumed)
     printed = {
         mode: run(

@@ -10,6 +10,7 @@ from trnbench.catalog.search import built_in_folder, open_catalog
 from trnbench.evidence.older_columns import steps_of
 from trnbench.evidence.rows import EvidenceFile, read_evidence
 from trnbench.evidence.step_comparison import compare_training
+from trnbench.evidence.training_cases import Reader
 
 PUBLISHED = built_in_folder() / "workloads" / "published"
 CATALOG = open_catalog(environment={})
@@ -40,7 +41,7 @@ def test_an_original_is_read_as_its_typed_copy(original, typed):
 @pytest.mark.parametrize(("original", "typed"), FILES)
 def test_both_are_predicted_alike(original, typed):
     pairs = [
-        compare_training(CATALOG, first(read_evidence(PUBLISHED / name), 40))
+        compare_training(Reader(CATALOG), first(read_evidence(PUBLISHED / name), 40))
         for name in (original, typed)
     ]
     assert pairs[0] == pairs[1]
@@ -48,6 +49,6 @@ def test_both_are_predicted_alike(original, typed):
 
 
 def test_refusals_of_the_compiler_are_rows_that_crashed():
-    rows = compare_training(CATALOG, read_evidence(PUBLISHED / "trainium_refusals.csv"))
+    rows = compare_training(Reader(CATALOG), read_evidence(PUBLISHED / "trainium_refusals.csv"))
     assert len(rows) == 3
     assert all(row.measured_s is None for row in rows)

@@ -24,7 +24,7 @@ SWEEP = read_evidence(Path(__file__).parents[1] / "user_files" / "eager_sweep.cs
 
 @pytest.fixture(scope="module")
 def rows() -> tuple[Comparison, ...]:
-    return compare_training(CATALOG, SWEEP)
+    return compare_training(Reader(CATALOG), SWEEP)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from trnbench.errors import InputError
 from trnbench.evidence.measured_file import parts_of
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow
 from trnbench.evidence.step_comparison import compare_training
+from trnbench.evidence.training_cases import Reader
 from trnbench.hardware.library import load_published
 from trnbench.measure.machine import MachineFiles, machine_files
 from trnbench.measure.machine_fits import RowClock
@@ -64,7 +65,7 @@ def verdict_of(catalog: Catalog, file: EvidenceFile) -> StepsVerdict | None:
         except InputError:
             return None
         rested = machine.rows
-        compared = compare_training(beside(catalog, [machine.texts()]), steps[0])
+        compared = compare_training(Reader(beside(catalog, [machine.texts()])), steps[0])
         by_id = {row.id: row for row in steps[0].rows}
         clocks[clock] = tuple(
             StepVerdict(

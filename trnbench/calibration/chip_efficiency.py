@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import field, fields
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Ratio, Seconds
@@ -179,10 +180,14 @@ def alone(chip: ChipEfficiency, **kernels: Numbers) -> ComputeEfficiency:
     return ComputeEfficiency(chip=chip, kernels=KernelEfficiency(**{**named, **shares}))
 
 
-def numbers_of(record: object) -> dict[str, Numbers]:
+def numbers_of(record: Any) -> dict[str, Numbers]:  # noqa: ANN401
     """Return the numbers of a record by name: all that is not words."""
-    names = (field.name for field in fields(record) if field.name not in _WORDS)  # type: ignore[arg-type]
-    return {name: getattr(record, name) for name in names}
+    return {name: getattr(record, name) for name in _names_of(record.__class__)}
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
+    return tuple(field.name for field in fields(kind) if field.name not in _WORDS)
 
 
 def samples_of(numbers: dict[str, Numbers]) -> int | None:

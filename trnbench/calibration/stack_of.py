@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import field, replace
+from dataclasses import field
 
 from trnbench.calibration.frameworks import SOFTWARE, KnownFramework
 from trnbench.calibration.training_stack import (
@@ -24,7 +24,7 @@ from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_instance
 from trnbench.memo import Memo
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 OTHER_RELEASE = "other"
 """Under this name a stack describes releases that it does not list."""
@@ -120,8 +120,8 @@ class Stacks:
     def _of_software(self, software: str, platform: Platform) -> TrainingStack | None:
         """Return the stack that names a software: one of the instance, or else of its chip."""
         instance, chip = platform.instance.name, platform.chip.name
-        here = [stack for stack in self.known if instance in stack.instances]
-        near = [stack for stack in self.known if chip in self._chips_of(stack)]
+        here = (stack for stack in self.known if instance in stack.instances)
+        near = (stack for stack in self.known if chip in self._chips_of(stack))
         return _best(here, software) or _best(near, software)
 
     def _chips_of(self, stack: TrainingStack) -> frozenset[str]:

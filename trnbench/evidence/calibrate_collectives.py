@@ -26,7 +26,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.evidence.calibrate import UNMOVED, Fitted, mean_error
 from trnbench.evidence.calibrate_problem import FitParameter
-from trnbench.evidence.collectives import Exchange, exchange_of, selected_exchanges
+from trnbench.evidence.collectives import Exchange, Systems, exchange_of, selected_exchanges
 from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.mapping.fabric_bounds import lower_bound
 from trnbench.mapping.message_plan.algorithm import Refusal
@@ -150,12 +150,13 @@ def _exchanges(
 ) -> tuple[list[Exchange], list[tuple[str, str]]]:
     found: list[Exchange] = []
     unused: list[tuple[str, str]] = []
+    systems = Systems(catalog)
     for file in files:
         for row in file.rows:
             try:
                 if row.fault is not None:
                     raise RowFault(row.fault)
-                found.append(exchange_of(catalog, file, row))
+                found.append(exchange_of(systems, file, row))
             except (RowFault, InputError) as fault:
                 unused.append((row.id, str(fault)))
     return found, unused

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field
 from fnmatch import fnmatchcase
 from itertools import groupby
 
 import numpy as np
 
-from trnbench.analytic.collective.sweep import sweep
+from trnbench.analytic.collective.sweep import swept_times_s
 from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.hardware.instance import Instance
 from trnbench.hardware.library import load_platform, load_published
 from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
 from trnbench.mapping.message_plan.select import Selected, algorithm_named, select
 from trnbench.mapping.placement import Placement, place
+from trnbench.memo import Memo
 from trnbench.program.collective import bus_factor, op_named
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 from trnbench.workload.operation import Op
 
 _GIGABYTE = 1e9
@@ -48,7 +50,6 @@ class Exchange:
     algorithm: str | None
     size_bytes: float
     time_s: float
-    assumed: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -62,9 +63,28 @@ class Exchange:
         return self.instance, self.stack, self.op, self.nodes, self.ranks, wanted
 
 
+@dataclass
+class Systems:
+    """The machines and stacks that rows of exchanges name, each looked up once."""
+
+    catalog: Catalog
+    _instances: Memo[tuple[str, str], Instance | None] = field(default_factory=Memo, init=False)
+    _stacks: Memo[tuple[str, str], str] = field(default_factory=Memo, init=False)
+
+    def instance(self, system: str, chip: str) -> Instance | None:
+        """Return the machine that a publication means."""
+        key = system, chip
+        return self._instances.of(key, lambda: load_published(self.catalog, system, chip))
+
+    def stack(self, instance: str, library: str) -> str:
+        """Return the name of the stack of a library's version, or else of the instance's own."""
+        return self._stacks.of((instance, library), lambda: _stack(self.catalog, instance, library))
+
+
 def compare_collectives(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
     """Return every row of a set of collectives beside its prediction."""
-    read = {row.id: _read(catalog, file, row) for row in file.rows if row.fault is None}
+    systems = Systems(catalog)
+    read = {row.id: _read(systems, file, row) for row in file.rows if row.fault is None}
     exchanges = [found for found in read.values() if isinstance(found, Exchange)]
     times = predict_exchanges(catalog, exchanges)
     stacks = {name: load_stack(catalog, name) for name in {e.stack for e in exchanges}}
@@ -73,7 +93,7 @@ def compare_collectives(catalog: Catalog, file: EvidenceFile) -> tuple[Compariso
     )
 
 
-def exchange_of(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Exchange:
+def exchange_of(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Exchange:
     """Return the operation that a row timed; raise RowFault if it cannot be predicted."""
     if _HOST in row.text("time_stat").lower():
         raise RowFault("timed on the host, where dispatch takes longer than the exchange")
@@ -82,23 +102,21 @@ def exchange_of(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Excha
     ranks, nodes = row.whole("gpus" if gpu else "ranks"), row.whole("nodes")
     size_bytes = row.positive("size_bytes")
     system = row.needed("platform" if gpu else "instance")
-    instance = load_published(catalog, system, row.text("gpu"))
+    instance = systems.instance(system, row.text("gpu"))
     if instance is None:
         raise RowFault(f"unknown system {system!r}")
     if ranks % nodes:
         raise RowFault(f"{ranks} ranks do not spread evenly over {nodes} nodes")
-    stack, assumed = _stack(catalog, instance.name, row)
     return Exchange(
         row=row,
         instance=instance.name,
-        stack=stack,
+        stack=systems.stack(instance.name, row.text("nccl")),
         op=op,
         nodes=nodes,
         ranks=ranks,
         algorithm=_algorithm(row),
         size_bytes=size_bytes,
         time_s=_time_s(row, op, ranks, size_bytes),
-        assumed=assumed,
     )
 
 
@@ -112,8 +130,8 @@ def predict_exchanges(
         if isinstance(selected, Refusal):
             found |= dict.fromkeys(ids, selected)
         else:
-            swept = sweep(selected, np.array([row.size_bytes for row in rows]))
-            found |= zip(ids, swept.time_s.tolist(), strict=True)
+            times_s = swept_times_s(selected, np.array([row.size_bytes for row in rows]))
+            found |= zip(ids, times_s.tolist(), strict=True)
     return found
 
 
@@ -164,9 +182,9 @@ def _selected(
     return select(stack, where, first.op, [group], algorithm=wanted)
 
 
-def _read(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Exchange | str:
+def _read(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Exchange | str:
     try:
-        return exchange_of(catalog, file, row)
+        return exchange_of(systems, file, row)
     except (RowFault, InputError) as fault:
         return str(fault)
 
@@ -198,7 +216,6 @@ def _compared(
         stack=stack.name,
         basis="transferred" if stack.inherits_from else "measured",
         own_stack=True,
-        assumed=found.assumed,
         reason=time.reason if isinstance(time, Refusal) else None,
     )
 
@@ -230,16 +247,12 @@ def _algorithm(row: EvidenceRow) -> str | None:
     return None
 
 
-def _stack(catalog: Catalog, instance: str, row: EvidenceRow) -> tuple[str, tuple[str, ...]]:
-    """Return the stack of a row's library version, or else the instance's own.
+def _stack(catalog: Catalog, instance: str, library: str) -> str:
+    """Return the name of the stack of a library's version, or else of the instance's own.
 
     A version's stack has the same name as the instance's, with the version behind the library's.
     """
     usual = stack_of(catalog, instance).name
-    version = _VERSION.match(row.text("nccl"))
-    if version is None:
-        return usual, ()
-    own = usual.replace("-nccl-", f"-nccl-{version[1]}-")
-    if own in catalog.names("calibration"):
-        return own, ()
-    return usual, ()
+    version = _VERSION.match(library)
+    own = usual.replace("-nccl-", f"-nccl-{version[1]}-") if version else usual
+    return own if own in catalog.names("calibration") else usual

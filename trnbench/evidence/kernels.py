@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from trnbench.analytic.matrix.time import matrix_time, stream_time_s
 from trnbench.calibration.training_stack import load_chip_efficiency
@@ -33,7 +32,7 @@ from trnbench.mapping.tiling.attention import FusedKernel
 from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel
 from trnbench.numerics.formats import format_named
 from trnbench.program.matrix import matrix_product
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 from trnbench.units import Dimension, show
 
 ATTENTION: EvidenceSet = "attention_kernels"

@@ -8,24 +8,28 @@ they repeat and how they cut states is varied from one lowering.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, picked
+from trnbench.memo import Memo
 from trnbench.program.step import SHARED_KNOBS, StepProgram, training_step
-from trnbench.records import dataclass
+from trnbench.program.tensor import array
+from trnbench.records import dataclass, replace
 from trnbench.workload.layout import DEGREES, KNOBS, Layout, Value
 from trnbench.workload.model import Model
+from trnbench.workload.weights import TABLES
 
 MOST_TOGETHER = 128
 """Degrees on one grid: more cost memory, and save no time."""
 _VARIED = tuple(sorted(SHARED_KNOBS))
 _MODES = tuple(name for name in KNOBS if name not in {*DEGREES, *_VARIED})
 
-PlacedLayout: TypeAlias = tuple[Hashable, Layout]
-"""A layout, and what it has in common with others that can be priced together with it."""
+PlacedLayout: TypeAlias = tuple[Hashable, Layout, int]
+"""What a layout has in common with others that can be priced together with it, the layout, and how
+many rows its model's table of positions has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,13 +40,41 @@ class GridPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredLayout:
-    """A layout, the program that has it at an index of its grid, and its neighbours there."""
+class GridPrograms:
+    """The programs of a grid of layouts, by what is varied from one lowering, when asked for.
 
-    program: StepProgram
+    `degrees` are those in which layouts differ, `positions` as in `Grid`.
+    """
+
+    model: Model
+    degrees: Mapping[str, Any]
+    positions: FloatArray | None
+    _by_mode: Memo[tuple[Value | None, ...], StepProgram] = field(default_factory=Memo, init=False)
+
+    def of(self, layout: Layout) -> StepProgram:
+        """Return the program of layouts that are varied like one of them."""
+
+        def lower() -> StepProgram:
+            like = next((program for _, program in self._by_mode.items()), None)
+            whole = replace(layout, **self.degrees)
+            return training_step(self.model, whole, like=like, positions=self.positions)
+
+        return self._by_mode.of(tuple(getattr(layout, name) for name in _VARIED), lower)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoweredLayout:
+    """A layout, the programs of which one has it at an index of its grid, its neighbours there."""
+
+    programs: GridPrograms
     layout: Layout
     part: GridPart
     index: tuple[int, ...] = ()
+
+    @property
+    def program(self) -> StepProgram:
+        """The program of the layout and of its neighbours."""
+        return self.programs.of(self.layout)
 
     def refusals(self) -> tuple[str, ...]:
         """Return in words why the layout does not divide; empty if it does."""
@@ -59,15 +91,35 @@ def modes_of(layout: Layout) -> tuple[Value | None, ...]:
     return tuple(getattr(layout, name) for name in _MODES)
 
 
-def lowered(model: Model, placed: Sequence[PlacedLayout]) -> list[tuple[Hashable, LoweredLayout]]:
+def family_of(model: Model) -> tuple[Model, int]:
+    """Return what is alike of models that are lowered together, and the rest: rows of positions.
+
+    A table of positions is as long as its model's sequences, else such models are often the same.
+    """
+    transformer = model.transformer
+    if (
+        transformer is None
+        or model.image is not None
+        or transformer.position.encoding not in TABLES
+    ):
+        return model, 0
+    position = transformer.position
+    plain = replace(transformer, position=replace(position, length=1))
+    return replace(model, transformer=plain), position.length
+
+
+def lowered(
+    model: Model, placed: Sequence[PlacedLayout]
+) -> list[tuple[PlacedLayout, LoweredLayout]]:
     """Return layouts of equal modes as programs, each with its place, as many on one grid as pay.
 
-    Every place has neighbours of its own.
+    `model` is of the family of all. Every place has neighbours of its own.
     """
     of_degrees: dict[tuple[int, ...], list[PlacedLayout]] = {}
-    for place, layout in dict.fromkeys(placed):
-        degrees = tuple(getattr(layout, name) for name in DEGREES)
-        of_degrees.setdefault(degrees, []).append((place, layout))
+    for one in dict.fromkeys(placed):
+        _, layout, positions = one
+        degrees = positions, *(getattr(layout, name) for name in DEGREES)
+        of_degrees.setdefault(degrees, []).append(one)
     each = [*of_degrees.items()]
     parts = [each[i : i + MOST_TOGETHER] for i in range(0, len(each), MOST_TOGETHER)]
     return [one for part in parts for one in _on_one_grid(model, dict(part))]
@@ -75,26 +127,27 @@ def lowered(model: Model, placed: Sequence[PlacedLayout]) -> list[tuple[Hashable
 
 def _on_one_grid(
     model: Model, rows: Mapping[tuple[int, ...], Sequence[PlacedLayout]]
-) -> list[tuple[Hashable, LoweredLayout]]:
-    columns = dict(zip(DEGREES, zip(*rows, strict=True), strict=True))
+) -> list[tuple[PlacedLayout, LoweredLayout]]:
+    positions, *degrees = (np.array(column) for column in zip(*rows, strict=True))
+    columns = dict(zip(DEGREES, degrees, strict=True))
     several: dict[str, Any] = {
-        name: np.array(column) for name, column in columns.items() if len({*column}) > 1
+        name: each for name, each in columns.items() if np.any(each != each[0])
     }
+    if len(rows) > 1 and not several:  # they differ in their tables alone
+        several["sequence"] = columns["sequence"]
     shape = (len(rows),) if several else ()
+    table = array(positions if several else positions[0]) if positions[0] else None
+    programs = GridPrograms(model=model, degrees=several, positions=table)
     parts: dict[Hashable, GridPart] = {}
-    programs: dict[tuple[Value | None, ...], StepProgram] = {}
     found = []
     for row, each in enumerate(rows.values()):
         index = (row,) if several else ()
-        for place, layout in each:
-            mode = tuple(getattr(layout, name) for name in _VARIED)
-            if mode not in programs:
-                like = next(iter(programs.values()), None)
-                programs[mode] = training_step(model, replace(layout, **several), like=like)
+        for placed in each:
+            place, layout, _ = placed
             if place not in parts:
                 parts[place] = GridPart(wanted=np.zeros(shape, dtype=np.bool_))
             here = parts[place]
             here.wanted[index] = True
-            one = LoweredLayout(program=programs[mode], layout=layout, part=here, index=index)
-            found.append((place, one))
+            one = LoweredLayout(programs=programs, layout=layout, part=here, index=index)
+            found.append((placed, one))
     return found

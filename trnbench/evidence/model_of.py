@@ -7,14 +7,15 @@ says all of them needs no known name.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import did_you_mean
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.shape import Shape, WholeShape, shape_of_model
-from trnbench.records import dataclass
+from trnbench.memo import Memo
+from trnbench.records import dataclass, replace
 from trnbench.workload.library import load_model
 from trnbench.workload.model import (
     ROTARY_BASE,
@@ -46,7 +47,10 @@ class Models:
 
     catalog: Catalog
     _known: tuple[Model, ...] | None = field(default=None, init=False)
-    _made: dict[tuple[Shape, str, int], FoundModel] = field(default_factory=dict, init=False)
+    _made: Memo[tuple[Shape, str, int], FoundModel | RowFault] = field(
+        default_factory=Memo, init=False
+    )
+    _by_name: Memo[None, Mapping[str, Model]] = field(default_factory=Memo, init=False)
 
     @property
     def known(self) -> tuple[Model, ...]:
@@ -59,10 +63,18 @@ class Models:
     def of(self, name: str, shape: Shape, sequence: int | None) -> FoundModel:
         """Return the model of a row; raise RowFault if some of its shapes are unknown."""
         # A model is bound to a sequence only by the length of its position table.
-        key = (shape, name, sequence or 0)
-        if key not in self._made:
-            self._made[key] = self._find(name, shape, sequence or 1)
-        return self._made[key]
+        found = self._made.of(
+            (shape, name, sequence or 0), lambda: self._found(name, shape, sequence or 1)
+        )
+        if isinstance(found, RowFault):
+            raise RowFault(str(found))
+        return found
+
+    def _found(self, name: str, shape: Shape, sequence: int) -> FoundModel | RowFault:
+        try:
+            return self._find(name, shape, sequence)
+        except RowFault as fault:
+            return RowFault(str(fault))
 
     def _find(self, name: str, shape: Shape, sequence: int) -> FoundModel:
         named = self._named(name)
@@ -88,11 +100,15 @@ class Models:
         return _new(shape.whole(), name, sequence, self.known)
 
     def _named(self, name: str) -> Model | None:
-        wanted = _plain(name)
+        return self._by_name.of(None, self._spelled).get(_plain(name))
+
+    def _spelled(self) -> Mapping[str, Model]:
+        """Return every model by its names without what spellings differ in; the first of each."""
+        found: dict[str, Model] = {}
         for model in self.known:
-            if wanted in {_plain(known) for known in (model.name, *model.aliases)}:
-                return model
-        return None
+            for known in (model.name, *model.aliases):
+                found.setdefault(_plain(known), model)
+        return found
 
 
 def refuse_unknown_model(catalog: Catalog, name: str) -> None:
@@ -115,6 +131,11 @@ def _long_enough(model: Model, sequence: int) -> bool:
 
 def _matches(model: Model, shape: Shape) -> bool:
     """Return whether a model has all shapes that a row says, and experts only if the row does."""
+    transformer = model.transformer
+    if transformer is None:
+        return False
+    if (transformer.layers, transformer.hidden) != (shape.layers, shape.hidden):
+        return False  # as it is for most, without a look at the rest
     own = shape_of_model(model)
     if own is None or (own.experts is None) != (shape.experts is None):
         return False

@@ -16,14 +16,14 @@ from trnbench.analytic.step.job_time import JobPrices
 from trnbench.analytic.step.memory import StepMemory, memory, stage_parts
 from trnbench.analytic.step.memory_parts import StageParts
 from trnbench.analytic.step.time import StepTime
-from trnbench.analytic.step.utilization import utilization
+from trnbench.analytic.step.utilization import mfu
 from trnbench.arrays import FloatArray
 from trnbench.calibration.training_stack import TrainingEfficiency
-from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, lowered, modes_of
+from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, family_of, lowered, modes_of
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant
 from trnbench.memo import Memo
-from trnbench.predict.fit import LayoutMemory
+from trnbench.predict.fit import LayoutMemory, MemoryDraws
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
@@ -86,7 +86,7 @@ class PricedSteps:
 
         def ideal() -> FloatArray:
             known = setup.logical_size
-            return utilization(one.program, setup.platform, np.ones(()), logical_size=known).mfu
+            return mfu(one.program, setup.platform, np.ones(()), logical_size=known)
 
         # (The same whatever is repeated, and however states are cut.)
         return float(one.of(self._ideal.of((id(setup.memo), id(one.part)), ideal)))
@@ -177,9 +177,12 @@ class Predictor:
     """Predicts cases: lowers each layout once, and prices cases that are alike once."""
 
     _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict, init=False)
+    _families: dict[Model, int] = field(default_factory=dict, init=False)
+    _family: Memo[int, tuple[int, int]] = field(default_factory=Memo, init=False)
     _priced: PricedSteps = field(default_factory=PricedSteps, init=False)
     _latest: list[PricedSteps] = field(default_factory=list, init=False)
     _held: Memo[tuple[int, int], StepMemory] = field(default_factory=Memo, init=False)
+    _draws: Memo[int, MemoryDraws] = field(default_factory=Memo, init=False)
     _parts: dict[int, tuple[StageParts, ...]] = field(default_factory=dict, init=False)
     _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo, init=False)
     _found: Memo[int, RowPrediction] = field(default_factory=Memo, init=False)
@@ -191,15 +194,30 @@ class Predictor:
         for case in cases:
             setup = case.setup
             for layout in _layouts(case):
-                key = id(setup.model), modes_of(layout)
-                one = _place(setup, layout), layout
-                alike.setdefault(key, (setup.model, []))[1].append(one)
+                key = self._number_of(setup.model)[0], modes_of(layout)
+                alike.setdefault(key, (setup.model, []))[1].append(self._placed(setup, layout))
         for model, placed in alike.values():
-            self._keep(model, placed)
+            self._lowered.update(lowered(model, placed))
 
-    def _keep(self, model: Model, placed: Sequence[PlacedLayout]) -> None:
-        for place, one in lowered(model, placed):
-            self._lowered[place, one.layout] = one
+    def _number_of(self, model: Model) -> tuple[int, int]:
+        """Return the number of a model's family, and the rows of its table of positions."""
+
+        def found() -> tuple[int, int]:
+            family, positions = family_of(model)
+            return self._families.setdefault(family, len(self._families)), positions
+
+        return self._family.of(id(model), found)
+
+    def _placed(self, setup: TrainSetup, layout: Layout) -> PlacedLayout:
+        """Return a layout with what those that are priced together with it have in common.
+
+        Those that fill their nodes may be on any number of them.
+        """
+        ranks = int(layout.ranks)
+        filled = ranks % setup.platform.ranks(setup.logical_size) == 0
+        used = None if filled else (setup.nodes, setup.node_ranks(ranks))
+        family, positions = self._number_of(setup.model)
+        return (family, id(setup.memo), used, setup.domain.joined_nodes), layout, positions
 
     def prepared(self, case: EvidenceCase) -> Prepared:
         """Return the case ready to be priced; or raise RowFault where no layout divides."""
@@ -244,9 +262,9 @@ class Predictor:
         return mixture, False
 
     def _legal(self, setup: TrainSetup, layout: Layout) -> LoweredLayout:
-        key = _place(setup, layout), layout
+        key = self._placed(setup, layout)
         if key not in self._lowered:
-            self._keep(setup.model, [key])
+            self._lowered.update(lowered(setup.model, [key]))
         one = self._lowered[key]
         refusals = one.refusals()
         if refusals:
@@ -273,6 +291,10 @@ class Predictor:
 
     def _memory(self, setup: TrainSetup, mixture: Mixture, *, of_chip: bool) -> RowMemory:
         """Return what rank 0 needs, whose memory logs tell, or all ranks on the first chip."""
+
+        def drawn() -> MemoryDraws:
+            return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)
+
         found = np.zeros(4)
         for share, one in mixture:
             program = one.program
@@ -285,6 +307,7 @@ class Predictor:
                 logical_size=setup.logical_size,
                 index=one.index,
                 parts=self._parts[id(program)],
+                draws=self._draws.of(id(setup.memo), drawn),
             )
             held = known.held("chip" if of_chip else "first")
             sizes = (held.value_bytes, held.low_bytes, held.high_bytes)
@@ -298,17 +321,6 @@ def _layouts(case: EvidenceCase) -> Iterator[Layout]:
         for variant in variants:
             for _, layout in variant.parts:
                 yield layout
-
-
-def _place(setup: TrainSetup, layout: Layout) -> tuple[Hashable, ...]:
-    """Return what layouts that are priced together have in common but their modes.
-
-    Those that fill their nodes may be on any number of them.
-    """
-    ranks = int(layout.ranks)
-    filled = ranks % setup.platform.ranks(setup.logical_size) == 0
-    used = None if filled else (setup.nodes, setup.node_ranks(ranks))
-    return id(setup.model), id(setup.memo), used, setup.domain.joined_nodes
 
 
 def _predicted(prepared: Prepared, priced: PricedSteps) -> RowPrediction:

@@ -93,7 +93,8 @@ class EvidenceRow:
 
     def said(self, column: str) -> bool:
         """Return whether a cell has a value."""
-        return self.text(column).lower() not in UNSAID
+        cell = self.cells.get(column)  # most are not there, or empty
+        return cell is not None and cell.strip().lower() not in UNSAID
 
     def needed(self, column: str) -> str:
         """Return a cell's text, which must not be empty."""

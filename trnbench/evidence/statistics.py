@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean, median
 from typing import TypeVar
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from trnbench.evidence.comparison import Comparison, Contrast
 from trnbench.evidence.ranking import Ranking, ranking
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 S = TypeVar("S")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from trnbench.catalog.search import Catalog
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.older_columns import steps_of
@@ -18,15 +17,10 @@ _TRAINIUM = "trn"
 """So begin the names of instances with Trainium chips."""
 
 
-def compare_training(
-    catalog: Catalog, file: EvidenceFile, *, otherwise: str | None = None
-) -> tuple[Comparison, ...]:
-    """Return every row of a file of steps beside its prediction.
-
-    `otherwise` names the stack, or framework, of software that no stack names.
-    """
-    predictor, steps = Predictor(), steps_of(catalog, file)
-    cases = Reader(catalog, otherwise=otherwise).cases(steps)
+def compare_training(reader: Reader, file: EvidenceFile) -> tuple[Comparison, ...]:
+    """Return every row of a file of steps beside its prediction."""
+    predictor, steps = Predictor(), steps_of(reader.catalog, file)
+    cases = reader.cases(steps)
     predictor.lower_together(case for case in cases if not isinstance(case, str))
     return tuple(
         _compared(predictor, steps, row, case) for row, case in zip(steps.rows, cases, strict=True)

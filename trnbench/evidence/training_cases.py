@@ -201,6 +201,13 @@ def _ways(
     return open_.ways(), tuple(open_.assumed)
 
 
+def _mixed(
+    mixes: Sequence[RecomputeMix], layouts: Mapping[str, Layout]
+) -> tuple[LayoutVariant, ...]:
+    """Return mixtures of modes as those of the layouts that have them."""
+    return tuple(LayoutVariant(parts=tuple((s, layouts[m]) for s, m in mix)) for mix in mixes)
+
+
 class _Open:
     """What a row leaves open of its layout, filled with habits of its stack, which are noted."""
 
@@ -240,19 +247,13 @@ class _Open:
                 "precision": self._precision(),
             }
         )
-        base = replace(base, frozen_format=self._frozen(base))
+        if (frozen := self._frozen(base)) != base.frozen_format:
+            base = replace(base, frozen_format=frozen)
         mixes = self._recompute()
+        modes = dict.fromkeys(mode for mix in mixes for _, mode in mix)
         return tuple(
-            tuple(
-                LayoutVariant(
-                    parts=tuple(
-                        (s, replace(base, micro_batch=micro_batch, recompute=mode))
-                        for s, mode in mix
-                    )
-                )
-                for mix in mixes
-            )
-            for micro_batch in self._micro_batches()
+            _mixed(mixes, {m: replace(base, micro_batch=size, recompute=m) for m in modes})
+            for size in self._micro_batches()
         )
 
     def _sequence(self) -> int:

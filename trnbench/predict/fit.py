@@ -48,11 +48,32 @@ class MemoryInterval:
     high_bytes: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MemoryDraws:
+    """Common draws of what moves the memory of every layout on a platform with a stack."""
+
+    overheads: MemoryOverheads
+    fragmentation_ratio: Numbers
+    reserve_bytes: FloatArray
+
+    @classmethod
+    def of(cls, platform: Platform, stack: TrainingStack, logical_size: int | None) -> MemoryDraws:
+        """Return the draws of a stack's numbers and of a platform's reserve."""
+        rows = {key: _DRAWS.of(key, known) for key, known in memory_ranges(stack).items()}
+        overheads, lost = _replaced(stack, rows)
+        return cls(
+            overheads=overheads,
+            fragmentation_ratio=lost,
+            reserve_bytes=_DRAWS.of("reserve", reserve_range(platform, logical_size)),
+        )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayoutMemory:
     """The memory of the layout at an index of a program's grid on a platform, by a stack's numbers.
 
-    `parts` are those of the whole grid, where they are there already.
+    `parts` are those of the whole grid, `draws` those of the platform with the stack, where they
+    are there already.
     """
 
     program: StepProgram
@@ -61,11 +82,11 @@ class LayoutMemory:
     logical_size: int | None = None
     index: tuple[int, ...] = ()
     parts: tuple[StageParts, ...] | None = None
+    draws: MemoryDraws | None = None
 
     def held(self, of: WhoseMemory = "worst") -> MemoryInterval:
         """Return what is held, with its 80 % interval."""
-        overheads, of_stages = self._drawn
-        drawn = self._sum(of_stages, of, overheads)
+        drawn = self._sum(self._drawn, of, self._draws.overheads)
         low, high = quantiles(drawn, (TAIL, 1 - TAIL))
         value = float(self.bytes_by({}, of))
         return MemoryInterval(
@@ -83,10 +104,9 @@ class LayoutMemory:
     @property
     def fit_probability(self) -> float:
         """How likely it is that a rank of the worst stage fits."""
-        reserved = _DRAWS.of("reserve", reserve_range(self.platform, self.logical_size))
         capacity = self.platform.memory_per_rank_bytes(self.logical_size)
-        overheads, of_stages = self._drawn
-        return float(np.mean(self._sum(of_stages, "worst", overheads) <= capacity - reserved))
+        needed = self._sum(self._drawn, "worst", self._draws.overheads)
+        return float(np.mean(needed <= capacity - self._draws.reserve_bytes))
 
     @cached_property
     def stages(self) -> tuple[StageParts, ...]:
@@ -95,11 +115,14 @@ class LayoutMemory:
         return tuple(one.at(self.program.shape, self.index) for one in parts)
 
     @cached_property
-    def _drawn(self) -> tuple[MemoryOverheads, list[FloatArray]]:
-        """Draws of the stack's numbers, and of what each stage then holds."""
-        rows = {key: _DRAWS.of(key, known) for key, known in memory_ranges(self.stack).items()}
-        overheads, lost = _replaced(self.stack, rows)
-        return overheads, [one.total_bytes(overheads, lost) for one in self.stages]
+    def _draws(self) -> MemoryDraws:
+        return self.draws or MemoryDraws.of(self.platform, self.stack, self.logical_size)
+
+    @cached_property
+    def _drawn(self) -> list[FloatArray]:
+        """Draws of what each stage holds."""
+        by = self._draws
+        return [one.total_bytes(by.overheads, by.fragmentation_ratio) for one in self.stages]
 
     def _sum(
         self, of_stages: Sequence[FloatArray], of: WhoseMemory, overheads: MemoryOverheads

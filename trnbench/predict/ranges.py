@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from statistics import NormalDist
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ from trnbench.calibration.host_launch import HostLaunch
 from trnbench.calibration.training_stack import Overlaps, TrainingEfficiency, TrainingStack
 from trnbench.catalog.provenance import Evidence, join
 from trnbench.catalog.schema import keys_of
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 R = TypeVar(
     "R", ChipEfficiency, KernelEfficiency, Overlaps, HostLaunch, ExpertEfficiency, TrainingStack

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -24,11 +23,11 @@ from trnbench.program.ops import (
     Phase,
     ScanOp,
 )
-from trnbench.program.optimizer import Bucket, buckets, state_bytes, synchronise
+from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes, synchronise
 from trnbench.program.parameters import Parameter
 from trnbench.program.tensor import Tensor, array, element_bytes, total_bytes
 from trnbench.program.vocabulary import LOGITS_DIM
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 ResidentCategory = Literal[
     "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"
@@ -207,6 +206,7 @@ def _block(
         quantised=_quantised(grid, forward),
         tied=passes.tied,
     )
+    states = [state_bytes(grid, bucket) for bucket in of_block]
     exchanges = tuple(op for bucket in of_block for op in synchronise(grid, bucket))
     return Block(
         kind=kind,
@@ -225,8 +225,8 @@ def _block(
         entering_gradients=backward.inputs,
         kept=kept,
         buckets=of_block,
-        residents=_residents(grid, members, of_block, kept, passes.passing),
-        copies=_copies(grid, of_block, kept, forward),
+        residents=_residents(grid, members, states, kept, passes.passing),
+        copies=_copies(grid, states, kept, forward),
         passes=passes,
     )
 
@@ -246,11 +246,10 @@ def _quantised(grid: Grid, forward: Sequence[Operation]) -> frozenset[str]:
 def _residents(
     grid: Grid,
     members: Mapping[str, Parameter],
-    of_block: Sequence[Bucket],
+    states: Sequence[StateBytes],
     kept: KeptTensors,
     passing: FloatArray,
 ) -> tuple[Resident, ...]:
-    states = [state_bytes(grid, bucket) for bucket in of_block]
     fixed = (m.weight.bytes * m.held for m in members.values() if m.use == "fixed")
 
     for_weights = set(kept.for_weights)
@@ -279,11 +278,11 @@ def _residents(
 
 
 def _copies(
-    grid: Grid, of_block: Sequence[Bucket], kept: KeptTensors, forward: Sequence[Operation]
+    grid: Grid, states: Sequence[StateBytes], kept: KeptTensors, forward: Sequence[Operation]
 ) -> Mapping[Copies, Resident]:
     recipe = grid.recipe
     smaller = element_bytes(recipe.weights) / element_bytes(recipe.gradients)
-    gradients = sum((state_bytes(grid, bucket).gradients for bucket in of_block), start=0.0)
+    gradients = sum((of.gradients for of in states), start=0.0)
     fetched = ((op.write.held_bytes - op.read.held_bytes) * (op.count > 0) for op in kept.fetched)
     logits = (
         tensor.elements * element_bytes(recipe.statistics)

@@ -7,7 +7,6 @@ that no layout of the grid needs is not emitted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ from trnbench.program.ops import (
 )
 from trnbench.program.parameters import Parameter, adapter_parameter
 from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Tensor, TensorRole, array, partial_after
+from trnbench.records import replace
 from trnbench.workload.operation import Op
 from trnbench.workload.recompute import Module
 

@@ -6,12 +6,13 @@ The lowering reads a knob as the attribute of `Grid` that bears its name, and no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import field, fields, replace
 from math import prod
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
+from trnbench.memo import Memo
 from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.tensor import ONE, Dim, array
 from trnbench.records import dataclass
@@ -44,7 +45,8 @@ class Grid:
     """A layout, or an open grid of them: degrees as arrays, modes, and the precision's recipe.
 
     `beside`: it is that of a model beside the trained one, which is only passed forward;
-    `valued`: of one that gives each token a value in place of words.
+    `valued`: of one that gives each token a value in place of words. `positions`: the rows of the
+    table of positions by layout, where these are of models that differ in nothing else.
     """
 
     layout: Layout
@@ -87,6 +89,11 @@ class Grid:
     generation_tokens_per_s: float | None
     beside: bool = False
     valued: bool = False
+    positions: FloatArray | None = None
+    _shape: Memo[None, tuple[int, ...]] = field(default_factory=Memo, init=False, repr=False)
+    _cuts: Memo[tuple[str, ...], tuple[FloatArray, tuple[str, ...]]] = field(
+        default_factory=Memo, init=False, repr=False
+    )
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -106,6 +113,9 @@ class Grid:
     @property
     def shape(self) -> tuple[int, ...]:
         """The common shape of all layouts."""
+        return self._shape.of(None, self._common_shape)
+
+    def _common_shape(self) -> tuple[int, ...]:
         return np.broadcast_shapes(*(value.shape for value in self.arrays.values()))
 
     @property
@@ -190,8 +200,14 @@ class Grid:
     def dim(self, name: str, whole: float | FloatArray, *axes: str) -> Dim:
         """Return a dimension cut along axes; a rest is padded."""
         size = array(whole)
-        ranks = prod((self.ranks(axis) for axis in axes), start=ONE)
-        return Dim(name=name, size=np.ceil(size / ranks), whole=size, axes=self.used(*axes))
+        if not axes:
+            return Dim(name=name, size=np.ceil(size), whole=size)
+        ranks, used = self._cuts.of(axes, lambda: self._cut(axes))
+        return Dim(name=name, size=np.ceil(size / ranks), whole=size, axes=used)
+
+    def _cut(self, axes: tuple[str, ...]) -> tuple[FloatArray, tuple[str, ...]]:
+        """Return into how many parts axes cut a dimension, and those of them that are used."""
+        return array(prod((self.ranks(axis) for axis in axes), start=ONE)), self.used(*axes)
 
     def used(self, *axes: str) -> tuple[str, ...]:
         """Return those of the axes along which some layout has more than one rank."""
@@ -215,9 +231,9 @@ if _missing:
     )
 
 
-def grid_of(layout: Layout) -> Grid:
+def grid_of(layout: Layout, positions: FloatArray | None = None) -> Grid:
     """Return the grid of a layout; an unknown precision is an input error."""
     values = {name: getattr(layout, name) for name in KNOBS}
     values |= {name: array(values[name]) for name in DEGREES}
     values["precision"] = recipe_named(layout.precision)
-    return Grid(layout=layout, **values)
+    return Grid(layout=layout, positions=positions, **values)

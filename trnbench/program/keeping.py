@@ -201,8 +201,8 @@ def passing_bytes(
     for tensor in entering:
         if tensor not in ignored:
             alive[tensor] = tensor.held_bytes
-    total = array(sum(alive.values(), start=np.zeros(())))
-    peak = total
+    total = sum(alive.values(), start=np.zeros(()))
+    peak, grown = total, False
     for i, op in enumerate(ops):
         for tensor in op.writes:
             if tensor in alive or tensor in ignored or tensor.role == "weight":
@@ -211,12 +211,13 @@ def passing_bytes(
             if isinstance(op, CollectiveOp) and op.read in ignored:
                 size = array(size * (op.count > 0))
             alive[tensor] = size
-            total = array(total + size)
-        absent = np.zeros(())
+            total, grown = total + size, True
         if isinstance(op, CollectiveOp) and op.read in alive:
-            absent = alive[op.read] * (op.count == 0)
-        peak = np.maximum(peak, total - absent)
+            peak = np.maximum(peak, total - alive[op.read] * (op.count == 0))
+            grown = True
+        elif grown:
+            peak, grown = np.maximum(peak, total), False
         for tensor in (*dying.get(i, ()), *(t for t in op.writes if t not in last)):
             if tensor in alive and tensor not in stays:
-                total = array(total - alive.pop(tensor))
-    return peak
+                total = total - alive.pop(tensor)
+    return array(peak)

@@ -234,7 +234,7 @@ def _sequence(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Re
     elif transformer.position.encoding in TABLES:
         yield Reason(
             rule="positions",
-            broken=grid.sequence > length,
+            broken=grid.sequence > (length if grid.positions is None else grid.positions),
             words=lambda at: (
                 f"sequence={at['sequence']} is above the {length} positions "
                 f"the model has; try {length}"

@@ -7,7 +7,9 @@ what it would write is what it reads). Phases: F, B_input and B_weight run once 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
+from functools import cache
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -35,6 +37,18 @@ def operand_letters(letters: str) -> tuple[str, str, str]:
     left, _, rest = letters.partition(",")
     right, _, out = rest.partition("->")
     return left, right, out
+
+
+@cache
+def letters_of_roles(letters: str) -> Mapping[str, str]:
+    """Return which letters of "left,right->out" are batch, m, n and k of a matrix product."""
+    left, right, out = operand_letters(letters)
+    return {
+        "batch": "".join(x for x in left if x in right and x in out),
+        "m": "".join(x for x in left if x in out and x not in right),
+        "n": "".join(x for x in right if x in out and x not in left),
+        "k": "".join(x for x in left if x in right and x not in out),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,15 +111,11 @@ class MatMul:
     def product(self) -> MatrixProduct:
         """The matrix product a rank carries out, for the engines."""
         first = self.terms[0]
-        left, right, out = first.operands
         sizes = first.sizes()
-        letters = {
-            "batch": [x for x in left if x in right and x in out],
-            "m": [x for x in left if x in out and x not in right],
-            "n": [x for x in right if x in out and x not in left],
-            "k": [x for x in left if x in right and x not in out],
+        extent = {
+            role: prod((sizes[x] for x in of), start=ONE)
+            for role, of in letters_of_roles(first.letters).items()
         }
-        extent = {role: prod((sizes[x] for x in of), start=ONE) for role, of in letters.items()}
         if len(self.terms) > 1:
             joined = "k" if len(self.writes) == 1 else "n"
             others = (self._extent(term, joined) for term in self.terms[1:])

@@ -129,15 +129,17 @@ def _bucket(
     summed = alike_over_tp(members, gradients)
     alike = [member for member in dense if member.weight.name in summed]
     shared = [member for member in dense if np.any(member.copies > 1)]
+    every = _count(members)
+    of_dense = _count(dense) if sparse else every
     return Bucket(
         axis=axis,
         format=grid.recipe.weights,
         frozen=False,
         slices=grid.ranks(grid.shard_axis(axis)) if grid.zero else array(1),
-        elements=_count(members),
-        gradient_elements=array(_count(dense) + touched),
+        elements=every,
+        gradient_elements=array(of_dense + touched),
         # A row of a table has one number of state (row-wise Adagrad), a weight has two.
-        moment_elements=array(MOMENTS * _count(dense) + rows),
+        moment_elements=array(MOMENTS * of_dense + rows),
         quantised_elements=_count([m for m in dense if m.weight.name in quantised]),
         alike=_count(alike),
         shared=_count(shared),

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray
+from trnbench.memo import Memo
 from trnbench.program.block import Block
 from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.job_passes import passes_beside
 from trnbench.program.legality import reasons
-from trnbench.program.ops import CollectiveOp
+from trnbench.program.ops import CollectiveOp, MatMul
 from trnbench.program.precision import PrecisionRecipe
+from trnbench.program.products import JoinedProducts, Terms, joined_products
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 from trnbench.workload.recompute import of_layers, repeated_layers
@@ -41,6 +43,10 @@ class StepProgram:
     stages: tuple[StageClass, ...]
     closing: tuple[CollectiveOp, ...]
     reasons: tuple[Reason, ...]
+    _needed: Memo[None, FloatArray] = field(default_factory=Memo, init=False, repr=False)
+    _joined: Memo[None, tuple[JoinedProducts, ...]] = field(
+        default_factory=Memo, init=False, repr=False
+    )
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -62,6 +68,13 @@ class StepProgram:
         """Whether something goes backward."""
         return any(op.phase != "F" for block in self.blocks.values() for op in block.ops)
 
+    def products(self, known: Mapping[Terms, object]) -> tuple[JoinedProducts, ...]:
+        """Return its matrix products side by side, but for those that are `known` already."""
+        ops = [op for block in self.blocks.values() for op in block.ops if isinstance(op, MatMul)]
+        if known:
+            return joined_products(op for op in ops if op.terms not in known)
+        return self._joined.of(None, lambda: joined_products(ops))
+
     @property
     def legal(self) -> BoolArray:
         """Where a layout breaks no rule."""
@@ -70,6 +83,9 @@ class StepProgram:
     @property
     def model_flop(self) -> FloatArray:
         """FLOP of a step that the model needs: causal attention halved, nothing computed twice."""
+        return self._needed.of(None, self._model_flop)
+
+    def _model_flop(self) -> FloatArray:
         return array(
             self.micro_batches
             * sum(
@@ -130,17 +146,22 @@ Not those of which some layers are repeated whole: these have a kind of layers m
 
 
 def training_step(
-    model: Model, layout: Layout, *, like: StepProgram | None = None, known_legal: bool = False
+    model: Model,
+    layout: Layout,
+    *,
+    like: StepProgram | None = None,
+    known_legal: bool = False,
+    positions: FloatArray | None = None,
 ) -> StepProgram:
     """Return the program of a step; a layout that does not divide comes back with its reasons.
 
     Not so if it is `known_legal`: then no rule is looked at.
 
     `like` is the program of a layout that differs in nothing but `SHARED_KNOBS` and what stages
-    hold: what both have in common is not made again.
+    hold: what both have in common is not made again. `positions`: as in `Grid`.
     """
     model = model.with_depths(layout.mtp_depths)
-    grid = grid_of(layout)
+    grid = grid_of(layout, positions)
     layers = layers_of(model, grid)
     broken = () if known_legal else reasons(model, grid)
     if like is None or bool(repeated_layers(like.layout.recompute)) != bool(layers.again):

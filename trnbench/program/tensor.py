@@ -106,7 +106,10 @@ class Tensor:
     @property
     def elements(self) -> FloatArray:
         """Elements on one rank."""
-        return array(prod((dim.size for dim in self.dims), start=ONE))
+        if not self.dims:
+            return ONE
+        first, *others = self.dims
+        return array(prod((dim.size for dim in others), start=first.size))
 
     @property
     def bytes(self) -> FloatArray:
@@ -136,8 +139,14 @@ def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset
 
     Ranks that read different shards, and whose result is not cut the same way, hold parts of a sum.
     """
-    different = frozenset[str]().union(*(read.axes | read.partial for read in reads))
-    return different - {axis for dim in dims for axis in dim.axes}
+    different: set[str] = set()
+    for read in reads:
+        different |= read.partial
+        for dim in read.dims:
+            different.update(dim.axes)
+    for dim in dims:
+        different.difference_update(dim.axes)
+    return frozenset(different)
 
 
 def total_bytes(tensors: tuple[Tensor, ...]) -> FloatArray:

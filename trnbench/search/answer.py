@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from trnbench.analytic.step.memory import memory
-from trnbench.analytic.step.utilization import check_peak, model_share
+from trnbench.analytic.step.utilization import check_peak, mfu
 from trnbench.memo import Memo
 from trnbench.program.step import training_step
 from trnbench.records import dataclass
@@ -123,7 +123,7 @@ def _ideal_rank_s(ending: Ending, entries: Entries) -> float:
     question = ending.space.question
     layout = ending.runs[int(entries.run[0])].layout(int(entries.place[0]))
     alone = training_step(question.model, layout, known_legal=True)
-    share = model_share(alone, question.platform, np.array(1.0), logical_size=question.logical_size)
+    share = mfu(alone, question.platform, np.array(1.0), logical_size=question.logical_size)
     return float(share) * int(layout.ranks)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, field, fields
 from functools import cache
+from operator import attrgetter
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -331,11 +332,11 @@ class Layout:
         """Refuse values that mean nothing on any machine."""
         if faults := "; ".join(_out_of_bounds(self)):
             raise ValueError(faults)
-        values = {name: getattr(self, name) for name in KNOBS}
+        values = dict(zip(KNOBS, _values_of(self), strict=True))
         own = job_defaults(values)
-        for name, knob in KNOBS.items():
-            value = values[name]
-            if not knob.is_for(self.job):
+        for knob, is_for_job in _looked_at(self.job):
+            value = values[knob.name]
+            if not is_for_job:
                 if value != knob.default:
                     raise ValueError(
                         f"`{knob.name}` is a knob of job {' or '.join(knob.of_jobs)}: "
@@ -463,6 +464,14 @@ KNOBS = _knobs()
 DEGREES = tuple(name for name, knob in KNOBS.items() if knob.is_degree)
 """Knobs that are whole numbers, and arrays in a grid of layouts."""
 RANK_DEGREES = tuple(name for name in DEGREES if KNOBS[name].searched and name != "micro_batch")
+_values_of = attrgetter(*KNOBS)
+
+
+@cache
+def _looked_at(job: Job) -> tuple[tuple[Knob, bool], ...]:
+    """Return the knobs with more rules than bounds, each with whether it is for a job."""
+    of_job = ((knob, knob.is_for(job)) for knob in KNOBS.values())
+    return tuple((knob, own) for knob, own in of_job if not (own and knob.is_degree))
 
 
 def _formed(knob: Knob, value: object) -> str:

@@ -11,12 +11,12 @@ A model is either a transformer or a recommender. What surrounds the transformer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Literal
 
 from trnbench.catalog.provenance import Provenance
 from trnbench.catalog.quantity import Ratio, Total
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 from trnbench.workload.layers import LayerKind, Scan, layer_order
 from trnbench.workload.recommender import Recommender
 from trnbench.workload.sizes import MAY_BE_ZERO, MOST_DEPTHS, check_sizes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from typing import Any
 
 from trnbench.records import dataclass
@@ -25,12 +26,14 @@ class PartialLayout:
 
     pairs: tuple[tuple[str, Value], ...]
     wanted: tuple[str, ...]
+    _by_name: dict[str, Value] = field(init=False, repr=False, compare=False)
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401
         for name in given:
             if name not in KNOBS:
                 raise TypeError(f"a layout has no {name!r}; it has {', '.join(KNOBS)}")
         pairs = tuple((name, given[name]) for name in KNOBS if given.get(name) not in (None, ANY))
+        object.__setattr__(self, "_by_name", dict(pairs))
         wanted = (name for name, knob in KNOBS.items() if knob.on_request)
         object.__setattr__(self, "pairs", pairs)
         object.__setattr__(self, "wanted", tuple(n for n in wanted if given.get(n) == ANY))
@@ -73,7 +76,7 @@ class PartialLayout:
         """Return the value of a knob, None where it is open; an unknown name is a KeyError."""
         if name not in KNOBS:
             raise KeyError(name)
-        return next((value for given, value in self.pairs if given == name), None)
+        return self._by_name.get(name)
 
     def number(self, name: str) -> int | None:
         """Return the value of a knob that is a whole number."""

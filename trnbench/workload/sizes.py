@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
+from typing import Any
 
 MAX_SIZE = 2**31
 """No dimension, layer count or degree reaches this; products of two still fit 64 bits."""
@@ -20,10 +22,15 @@ def check_sizes(record: object) -> None:
         raise ValueError("; ".join(faults))
 
 
-def _out_of_bounds(record: object) -> Iterator[str]:
-    for field in fields(record):  # type: ignore[arg-type]
-        value = getattr(record, field.name)
-        minimum = field.metadata.get("minimum", 1)
+def _out_of_bounds(record: Any) -> Iterator[str]:  # noqa: ANN401
+    for name, minimum in _minima(record.__class__):
+        value = getattr(record, name)
         for number in value if isinstance(value, tuple) else (value,):
             if type(number) is int and not minimum <= number < MAX_SIZE:
-                yield f"`{field.name}` must be from {minimum} to {MAX_SIZE - 1}, found {number}"
+                yield f"`{name}` must be from {minimum} to {MAX_SIZE - 1}, found {number}"
+
+
+@cache
+def _minima(kind: Any) -> tuple[tuple[str, int], ...]:  # noqa: ANN401
+    """Return the least whole number that each field of a record may hold."""
+    return tuple((field.name, field.metadata.get("minimum", 1)) for field in fields(kind))

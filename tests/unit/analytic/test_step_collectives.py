@@ -142,7 +142,7 @@ def test_every_exchange_of_a_step_has_a_price():
     ops = [op for block in program.blocks.values() for op in block.collectives]
     assert {op.axis for op in ops} >= {"tp", "ep", "data", "expert_data"}
     for op in (*ops, *program.closing):
-        found = of.collective(op)
+        found = of.collectives([op])[0]
         assert found.refused == ()
         runs = np.broadcast_to(op.count > 0, found.time_s.shape)
         assert (found.time_s[runs] > 0).all()
@@ -152,7 +152,7 @@ def test_every_exchange_of_a_step_has_a_price():
     assert all((of.message(send).time_s > 0).all() for send in sends)
     placed = len(of.site.engines)
     for op in ops:
-        of.collective(op)
+        of.collectives([op])[0]
     assert len(of.site.engines) == placed
 
 

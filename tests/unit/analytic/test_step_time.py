@@ -21,6 +21,7 @@ from trnbench.calibration.training_stack import (
 )
 from trnbench.catalog.search import open_catalog
 from trnbench.hardware.library import load_platform
+from trnbench.memo import Memo
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
 from trnbench.program.tensor import Dim
@@ -531,6 +532,23 @@ def expert_seconds(expert_tokens, **degrees):
     return op, prices.exchanges
 
 
+@pytest.mark.parametrize("expert_tokens", ["copies", "once-a-node"])
+def test_exchanges_priced_together_take_what_each_takes_alone(expert_tokens):
+    _, known = expert_seconds(expert_tokens, tp=4, dp=np.array([8, 16]), ep=8)
+    blocks = known.program.blocks.values()
+    ops = [*(op for block in blocks for op in block.collectives), *known.program.closing]
+    assert len({(op.op, op.axis) for op in ops}) > 4
+    alike = {(op.op, op.axis, op.size_bytes.tobytes()) for op in ops}
+    assert len(alike) < len(ops)  # one price serves several
+
+    def fresh():
+        return replace(known, known=Memo(), prices=replace(known.prices, priced=Memo()), refused=[])
+
+    together = fresh().seconds_of(ops)
+    for op in ops:
+        assert np.array_equal(together[op], fresh().seconds(op), equal_nan=True)
+
+
 def test_a_token_goes_to_a_node_once_and_is_handed_on_inside_it():
     # Eight experts, four ranks apart, on four nodes of eight ranks: two a node. A token has two
     # experts, and both are elsewhere with a chance of 9/16: it reaches 4 (1 - 9/16) = 1.75 nodes,
@@ -538,7 +556,7 @@ def test_a_token_goes_to_a_node_once_and_is_handed_on_inside_it():
     op, once = expert_seconds("once-a-node", tp=4, dp=8, ep=8)
     _, copies = expert_seconds("copies", tp=4, dp=8, ep=8)
     assert op.copies == 2
-    fewer = once.prices.collective(replace(op, read=cut(op.read, 1.75 / 2)))
+    fewer = once.prices.collectives([replace(op, read=cut(op.read, 1.75 / 2))])[0]
     stack = once.efficiency.stack
     assert stack.experts is not None
     # The rank with most tokens holds up the others.

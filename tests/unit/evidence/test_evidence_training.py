@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from trnbench.calibration.training_stack import load_training_stack
 from trnbench.catalog.search import open_catalog
-from trnbench.evidence.predict import Predictor
+from trnbench.evidence.predict import Predictor, RowMemory, RowPrediction
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, read_evidence
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
@@ -301,7 +302,7 @@ def test_a_named_stack_takes_all_rows(reader):
 
 def test_predictions_have_an_interval_around_them_and_reasons_where_there_are_none():
     rows = file_of("gpu_training", GPU, GPU | {"vpp": "20"}, GPU | {"mbs": ""}, GPU | {"tp": "x"})
-    settled, illegal, tried, unread = compare_training(open_catalog(), rows)
+    settled, illegal, tried, unread = compare_training(Reader(open_catalog()), rows)
     for found in (settled, tried):
         assert found.low_s is not None
         assert found.high_s is not None
@@ -329,9 +330,53 @@ def test_samples_price_every_layout_at_once(reader):
     assert times[0, 1] == pytest.approx(prepared.times_s(slower)[0, 0])
 
 
+def predicted(cases: Sequence[EvidenceCase]) -> list[tuple[RowPrediction, RowMemory]]:
+    """Return what one predictor says of cases that it lowers together."""
+    predictor = Predictor()
+    predictor.lower_together(cases)
+    found = [predictor.predict(one) for one in cases]
+    return [(x, predictor.memory(one, x.mixture)) for one, x in zip(cases, found, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Sequences differ and their tables with them; tables alone; one has a stage more.
+        [{"seq": "2048"}, {"seq": "4096"}],
+        [{"seq": "2048"}, {"seq": "2048", "rows": "8192"}],
+        [{"seq": "2048"}, {"seq": "4096", "rows": "8192", "pp": "2", "dp": "4"}],
+    ],
+)
+def test_models_that_differ_in_their_table_of_positions_are_lowered_together(reader, changes):
+    plain = {"model": "mine", "mlp": "gelu", "ffn": "16384", "pp": "1", "dp": "8", "vpp": ""}
+    cases = []
+    for change in changes:
+        found = case(gpu(reader, **{**plain, **change, "rows": ""}))
+        model = found.setup.model
+        assert model.transformer is not None
+        position = replace(
+            model.transformer.position, length=int(change.get("rows", change["seq"]))
+        )
+        model = replace(model, transformer=replace(model.transformer, position=position))
+        cases.append(replace(found, setup=replace(found.setup, model=model)))
+    together = predicted(cases)
+    for one, (time, memory) in zip(cases, together, strict=True):
+        ((alone, alone_memory),) = predicted([one])
+        assert (time.time_s, time.low_s, time.high_s, time.ideal_s) == (
+            *(alone.time_s, alone.low_s, alone.high_s),
+            alone.ideal_s,
+        )
+        assert memory == alone_memory
+    (first, first_memory), (second, second_memory) = together
+    assert first.mixture[0][1].programs is second.mixture[0][1].programs
+    assert first_memory.bytes != second_memory.bytes
+
+
 @pytest.mark.slow
 def test_every_published_row_has_a_prediction_or_a_reason():
-    found = compare_training(open_catalog(), read_evidence(PUBLISHED / "trainium_training.csv"))
+    found = compare_training(
+        Reader(open_catalog()), read_evidence(PUBLISHED / "trainium_training.csv")
+    )
     assert len(found) == 198
     assert all((row.predicted_s is None) == (row.reason is not None) for row in found)
     assert sum(row.predicted_s is not None for row in found) == 171

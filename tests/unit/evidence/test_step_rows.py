@@ -268,7 +268,7 @@ def test_memory_and_fit_are_predicted_whatever_the_outcome():
         LLAMA | {"step_time_s": "", "memory_gb": "40"},
         LLAMA | {"vpp": "40"},
     )
-    ran, lost, untimed, illegal = compare_training(open_catalog(), rows)
+    ran, lost, untimed, illegal = compare_training(Reader(open_catalog()), rows)
     assert ran.memory.error == pytest.approx((ran.memory_predicted_bytes or 0) / (40 * 2**30) - 1)
     assert ran.memory_of == "rank"
     assert ran.called_fitting
@@ -295,7 +295,7 @@ def test_memory_of_a_chip_is_that_of_all_its_ranks_in_use():
     few = one | {"ranks": "2", "tp": "2", "dp": "1"}
     rows = file_of(one, one | of_rank, few, few | of_rank)
     chip, rank, part, of_part = (
-        row.memory_predicted_bytes or 0 for row in compare_training(open_catalog(), rows)
+        row.memory_predicted_bytes or 0 for row in compare_training(Reader(open_catalog()), rows)
     )
     assert chip == pytest.approx(4 * rank)
     assert part == pytest.approx(2 * of_part)

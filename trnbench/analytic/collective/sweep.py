@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from trnbench.analytic.collective.profile import profile
-from trnbench.analytic.collective.time import collective_time
-from trnbench.arrays import FloatArray
+from trnbench.analytic.collective.time import closed_form, collective_time
+from trnbench.arrays import FloatArray, distinct
 from trnbench.errors import InputError
 from trnbench.mapping.fabric_bounds import lower_bound
 from trnbench.mapping.message_plan.select import Selected, selected_for
@@ -38,6 +38,17 @@ class Sweep:
     algorithm: tuple[str, ...]
     tuning: tuple[str, ...]
     bound_by: tuple[str, ...]
+
+
+def swept_times_s(selected: Sequence[Selected], size_bytes: FloatArray) -> FloatArray:
+    """Return the times alone of a sweep, s; bounds and what sets a time take as long again."""
+    chosen = selected_for(selected, size_bytes)
+    times_s = np.zeros_like(size_bytes)
+    for number in distinct(chosen).tolist():
+        choice, where = selected[number], chosen == number
+        form = closed_form(profile(choice.placed), choice.tuning)
+        times_s[where] = form.time_s(size_bytes[where])
+    return times_s
 
 
 def sweep(selected: Sequence[Selected], size_bytes: FloatArray) -> Sweep:

@@ -7,14 +7,15 @@ Sizes are then priced as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.analytic.step.engines import Engines, ExchangeSite, site_of
+from trnbench.analytic.step.engines import EngineKey, Engines, ExchangeSite, site_of
 from trnbench.arrays import BoolArray, FloatArray, IntArray, numbered, spread
 from trnbench.calibration.collective_stack import CollectiveStack
 from trnbench.hardware.instance import Platform
@@ -43,8 +44,9 @@ class PricedExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Kinds:
-    """The distinct groups along an axis: `kinds` says which one each layout has (-1: none).
+    """The distinct groups along an axis: `kinds` says which one each layout has.
 
+    Those that have none have the number behind the last.
     `alone` are layouts where a group is one rank. `key` tells these groups from others.
     """
 
@@ -52,6 +54,35 @@ class _Kinds:
     alone: BoolArray
     kinds: IntArray
     places: tuple[GroupPlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Asked:
+    """An operation of groups for sizes that broadcast with them, and where it runs at all."""
+
+    op: Op
+    groups: _Kinds
+    size_bytes: FloatArray
+    present: BoolArray
+    key: Hashable
+
+    @classmethod
+    def of(cls, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> _Asked:
+        """Return what is asked for, with the key by which the same is found again."""
+        present = np.asarray(_thin(runs) & ~groups.alone)
+        key = (op, groups.key, numbers_key(size_bytes), numbers_key(present))
+        return cls(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pairs:
+    """Pairs of a kind of groups and one of the `values` of sizes; `pairs` numbers each layout's."""
+
+    kind: IntArray
+    size: IntArray
+    values: FloatArray
+    pairs: IntArray
+    refused: tuple[Reason, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,6 +105,7 @@ class CollectivePrices:
     kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo, repr=False)
     priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo, repr=False)
     within: Memo[tuple[int, ...], BoolArray] = field(default_factory=Memo, repr=False)
+    sites: Memo[None, ExchangeSite] = field(default_factory=Memo, repr=False)
 
     @property
     def ranks_per_node(self) -> int:
@@ -83,22 +115,31 @@ class CollectivePrices:
     @property
     def site(self) -> ExchangeSite:
         """What was placed on this platform so far."""
-        return site_of(
-            self.engines,
-            self.platform,
-            self.stack,
-            logical_size=self.logical_size,
-            ranks_per_node=self.ranks_per_node,
+        return self.sites.of(
+            None,
+            lambda: site_of(
+                self.engines,
+                self.platform,
+                self.stack,
+                logical_size=self.logical_size,
+                ranks_per_node=self.ranks_per_node,
+            ),
         )
 
-    def collective(self, op: CollectiveOp) -> PricedExchange:
-        """Return the time of one run of a program's collective."""
+    def collectives(self, ops: Sequence[CollectiveOp]) -> list[PricedExchange]:
+        """Return the time of one run of each of a program's collectives, priced together."""
+        asked = [self._asked_for(op) for op in ops]
+        fresh = {one.key: one for one in asked if one.key not in self.priced}
+        found = dict(zip(fresh, self._times([*fresh.values()]), strict=True))
+        return [self.priced.of(one.key, partial(found.__getitem__, one.key)) for one in asked]
+
+    def _asked_for(self, op: CollectiveOp) -> _Asked:
         key = groups_key(op)
 
         def found() -> _Kinds:
             return self._kinds_of(groups_along(op.axis, self.grid, self.order, op.ranks), key)
 
-        return self._price(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
+        return _Asked.of(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
 
     def message(self, send: Send) -> PricedExchange:
         """Return the time of one message to the next stage, while every stage sends one."""
@@ -109,7 +150,7 @@ class CollectivePrices:
             return self._kinds_of(neighbours(stages, self.ranks_per_node), key)
 
         kinds = self.kinds.of(key, found)
-        return self._price("send-receive", kinds, send.size_bytes, runs=send.count > 0)
+        return self._price(_Asked.of("send-receive", kinds, send.size_bytes, runs=send.count > 0))
 
     def price(
         self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
@@ -118,46 +159,57 @@ class CollectivePrices:
         numbers = (groups.ranks, groups.stride, groups.width, groups.period)
         key = tuple(map(numbers_key, numbers))
         kinds = self.kinds.of(key, lambda: self._kinds_of(groups, key))
-        return self._price(op, kinds, size_bytes, runs=runs)
+        return self._price(_Asked.of(op, kinds, size_bytes, runs=runs))
 
-    def _price(
-        self, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray
-    ) -> PricedExchange:
-        present = np.asarray(_thin(runs) & ~groups.alone)
-        key = (op, groups.key, numbers_key(size_bytes), numbers_key(present))
-        return self.priced.of(key, lambda: self._times(op, groups, size_bytes, present))
+    def _price(self, asked: _Asked) -> PricedExchange:
+        return self.priced.of(asked.key, lambda: self._times([asked])[0])
 
-    def _times(
-        self, op: Op, groups: _Kinds, size_bytes: FloatArray, present: BoolArray
-    ) -> PricedExchange:
+    def _times(self, each: Sequence[_Asked]) -> list[PricedExchange]:
         """Return the time of each kind of groups where it stands, and which are refused.
 
         Kinds and sizes are few: each pair of them that is asked for is priced once.
         """
-        none = len(groups.places)
-        kinds = np.where(groups.kinds < 0, none, groups.kinds)
-        values, size_of = numbered(size_bytes)
-        pairs = kinds * len(values) + size_of
-        shape = np.broadcast_shapes(pairs.shape, present.shape)
-        asked = self._asked(shape) & present
+        tables = [self._pairs(one) for one in each]
+        numbers: dict[EngineKey, int] = {}
+        which: list[int] = []
+        for one, table in zip(each, tables, strict=True):
+            keys = ((one.op, one.groups.places[kind]) for kind in table.kind.tolist())
+            which += [numbers.setdefault(key, len(numbers)) for key in keys]
+        if which:
+            sizes = np.concatenate([table.values[table.size] for table in tables])
+            times_s = self.site.times_s([*numbers], np.array(which), sizes)
+        found, start = [], 0
+        for one, table in zip(each, tables, strict=True):
+            known = np.full((len(one.groups.places) + 1, len(table.values)), np.nan)
+            if len(table.kind):
+                known[table.kind, table.size] = times_s[start : start + len(table.kind)]
+                start += len(table.kind)
+            times = known.take(table.pairs)
+            if not one.present.all():
+                times = np.where(one.present, times, 0.0)
+            found.append(PricedExchange(time_s=times, refused=table.refused))
+        return found
+
+    def _pairs(self, asked: _Asked) -> _Pairs:
+        """Return the pairs of a kind of groups and a size that wanted layouts ask for."""
+        groups, none = asked.groups, len(asked.groups.places)
+        values, size_of = numbered(asked.size_bytes)
+        pairs = groups.kinds * len(values) + size_of
+        shape = np.broadcast_shapes(pairs.shape, asked.present.shape)
+        wanted = self._wanted_in(shape) & asked.present
+        pairs = spread(pairs, shape)
         seen = np.zeros((none + 1, len(values)), dtype=np.bool_)
-        seen.reshape(-1)[spread(pairs, shape)[asked]] = True
-        table = np.full(seen.shape, np.nan)
+        seen.reshape(-1)[pairs[wanted]] = True
+        kind, size = np.nonzero(seen[:none])
         refused: list[Reason] = []
-        for number in np.flatnonzero(seen[:none].any(axis=1)).tolist():
-            engine = self.site.engine(op, groups.places[number])
+        for number in dict.fromkeys(kind.tolist()):
+            engine = self.site.engine(asked.op, groups.places[number])
             if isinstance(engine, Refusal):
                 refused.append(_reason(engine, groups.kinds == number))
-                seen[number] = False
-        kind, size = np.nonzero(seen[:none])
-        if len(kind):
-            table[kind, size] = self.site.times_s(op, groups.places, kind, values[size])
-        times = table.take(spread(pairs, shape))
-        if not present.all():
-            times = np.where(present, times, 0.0)
-        return PricedExchange(time_s=times, refused=tuple(refused))
+                kind, size = kind[kind != number], size[kind != number]
+        return _Pairs(kind=kind, size=size, values=values, pairs=pairs, refused=tuple(refused))
 
-    def _asked(self, shape: tuple[int, ...]) -> BoolArray:
+    def _wanted_in(self, shape: tuple[int, ...]) -> BoolArray:
         """Return where in an array of this shape there is something of a layout that is wanted."""
         return self.within.of(shape, lambda: _within(self.wanted, shape))
 
@@ -171,11 +223,12 @@ class CollectivePrices:
         if not np.any((world < per_node) & self.wanted):
             world = np.asarray(per_node)
         columns = places_of(groups, per_node, world)
-        asked = self._asked(columns[0].shape) & (columns[0] > 1)
-        kinds = np.full(asked.shape, -1, dtype=np.int64)
+        asked = self._wanted_in(columns[0].shape) & (columns[0] > 1)
         numbers: dict[tuple[int, ...], int] = {}
         rows = zip(*(column[asked].tolist() for column in columns), strict=True)
-        kinds[asked] = [numbers.setdefault(row, len(numbers)) for row in rows]
+        found = [numbers.setdefault(row, len(numbers)) for row in rows]
+        kinds = np.full(asked.shape, len(numbers), dtype=np.int64)
+        kinds[asked] = found
         places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
         return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
 
@@ -197,8 +250,7 @@ def _reason(refusal: Refusal, broken: BoolArray) -> Reason:
 def _thin(mask: BoolArray) -> BoolArray:
     """Return a mask with one place along the axes along which it does not change."""
     for axis, length in enumerate(mask.shape):
-        first = mask.take([0], axis=axis)
-        if length > 1 and (mask == first).all():
+        if length > 1 and (mask == (first := mask.take([0], axis=axis))).all():
             mask = first
     return mask
 

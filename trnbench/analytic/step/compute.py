@@ -9,7 +9,7 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import reduce
 from typing import TypeAlias, TypeVar
@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from trnbench.analytic.matrix.time import HIDDEN_PART, MatrixPart, MatrixTime, matrix_time
-from trnbench.arrays import FloatArray, combined
+from trnbench.arrays import FloatArray
 from trnbench.calibration.chip_efficiency import ComputeEfficiency, Numbers, ends_of
 from trnbench.errors import unhandled
 from trnbench.hardware.chip import Chip
@@ -37,9 +37,9 @@ from trnbench.program.ops import (
     Operation,
     Phase,
     ScanOp,
-    Term,
 )
 from trnbench.program.optimizer import is_on_host
+from trnbench.program.products import JoinedProducts, Terms
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, Dim, array
@@ -97,7 +97,7 @@ class Products:
     operations in common may share it.
     """
 
-    seconds: dict[tuple[Term, ...], FloatArray] = field(default_factory=dict)
+    seconds: dict[Terms, FloatArray] = field(default_factory=dict)
     kernels: dict[Operation, FloatArray] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)
 
@@ -120,13 +120,8 @@ def compute_time(
     rank = PricedRank(chip, efficiency, logical_size, gain)
     load = rank.expert_load(program.grid)
     rank.reasons.update(known.reasons)
-    products = [
-        op
-        for block in program.blocks.values()
-        for op in block.ops
-        if isinstance(op, MatMul) and op.terms not in known.seconds
-    ]
-    known.seconds.update((op.terms, seconds) for op, seconds in rank.products(products).items())
+    for products in program.products(known.seconds):
+        known.seconds.update(rank.products(products))
     known.reasons.update(rank.reasons)
     blocks = {kind: _block(rank, block, known, load) for kind, block in program.blocks.items()}
     return ComputeTime(blocks=blocks, reasons=tuple(rank.reasons))
@@ -161,18 +156,19 @@ def _block(
 
     def add(phase: Phase, category: ComputeCategory, seconds: FloatArray) -> None:
         before = parts.get((phase, category))
-        parts[phase, category] = np.asarray(seconds if before is None else before + seconds)
+        parts[phase, category] = seconds if before is None else before + seconds
 
-    def times(op: Operation, seconds: FloatArray) -> FloatArray:
-        counted = rank.along(op.count)
+    def counted(op: Operation, category: ComputeCategory, seconds: FloatArray) -> None:
         if op.region == "experts":
-            counted = counted * expert_load
-        return seconds if counted is ONE else counted * seconds
+            seconds = rank.along(op.count) * expert_load * seconds
+        elif op.count is not ONE:  # as it is for most
+            seconds = rank.along(op.count) * seconds
+        add(op.phase, category, seconds)
 
     def once(op: Kernel, price: Callable[[Kernel], FloatArray]) -> FloatArray:
         if op not in known.kernels:
             known.kernels[op] = price(op)
-        return times(op, known.kernels[op])
+        return known.kernels[op]
 
     for op in block.ops:
         match op:
@@ -180,19 +176,19 @@ def _block(
                 seconds = known.seconds[op.terms]
                 if op.terms[0].out.dims in scores:
                     seconds = seconds + rank.scores(op)
-                category: ComputeCategory = "attention" if op.region == "core" else "matrix"
-                add(op.phase, category, times(op, seconds))
+                counted(op, "attention" if op.region == "core" else "matrix", seconds)
             case AttentionOp():
-                add(op.phase, "attention", once(op, rank.attention))
+                counted(op, "attention", once(op, rank.attention))
             case ScanOp():
-                add(op.phase, "attention", once(op, rank.scan))
+                counted(op, "attention", once(op, rank.scan))
             case Elementwise():
                 if is_on_host(op):
                     continue  # `job_prices` prices it.
-                if not any(tensor.dims in scores for tensor in (*op.reads, *op.writes)):
-                    add(op.phase, "element-wise", once(op, rank.elementwise))
+                if scores and any(t.dims in scores for t in (*op.reads, *op.writes)):
+                    continue
+                counted(op, "element-wise", once(op, rank.elementwise))
             case Gather():
-                add(op.phase, "gather", once(op, lambda one: rank.moved(one.bytes)))
+                counted(op, "gather", once(op, lambda one: rank.moved(one.bytes)))
             case CollectiveOp():
                 pass  # `step_exchanges` prices it.
             case _:
@@ -203,7 +199,9 @@ def _block(
             add(phase, "fixed", np.asarray(rank.efficiency.kernels.block_pass_s))
             if rank.efficiency.experts and has_experts(block, phase):
                 add(phase, "fixed", np.asarray(rank.efficiency.experts.block_pass_s))
-    return BlockSeconds(kind=block.kind, parts=parts)
+    return BlockSeconds(
+        kind=block.kind, parts={key: np.asarray(seconds) for key, seconds in parts.items()}
+    )
 
 
 def _score_shapes(ops: Iterable[Operation]) -> frozenset[DimShape]:
@@ -343,17 +341,13 @@ class PricedRank:
         queries, keys = op.query.shape[1], op.key.shape[1]
         return np.asarray((queries < keys) * QUERY_TILE * keys / op.pairs)
 
-    def products(self, ops: Sequence[MatMul]) -> Mapping[MatMul, FloatArray]:
-        """Return the time of each product, s; like ones are priced once, all of a format at once.
+    def products(self, joined: JoinedProducts) -> Mapping[Terms, FloatArray]:
+        """Return the time of products by what they multiply, s; like ones are priced once.
 
         A product's sizes span only the axes they depend on, so there are few, however many layouts.
         """
-        groups: dict[tuple[str, ...], list[tuple[MatMul, MatrixProduct]]] = {}
-        for op in ops:
-            product = self._taken(op.product)
-            formats = (product.format_a, product.format_b, product.format_out)
-            groups.setdefault(formats, []).append((op, product))
-        return {op: seconds for group in groups.values() for op, seconds in self._group(group)}
+        seconds = self.time(joined.product)
+        return {terms: seconds[places] for terms, places in joined.places.items()}
 
     def time(self, product: MatrixProduct) -> FloatArray:
         """Return the time of a product by itself, s."""
@@ -366,22 +360,6 @@ class PricedRank:
             format_a=self.chip.own_format(product.format_a),
             format_b=self.chip.own_format(product.format_b),
         )
-
-    def _group(
-        self, group: Sequence[tuple[MatMul, MatrixProduct]]
-    ) -> Iterable[tuple[MatMul, FloatArray]]:
-        distinct = {_key(product): product for _, product in group}
-        found = {key: combined((p.m, p.k, p.n, p.batch)) for key, p in distinct.items()}
-        m, k, n, batch = np.concatenate([sizes for sizes, _ in found.values()], axis=1)
-        joined = replace(group[0][1], m=m, k=k, n=n, batch=batch)
-        seconds = self._reached(matrix_time(joined, self.chip, cores=self._cores))
-        starts = np.cumsum([0, *(sizes.shape[1] for sizes, _ in found.values())])
-        of_shape = {
-            key: seconds[first + places]
-            for first, (key, (_, places)) in zip(starts[:-1], found.items(), strict=True)
-        }
-        for op, product in group:
-            yield op, of_shape[_key(product)]
 
     def _reached(self, ideal: MatrixTime) -> FloatArray:
         """Return the time of products at the shares that tensor units and memory reach, s."""
@@ -416,8 +394,3 @@ class PricedRank:
 def _whole_tiles(queries: FloatArray, pairs: FloatArray, keys: Numbers) -> FloatArray:
     """Return the pairs that causal attention computes in whole tiles of keys, over those needed."""
     return np.asarray(np.minimum(1 + keys / 2 * queries / pairs, 2.0))
-
-
-def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:
-    sizes = (product.m, product.k, product.n, product.batch)
-    return tuple((size.shape, size.tobytes()) for size in sizes)

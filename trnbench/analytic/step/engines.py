@@ -22,7 +22,7 @@ from trnbench.analytic.step.forms_file import (
     stored_form,
     write,
 )
-from trnbench.arrays import FloatArray, IntArray, distinct, numbered
+from trnbench.arrays import FloatArray, IntArray, numbered
 from trnbench.calibration.collective_stack import CollectiveStack
 from trnbench.hardware.instance import Platform
 from trnbench.mapping.group_places import GroupPlace, members_at
@@ -148,16 +148,16 @@ class ExchangeSite:
         return self.engines.of((op, where), lambda: self._engine(op, where))
 
     def times_s(
-        self, op: Op, places: Sequence[GroupPlace], which: IntArray, size_bytes: FloatArray
+        self, keys: Sequence[EngineKey], which: IntArray, size_bytes: FloatArray
     ) -> FloatArray:
-        """Return the seconds of an operation for sizes, each on the place of its number.
+        """Return the seconds for sizes, each of the operation on the place of its number.
 
         Sizes whose closed forms have the same shape are worked out together.
         """
-        engines = {number: self._running(op, places[number]) for number in distinct(which).tolist()}
-        most = max(len(engine.starts) for engine in engines.values())
-        starts = np.full((len(places), most), np.inf)
-        for number, engine in engines.items():
+        engines = [self._running(*key) for key in keys]
+        most = max(len(engine.starts) for engine in engines)
+        starts = np.full((len(keys), most), np.inf)
+        for number, engine in enumerate(engines):
             starts[number, : len(engine.starts)] = engine.starts
         chosen = (starts[which] <= size_bytes[:, None]).sum(axis=1) - 1
         used, form_of = numbered(which * most + chosen)
@@ -166,7 +166,8 @@ class ExchangeSite:
         shape_of = np.empty(len(used), dtype=np.int64)
         for number, one in enumerate(used.tolist()):
             group, choice = divmod(one, most)
-            forms.append(self._form(op, places[group], engines[group], choice))
+            op, where = keys[group]
+            forms.append(self._form(op, where, engines[group], choice))
             key = engines[group].tunings[choice], forms[-1].shape
             shape_of[number] = shapes.setdefault(key, len(shapes))
         times = np.empty(len(size_bytes))

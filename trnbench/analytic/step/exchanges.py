@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import field
+from functools import partial
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.reasons import Reason
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, array
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 
 def along(values: FloatArray, samples: int | None) -> FloatArray:
@@ -39,8 +40,7 @@ def along(values: FloatArray, samples: int | None) -> FloatArray:
 class Exchanges:
     """The exchanges of a program; `refused` collects those that the stack cannot serve.
 
-    `known`: seconds and refusals of what was asked for, for all programs on the same grid;
-    `spanning`: which groups of it span nodes.
+    `known`: seconds and refusals of what was asked for, for all programs on the same grid.
     """
 
     program: StepProgram
@@ -51,7 +51,6 @@ class Exchanges:
     known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(
         default_factory=Memo, repr=False
     )
-    spanning: Memo[Hashable, BoolArray] = field(default_factory=Memo, repr=False)
 
     def of(self, program: StepProgram) -> Exchanges:
         """Return the exchanges of another program on the same grid of layouts."""
@@ -59,8 +58,18 @@ class Exchanges:
 
     def seconds(self, op: CollectiveOp) -> FloatArray:
         """Return the seconds of a collective in one run of its block."""
-        key = (op.op, groups_key(op), *map(numbers_key, (op.size_bytes, op.count)), op.copies)
-        return self._known(key, lambda: self._seconds(op))
+        return self.seconds_of([op])[op]
+
+    def seconds_of(self, ops: Iterable[CollectiveOp]) -> Mapping[CollectiveOp, FloatArray]:
+        """Return the seconds of many collectives, priced together."""
+        keys = {op: _key(op) for op in ops}
+        fresh = {key: op for op, key in keys.items() if key not in self.known}
+        plain = {key: op for key, op in fresh.items() if not self._is_once_a_node(op)}
+        priced = dict(zip(plain, self.prices.collectives([*plain.values()]), strict=True))
+        return {
+            op: self._known(key, partial(self._seconds, op, priced.get(key)))
+            for op, key in keys.items()
+        }
 
     def message_s(self) -> FloatArray:
         """Return the seconds of a micro-batch's messages from one chunk to the next stage."""
@@ -73,8 +82,10 @@ class Exchanges:
 
     def crosses(self, op: CollectiveOp) -> FloatArray:
         """Return 1 where the groups of a collective span nodes, 0 where they do not."""
-        spans = self.spanning.of(groups_key(op), lambda: self._spans_nodes(op.axis, op.ranks))
-        return along(array(spans), self.samples)
+        key = "crosses", groups_key(op)
+        return self._known(
+            key, lambda: along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
+        )
 
     def pipelines_cross(self) -> FloatArray:
         """Return 1 where messages between stages leave the node, 0 where none does."""
@@ -84,6 +95,9 @@ class Exchanges:
     def _spans_nodes(self, axis: str, ranks: FloatArray | None) -> BoolArray:
         groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
         return groups.nodes(self.prices.ranks_per_node) > 1
+
+    def _is_once_a_node(self, op: CollectiveOp) -> bool:
+        return op.copies > 1 and self.efficiency.stack.expert_tokens == "once-a-node"
 
     def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
         per_node = self.prices.ranks_per_node
@@ -99,10 +113,8 @@ class Exchanges:
             refused=(*across.refused, *within.refused),
         )
 
-    def _seconds(self, op: CollectiveOp) -> FloatArray:
-        once = op.copies > 1 and self.efficiency.stack.expert_tokens == "once-a-node"
-        priced = self._once_a_node(op) if once else self.prices.collective(op)
-        seconds = self._factored(priced, op.count)
+    def _seconds(self, op: CollectiveOp, priced: PricedExchange | None) -> FloatArray:
+        seconds = self._factored(priced or self._once_a_node(op), op.count)
         experts = self.efficiency.stack.experts
         even = self.program.grid.capacity_factor is not None
         if experts is None or even or op.axis != "ep":
@@ -183,3 +195,7 @@ def exchanges_of(
     return Exchanges(
         program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
     )
+
+
+def _key(op: CollectiveOp) -> Hashable:
+    return (op.op, groups_key(op), *map(numbers_key, (op.size_bytes, op.count)), op.copies)

@@ -11,7 +11,6 @@ the engines. On nodes of their own engines write while the others train on answe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from trnbench.program.reasons import Reason
 from trnbench.program.slots import StepCategory
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 ENGINE_SHARE = 0.6
 """Of memory bandwidth and peak that engines reach; a stated assumption."""

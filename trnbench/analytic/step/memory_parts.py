@@ -14,6 +14,7 @@ import numpy as np
 from trnbench.arrays import FloatArray, picked
 from trnbench.calibration.chip_efficiency import Numbers
 from trnbench.calibration.memory_overheads import MemoryOverheads
+from trnbench.memo import Memo
 from trnbench.program.block import Copies
 from trnbench.records import dataclass, replace
 
@@ -73,21 +74,27 @@ class StageParts:
         self, overheads: MemoryOverheads, fragmentation_ratio: Numbers
     ) -> dict[MemoryCategory, FloatArray]:
         """Return bytes by category; of one layout, numbers may be rows of samples."""
-        whole = overheads.whole
-        held: dict[MemoryCategory, FloatArray] = {category: np.zeros(()) for category in CATEGORIES}
+        held: dict[MemoryCategory, FloatArray] = dict.fromkeys(CATEGORIES, _NONE)
+        times: Memo[HeldTimes, Numbers] = Memo()
+
+        def add(so_far: FloatArray, weight: HeldTimes, size: FloatArray) -> FloatArray:
+            found = times.of(weight, lambda: weight_of(overheads, weight) * overheads.whole)
+            more = np.asarray(size * found)
+            return more if so_far is _NONE else so_far + more
+
         for (category, weight), size in self.lasting.items():
-            held[category] = held[category] + size * (weight_of(overheads, weight) * whole)
+            held[category] = add(held[category], weight, size)
         for category in PASSING:
-            working = np.zeros(())
+            working = _NONE
             for parts in self.slots.values():
-                of_block = (
-                    size * (weight_of(overheads, weight) * whole)
-                    for (of, weight), size in parts.items()
-                    if of == category
-                )
-                working = np.maximum(working, sum(of_block, start=np.zeros(())))
+                of_block = _NONE
+                for (of, weight), size in parts.items():
+                    if of == category:
+                        of_block = add(of_block, weight, size)
+                if of_block is not _NONE:
+                    working = np.maximum(working, of_block)
             held[category] = np.asarray(held[category] + working)
-        passing = sum((held[category] for category in PASSING), start=np.zeros(()))
+        passing = sum((held[category] for category in PASSING), start=_NONE)
         held["fragmentation"] = np.asarray(passing * fragmentation_ratio)
         held["runtime"] = runtime_bytes_of(overheads, self.groups)
         return held
@@ -95,7 +102,8 @@ class StageParts:
     def total_bytes(self, overheads: MemoryOverheads, fragmentation_ratio: Numbers) -> FloatArray:
         """Return all bytes together; nothing where a layout has no such stage."""
         held = self.held(overheads, fragmentation_ratio).values()
-        return np.asarray(sum(held, start=np.zeros(())) * (self.stages > 0))
+        found = sum((size for size in held if size is not _NONE), start=_NONE)
+        return np.asarray(found * (self.stages > 0))
 
 
 def stacked(each: Sequence[StageParts]) -> StageParts:

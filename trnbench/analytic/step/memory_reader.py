@@ -52,6 +52,11 @@ class BlockPart:
     lifetime: Lifetime
     bytes: FloatArray
 
+    def picked(self, pick: Pick) -> BlockPart:
+        """Return that of some layouts."""
+        size = pick(self.bytes)
+        return self if size is self.bytes else replace(self, bytes=size)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GridSums:
@@ -104,7 +109,7 @@ class StageReader:
         return self._picked.of(
             kind,
             lambda: tuple(
-                replace(part, bytes=self._pick(part.bytes))
+                part.picked(self._pick)
                 for part in self._on_grid(kind)
                 if part.lifetime not in ("step", "slot")
             ),

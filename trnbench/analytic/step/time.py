@@ -13,7 +13,6 @@ layout's time is picked out of that and added up.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -54,7 +53,7 @@ from trnbench.program.schedule import splits_backward
 from trnbench.program.slots import PARTS, PURPOSES, ComputePart, Slot, StepCategory
 from trnbench.program.step import StepProgram, stages_alike
 from trnbench.program.tensor import array
-from trnbench.records import dataclass
+from trnbench.records import dataclass, replace
 
 _DIRECTIONS = 2
 """A micro-batch passes a stage forward and backward."""
@@ -374,22 +373,25 @@ def step_prices(
     """
     exchanges, efficiency = exchanges.of(program), exchanges.efficiency
     stack, samples = efficiency.stack, exchanges.samples
+    computing = efficiency.compute
     compute = compute_time(
         program,
         platform.chip,
-        efficiency.compute,
+        computing,
         logical_size=exchanges.prices.logical_size,
         chip_ranks=exchanges.prices.node_ranks,
         known=products,
     )
-    unsampled = efficiency.samples if efficiency.compute.samples is None else None
+    unsampled = samples if computing.samples is None else None
+    collectives = (op for block in program.blocks.values() for op in block.collectives)
+    exchanged = exchanges.seconds_of((*collectives, *program.closing))
     blocks = {
         kind: block_prices(
             block,
             compute.blocks[kind].times(
                 efficiency.whole_factor, lambda values: along(values, unsampled)
             ),
-            exchanges.seconds,
+            exchanged.__getitem__,
             exchanges.crosses,
             split=splits_backward(program.layout.schedule),
         )
@@ -400,7 +402,7 @@ def step_prices(
     piped = along(array(program.grid.pp > 1), samples)
     launch_s = efficiency.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s)
     plans = stage_plans(program.stages, blocks, lambda values: along(values, samples))
-    closing = (exchanges.seconds(op) for op in program.closing)
+    closing = (exchanged[op] for op in program.closing)
     host, once_s = host_prices(exchanges, [plan.blocks for plan in plans]), stack.step_s
     if not program.trains:
         # Half of what a micro-batch launches is for its way back; the rest of a step is of others.

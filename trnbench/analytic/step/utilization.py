@@ -47,30 +47,28 @@ def utilization(
     """Return the utilization of steps that take so long, for all layouts."""
     chip = platform.chip
     number_format = chip.own_format(program.recipe.linear)
-    peak_flop_per_s = _peak_flop_per_s(chip, number_format)
     headline_flop_per_s = chip.headline_per_chip_flop_per_s.get(number_format, np.nan)
     chip_seconds = step_s * program.grid.ranks("world") / chip.ranks(logical_size)
-    needed_flop = program.model_flop
     return Utilization(
-        mfu=np.asarray(needed_flop / (chip_seconds * peak_flop_per_s)),
-        mfu_headline=np.asarray(needed_flop / (chip_seconds * headline_flop_per_s)),
-        hfu=np.asarray(program.hardware_flop / (chip_seconds * peak_flop_per_s)),
+        mfu=mfu(program, platform, step_s, logical_size=logical_size),
+        mfu_headline=np.asarray(program.model_flop / (chip_seconds * headline_flop_per_s)),
+        hfu=np.asarray(program.hardware_flop / (chip_seconds * _peak_flop_per_s(program, chip))),
     )
 
 
-def model_share(
+def mfu(
     program: StepProgram,
     platform: Platform,
     step_s: FloatArray,
     *,
     logical_size: int | None = None,
 ) -> FloatArray:
-    """Return the MFU of steps that take so long, without the other shares."""
+    """Return the MFU alone of steps that take so long, for all layouts."""
     chip = platform.chip
-    peak_flop_per_s = _peak_flop_per_s(chip, chip.own_format(program.recipe.linear))
     chip_seconds = step_s * program.grid.ranks("world") / chip.ranks(logical_size)
-    return np.asarray(program.model_flop / (chip_seconds * peak_flop_per_s))
+    return np.asarray(program.model_flop / (chip_seconds * _peak_flop_per_s(program, chip)))
 
 
-def _peak_flop_per_s(chip: Chip, number_format: str) -> float:
+def _peak_flop_per_s(program: StepProgram, chip: Chip) -> float:
+    number_format = chip.own_format(program.recipe.linear)
     return chip.peak_flop_per_s(number_format) if number_format in chip.formats else np.nan

@@ -33,6 +33,7 @@ from trnbench.evidence.rows import (
 )
 from trnbench.evidence.statistics import summarise
 from trnbench.evidence.step_comparison import compare_training
+from trnbench.evidence.training_cases import Reader
 from trnbench.hardware.library import load_instance, load_published
 from trnbench.parsing import literal, names
 
@@ -112,12 +113,13 @@ def validate(
     catalog = with_machines(catalog, read)
     given = [part for file in read for part in parts_of(file)]
     otherwise = None if stack is None else refuse_unknown_stack(catalog, stack)
+    reader = Reader(catalog, otherwise=otherwise)
     compared: dict[str, list[Comparison]] = {}
     sources: dict[str, list[str]] = {}
     remarks: dict[str, list[str]] = {}
     for i, file in enumerate(given):
         progress(i, len(given), file.name)
-        for row in _compared(catalog, file, otherwise, played=played):
+        for row in _compared(reader, file, played=played):
             compared.setdefault(_name_of(row), []).append(row)
             named = sources.setdefault(_name_of(row), [])
             if file.name not in named:
@@ -148,14 +150,12 @@ def _fits(catalog: Catalog, rows: Sequence[Comparison]) -> Mapping[str, FitError
     return {name: fit for name, fit in found.items() if fit is not None}
 
 
-def _compared(
-    catalog: Catalog, file: EvidenceFile, stack: str | None, *, played: bool
-) -> tuple[Comparison, ...]:
+def _compared(reader: Reader, file: EvidenceFile, *, played: bool) -> tuple[Comparison, ...]:
     if played:
-        return compare_kernels(catalog, file, played=True) if file.set == KERNELS else ()
+        return compare_kernels(reader.catalog, file, played=True) if file.set == KERNELS else ()
     if file.set in STEPS:
-        return compare_training(catalog, file, otherwise=stack)
-    return _COMPARE[file.set](catalog, file)
+        return compare_training(reader, file)
+    return _COMPARE[file.set](reader.catalog, file)
 
 
 def shipped_evidence(wanted: Sequence[str]) -> list[EvidenceFile]:

@@ -1,0 +1,62 @@
+"""Matrix products of a program side by side: as one product of many sizes, like ones once.
+
+How they are joined follows from the program alone, so that every chip that prices it begins here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from trnbench.arrays import IntArray, combined
+from trnbench.program.matrix import MatrixProduct
+from trnbench.program.ops import MatMul, Operation, Term
+from trnbench.records import dataclass, replace
+
+Terms: TypeAlias = tuple[Term, ...]
+"""What an operation multiplies: two that share it take equally long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JoinedProducts:
+    """Products of equal formats: their distinct sizes in `product`, one after the other.
+
+    `places`: which of them an operation's are over the grid's axes, by what it multiplies.
+    """
+
+    product: MatrixProduct
+    places: Mapping[Terms, IntArray]
+
+
+def joined_products(ops: Iterable[Operation]) -> tuple[JoinedProducts, ...]:
+    """Return the matrix products among operations, those of equal formats together."""
+    by_terms = {op.terms: op for op in ops if isinstance(op, MatMul)}
+    groups: dict[tuple[str, str], dict[Terms, MatrixProduct]] = {}
+    for terms, op in by_terms.items():
+        product = op.product
+        groups.setdefault((product.format_a, product.format_out), {})[terms] = product
+    return tuple(map(_joined, groups.values()))
+
+
+def _joined(group: Mapping[Terms, MatrixProduct]) -> JoinedProducts:
+    keys = {terms: _key(product) for terms, product in group.items()}
+    distinct = {keys[terms]: product for terms, product in group.items()}
+    found = {key: combined((p.m, p.k, p.n, p.batch)) for key, p in distinct.items()}
+    m, k, n, batch = np.concatenate([sizes for sizes, _ in found.values()], axis=1)
+    starts = np.cumsum([0, *(sizes.shape[1] for sizes, _ in found.values())])
+    where = {
+        key: first + places
+        for first, (key, (_, places)) in zip(starts[:-1], found.items(), strict=True)
+    }
+    first = next(iter(group.values()))
+    return JoinedProducts(
+        product=replace(first, m=m, k=k, n=n, batch=batch),
+        places={terms: where[keys[terms]] for terms in group},
+    )
+
+
+def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:
+    sizes = (product.m, product.k, product.n, product.batch)
+    return tuple((size.shape, size.tobytes()) for size in sizes)
