@@ -416,6 +416,8 @@ def _keep_pages() -> None:
 
 def _played(program: StepProgram, schedule: Schedule) -> StepProgram:
     """Return a program in another schedule: the same operations in another order."""
+    if schedule == program.layout.schedule:
+        return program
     layout = replace(program.layout, schedule=schedule)
     grid = replace(program.grid, layout=layout, schedule=schedule)
     return replace(program, layout=layout, grid=grid)

@@ -373,11 +373,16 @@ def _pipelined(lanes: tuple[int, ...], phases: FloatArray, chunks: FloatArray) -
         return np.asarray(once + (chunks - 1) * phases.max(axis=0))
     free = {lane: np.zeros_like(once) for lane in lanes}
     ended = [np.zeros_like(once) for _ in range(most)]
+    least = int(chunks.min())
     for chunk, phase in turns(lanes, most):
-        there = chunk < chunks
-        end = np.maximum(free[lanes[phase]], ended[chunk]) + phases[phase]
-        ended[chunk] = np.where(there, end, ended[chunk])
-        free[lanes[phase]] = np.where(there, end, free[lanes[phase]])
+        lane = lanes[phase]
+        end = np.maximum(free[lane], ended[chunk]) + phases[phase]
+        if chunk < least:
+            ended[chunk] = free[lane] = end
+        else:
+            there = chunk < chunks
+            ended[chunk] = np.where(there, end, ended[chunk])
+            free[lane] = np.where(there, end, free[lane])
     return np.asarray(np.max(ended, axis=0))
 
 
