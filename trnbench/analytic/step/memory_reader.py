@@ -202,7 +202,7 @@ class StageReader:
                 there = _wherever(blocks, stage.multiplicity)
                 if there is None:
                     return None
-                slots.append(_slot_parts(self._on_grid(kind), None if there.all() else there))
+                slots.append(_slot_parts(self._on_grid(kind), there))
             return _largest_of(slots)
 
         found = self._sums.largest.of((stage.role, self._split), alike)
@@ -245,10 +245,11 @@ class StageReader:
         """Return the bytes that each kind of block of a class of stages works on, by kind."""
         slots: dict[str, dict[HeldPart, FloatArray]] = {}
         for kind, blocks in stage.blocks.items():
-            there = None if blocks.min() > 0 else self._pick(blocks) > 0
+            there = np.array(True) if blocks.min() > 0 else self._pick(blocks) > 0
             parts = {
-                part: self._pick(size) if there is None else self._pick(size) * there
-                for part, size in _slot_parts(self._on_grid(kind), None).items()
+                (part.category, part.weight): _where(self._pick(part.bytes), there)
+                for part in self._on_grid(kind)
+                if part.lifetime == "slot"
             }
             if parts:
                 slots[kind] = parts
@@ -264,10 +265,8 @@ class StageReader:
         )
 
         def add() -> FloatArray:
-            sizes = (
-                message.size_bytes * (message.count > 0) * BUFFERS_PER_MESSAGE
-                for message in stage.messages
-            )
+            sizes = (_where(message.size_bytes, message.count > 0) for message in stage.messages)
+            sizes = (size * BUFFERS_PER_MESSAGE for size in sizes)
             return np.asarray(sum(sizes, start=np.zeros(())))
 
         return self._pick(self._sums.messages.of(key, add))
@@ -335,6 +334,8 @@ def _wherever(blocks: FloatArray, stages: FloatArray) -> BoolArray | None:
 
     None if other axes decide, too, among layouts that have such stages.
     """
+    if blocks.size == 1:
+        return np.asarray(blocks > 0)
     present, absent = np.broadcast_arrays(blocks > 0, stages == 0)
     first = present.ndim - stages.ndim
     axes = tuple(first + axis for axis, length in enumerate(stages.shape) if length > 1)
@@ -343,15 +344,18 @@ def _wherever(blocks: FloatArray, stages: FloatArray) -> BoolArray | None:
     return somewhere if np.array_equal(somewhere, everywhere) else None
 
 
-def _slot_parts(
-    held: Iterable[BlockPart], there: BoolArray | None
-) -> Mapping[HeldPart, FloatArray]:
-    """Return what a block works on, where it is there; None: everywhere."""
+def _slot_parts(held: Iterable[BlockPart], there: BoolArray) -> Mapping[HeldPart, FloatArray]:
+    """Return what a block works on, where it is there."""
     return {
-        (part.category, part.weight): part.bytes if there is None else part.bytes * there
+        (part.category, part.weight): _where(part.bytes, there)
         for part in held
         if part.lifetime == "slot"
     }
+
+
+def _where(size: FloatArray, there: BoolArray) -> FloatArray:
+    """Return bytes where something is there; over no more axes where it is everywhere."""
+    return size if there.all() else size * there
 
 
 def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatArray, ...]:
