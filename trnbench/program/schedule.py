@@ -194,12 +194,15 @@ def _ordered(
 ) -> SlotOrder:
     """Return the order with each part's micro-batches and chunks at its slots [stage, i]."""
     pp, vpp, micro_batches = sizes
-    kind, micro_batch, chunk = np.empty((3, pp, len(parts) * micro_batches * vpp), dtype=np.int64)
-    rows = np.arange(pp)[:, None]
-    for part_kind, at, part_micro_batch, part_chunk in parts:
-        kind[rows, at] = part_kind
-        micro_batch[rows, at] = part_micro_batch
-        chunk[rows, at] = part_chunk
+    count = micro_batches * vpp
+    which = np.empty((pp, len(parts) * count), dtype=np.int64)
+    first = np.arange(pp)[:, None] * which.shape[1]
+    for number, (_, at, *_) in enumerate(parts):
+        which.ravel()[first + at] = np.arange(count) + number * count
+    kinds, _, micro_batches_of, chunks = zip(*parts, strict=True)
+    kind = np.repeat(np.array(kinds, dtype=np.int64), count)[which]
+    micro_batch = np.concatenate(micro_batches_of)[which]
+    chunk = np.concatenate(chunks)[which]
     for array in (kind, micro_batch, chunk):
         array.flags.writeable = False
     return SlotOrder(

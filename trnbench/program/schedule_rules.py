@@ -23,13 +23,15 @@ def broken_rules(
 ) -> Mapping[str, BoolArray]:
     """Return for each rule where it is broken, over degrees that broadcast together."""
     interleaved = schedule == "interleaved"
-    rules = {CHUNKS_NEED_INTERLEAVED: np.greater(vpp, 1) & (not interleaved)}
+    rules: dict[str, BoolArray] = {CHUNKS_NEED_INTERLEAVED: np.greater(vpp, 1) & (not interleaved)}
     if interleaved:
         rules[INTERLEAVED_NEEDS_CHUNKS] = np.less(vpp, 2)
         rules[GROUPS_OF_STAGES] = np.not_equal(np.remainder(micro_batches, pp), 0)
     if schedule in ("interleaved", "zb-h1"):
         rules[SCHEDULE_NEEDS_STAGES] = np.less(pp, 2)
     shape = np.broadcast_shapes(np.shape(pp), np.shape(vpp), np.shape(micro_batches))
+    if not shape:
+        return rules
     return {name: np.broadcast_to(broken, shape) for name, broken in rules.items()}
 
 

@@ -37,20 +37,20 @@ class Waves:
 
 def messages(order: SlotOrder) -> SlotMessages:
     """Return who waits for whom: activations go up the model, their gradients down."""
-    pp, vpp, count = order.pp, order.vpp, order.slots_per_stage
-    stage = np.broadcast_to(np.arange(pp)[:, None], order.kind.shape)
-    number = np.arange(pp * count).reshape(pp, count)
+    pp, parts = order.pp, order.pp * order.vpp
+    stage = np.arange(pp)[:, None]
     # One more part at each end of the model: what comes from there waits for nothing.
-    parts = pp * vpp
     at = np.full((len(SlotKind), parts + 2, order.micro_batches), NONE, dtype=np.int64)
     part = order.chunk * pp + stage + 1
-    at[order.kind, part, order.micro_batch] = number
+    place = (order.kind * (parts + 2) + part) * order.micro_batches + order.micro_batch
+    slots = at.ravel()
+    slots[place] = np.arange(order.kind.size).reshape(order.kind.shape)
     at[:, [0, -1]] = NONE
+    at[SlotKind.WEIGHT] = NONE
     step = np.array([1, -1, 0])[order.kind]
-    sender = at[order.kind, part - step, order.micro_batch]
     sends = (step != 0) & (part + step >= 1) & (part + step <= parts) & (pp > 1)
     return SlotMessages(
-        sender=np.where(step == 0, NONE, sender),
+        sender=slots[place - step * order.micro_batches],
         receiver=np.where(sends, (stage + step) % pp, NONE),
     )
 

@@ -44,14 +44,15 @@ def ending_runs(
     early = rules.gradients * table.gradients_s
     # The network works without a pause from some chunk's start on: the largest sum decides.
     by_time = np.argsort(last, axis=1)
-    in_turn = np.take_along_axis(early, by_time[..., None], axis=1)
+    in_turn = early[stage, by_time]
     still_to_reduce = np.cumsum(in_turn[:, ::-1], axis=1)[:, ::-1]
     traffic = _from_each(slots.traffic_s)[stage, last]
-    starts = np.take_along_axis(there_from + traffic, by_time[..., None], axis=1)
-    early_end = np.where(early.any(axis=1), np.max(starts + still_to_reduce, axis=1), slots_end)
+    starts = (there_from + traffic)[stage, by_time]
+    any_early = early.any(axis=1)
+    early_end = np.where(any_early, (starts + still_to_reduce).max(axis=1), slots_end)
     late = (1 - rules.gradients) * table.gradients_s.sum(axis=1)
     gradients_end = np.maximum(slots_end, early_end) + late
-    gradients_start = np.where(early.any(axis=1), there_from.min(axis=1), gradients_end - late)
+    gradients_start = np.where(any_early, there_from.min(axis=1), gradients_end - late)
     ready = gradients_end
     if rules.optimizer_waits_for_all:
         ready = np.broadcast_to(ready.max(axis=0), ready.shape)

@@ -9,6 +9,7 @@ import numpy as np
 from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler, slowdown
 from trnbench.emulate.schedule.ending import EndingRuns, ending_runs
+from trnbench.emulate.schedule.one_by_one import WORTHWHILE, one_by_one
 from trnbench.emulate.schedule.prepare import (
     Tables,
     batch_shape,
@@ -84,21 +85,27 @@ def play(
 ) -> PlayedSchedule:
     """Return the step of every layout of a batch; all see the same jitter."""
     shape = batch_shape(order, times)
-    table = tables(order, times, rules)
-    sent = messages(order)
-    in_waves = waves(order, sent.sender)
+    table = tables(order, times, rules, shape)
+    graph = graph_of(order, table.layouts)
     factor = slowdown(jitter, stragglers, pp=order.pp)
     at_once = max(1, SLOTS_AT_ONCE // order.kind.size)
     parts = []
     for first in range(0, table.layouts, at_once):
         part = table.part(slice(first, first + at_once))
-        parts.append(account(run(order, (sent, in_waves), times, rules, part, factor)))
+        parts.append(account(run(order, graph, times, rules, part, factor)))
     return _joined(parts).reshaped(shape)
+
+
+def graph_of(order: SlotOrder, layouts: int) -> tuple[SlotMessages, Waves | None]:
+    """Return who waits for whom, and the waves where so many layouts are swept in waves."""
+    sent = messages(order)
+    few = order.pp * layouts <= WORTHWHILE
+    return sent, None if few else waves(order, sent.sender)
 
 
 def run(
     order: SlotOrder,
-    graph: tuple[SlotMessages, Waves],
+    graph: tuple[SlotMessages, Waves | None],
     times: StageTimes,
     rules: OverlapRules,
     table: Tables,
@@ -108,7 +115,8 @@ def run(
     sent, in_waves = graph
     compute_s = slot_compute(order, table, factor)
     slots = slot_seconds(order, sent.receiver, times, rules, table, compute_s)
-    slot_runs = sweep(in_waves, sent.sender, slots)
+    sender = sent.sender
+    slot_runs = sweep(in_waves, sender, slots) if in_waves else one_by_one(sender, slots)
     return ScheduleRun(
         slots=slots,
         compute_s=compute_s,
@@ -143,6 +151,8 @@ def account(part: ScheduleRun) -> PlayedSchedule:
 
 def _joined(parts: list[PlayedSchedule]) -> PlayedSchedule:
     """Return the parts of a batch as one."""
+    if len(parts) == 1:
+        return parts[0]
     return PlayedSchedule(
         **{
             field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=-1)

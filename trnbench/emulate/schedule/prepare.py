@@ -71,52 +71,58 @@ def batch_shape(order: SlotOrder, times: StageTimes) -> tuple[int, ...]:
     return shape[:-2]
 
 
-def tables(order: SlotOrder, times: StageTimes, rules: OverlapRules) -> Tables:
-    """Return the times of a step for every layout of the batch."""
-    shape = (*batch_shape(order, times), order.pp, order.vpp)
+def tables(
+    order: SlotOrder, times: StageTimes, rules: OverlapRules, batch: tuple[int, ...]
+) -> Tables:
+    """Return the times of a step for every layout of a batch of this shape."""
+    shape = (*batch, order.pp, order.vpp)
 
-    def laid_out(array: FloatArray) -> FloatArray:
-        whole = np.broadcast_to(array, shape)
-        return whole.reshape(-1, order.pp, order.vpp).transpose(1, 2, 0)
-
-    def table(what: str, value: ArrayLike) -> FloatArray:
-        return laid_out(seconds(what, value))
+    def laid_out(*values: ArrayLike) -> FloatArray:
+        whole = np.empty((len(values), *shape))
+        for row, value in zip(whole, values, strict=True):
+            row[...] = value
+        layouts_last = whole.reshape(len(values), -1, *shape[-2:]).transpose(0, 2, 3, 1)
+        return np.ascontiguousarray(layouts_last)
 
     def by_kind(what: str, slot: SlotTimes[ArrayLike]) -> FloatArray:
-        backward, weight = table(what, slot.backward_s), table(what, slot.weight_s)
+        backward, weight = seconds(what, slot.backward_s), seconds(what, slot.weight_s)
         if not order.splits_backward:
-            backward, weight = backward + weight, np.zeros_like(weight)
-        return np.stack([table(what, slot.forward_s), backward, weight])
+            backward, weight = backward + weight, np.zeros(1)
+        return laid_out(seconds(what, slot.forward_s), backward, weight)
 
     def by_share(name: str) -> FloatArray:
         found = rules.shares_of(name)
-        shares = [np.asarray(x) for x in (found.forward, found.backward, found.weight)]
         try:
-            return np.stack([laid_out(share) for share in shares])
+            return laid_out(found.forward, found.backward, found.weight)
         except ValueError:
-            sizes = ", ".join(str(share.shape) for share in shares)
+            shares = (found.forward, found.backward, found.weight)
+            sizes = ", ".join(str(np.shape(share)) for share in shares)
             raise InputError(
                 f"overlap of {name}: shares must broadcast to {shape}, found {sizes}"
             ) from None
 
     collectives = [by_kind(one.name, one.times) for one in times.collectives]
     shares = [by_share(one.name) for one in times.collectives]
-    send_forward = table("sends", times.sends.forward_s)
-    ending = times.ending
+    sends, ending = times.sends, times.ending
+    latency_s, gradients_s, sums_s, optimizer_s, parameters_s = laid_out(
+        seconds("latency", sends.latency_s),
+        seconds("gradients", ending.gradients_s),
+        seconds("sums", ending.sums_s),
+        seconds("optimizer", ending.optimizer_s),
+        seconds("parameters", ending.parameters_s),
+    )
     return Tables(
         compute_s=by_kind("compute", times.compute),
         collective_s=tuple(collectives),
         exposed_s=tuple(
             (1 - share) * taken for share, taken in zip(shares, collectives, strict=True)
         ),
-        send_s=np.stack(
-            [send_forward, table("sends", times.sends.backward_s), np.zeros_like(send_forward)]
-        ),
-        latency_s=table("latency", times.sends.latency_s),
-        gradients_s=table("gradients", ending.gradients_s),
-        sums_s=table("sums", ending.sums_s).sum(axis=1),
-        optimizer_s=table("optimizer", ending.optimizer_s).sum(axis=1),
-        parameters_s=table("parameters", ending.parameters_s),
+        send_s=laid_out(seconds("sends", sends.forward_s), seconds("sends", sends.backward_s), 0.0),
+        latency_s=latency_s,
+        gradients_s=gradients_s,
+        sums_s=sums_s.sum(axis=1),
+        optimizer_s=optimizer_s.sum(axis=1),
+        parameters_s=parameters_s,
     )
 
 

@@ -36,6 +36,24 @@ class SlotSeconds:
     send_lane: IntArray
     traffic_s: FloatArray
 
+    @property
+    def holds(self) -> bool:
+        """Whether any message holds up its sender."""
+        return bool(self.held.any())
+
+    @property
+    def queues(self) -> bool:
+        """Whether anything may wait for a lane.
+
+        Messages that take no longer than any slot have left the lane before the next one comes.
+        """
+        return bool(self.lane_s) or bool(self.send_s.max() > self.length_s.min())
+
+    @property
+    def lane_waits(self) -> dict[int, FloatArray]:
+        """`lane_s`, but -inf for slots without collectives on a lane: they do not wait for it."""
+        return {lane: np.where(taken > 0, taken, -np.inf) for lane, taken in self.lane_s.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SlotRuns:
@@ -70,20 +88,14 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
     # The row after the last wave stands for messages that nobody waits for.
     arrival = np.zeros((number + 1, *row))
     arrivals = arrival.reshape(-1, *row[1:])
-    holds = bool(slots.held.any())
+    holds, queues = slots.holds, slots.queues
     free = np.empty_like(end) if holds else end
     held = by_wave(slots.held) if holds else repeat(None, number)
-    # Messages that take no longer than any slot have left the lane before the next one comes.
-    queues = bool(slots.lane_s) or slots.send_s.max() > slots.length_s.min()
     send_s, sent = by_wave(slots.send_s), np.empty_like(end)
     lane_free = np.zeros((len(LANES), *row))
     lane_rows = lane_free.reshape(-1, *row[1:])
     lane_place = np.append(slots.send_lane.ravel(), 0)[at] * pp + np.arange(pp)
-    # A slot without collectives on a lane does not wait for it: -inf drops out of the maximum.
-    lane_s = {
-        lane: by_wave(np.where(taken > 0, taken, -np.inf), idle=-np.inf)
-        for lane, taken in slots.lane_s.items()
-    }
+    lane_s = {lane: by_wave(taken, idle=-np.inf) for lane, taken in slots.lane_waits.items()}
     lane_end = {lane: np.empty_like(end) for lane in lane_s}
     lanes = tuple((lane_free[lane], lane_s[lane], lane_end[lane]) for lane in lane_s)
     stage_free = np.zeros(row)

@@ -8,12 +8,12 @@ import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.disturbance import Jitter, Straggler, slowdown
-from trnbench.emulate.schedule.play import PlayedSchedule, ScheduleRun, account, run
+from trnbench.emulate.schedule.play import PlayedSchedule, ScheduleRun, account, graph_of, run
 from trnbench.emulate.schedule.prepare import Tables, batch_shape, per_slot, tables
 from trnbench.emulate.schedule.times import OverlapRules, StageTimes
 from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.program.schedule_waves import SlotMessages, messages, waves
+from trnbench.program.schedule_waves import SlotMessages
 from trnbench.program.slot_times import LANES
 from trnbench.records import dataclass
 
@@ -68,15 +68,15 @@ def timeline(
     if len(at) != len(shape) or any(not 0 <= i < size for i, size in zip(at, shape, strict=True)):
         raise InputError(f"timeline: no layout {at} in a batch of shape {shape}")
     number = int(np.ravel_multi_index(at, shape)) if shape else 0
-    table = tables(order, times, rules).part(slice(number, number + 1))
-    sent = messages(order)
+    table = tables(order, times, rules, shape).part(slice(number, number + 1))
+    graph = graph_of(order, table.layouts)
     factor = slowdown(jitter, stragglers, pp=order.pp)
-    part = run(order, (sent, waves(order, sent.sender)), times, rules, table, factor)
+    part = run(order, graph, times, rules, table, factor)
     played = account(part)
     events = [
         *_slot_events(order, part),
         *_collective_events(order, times, table, part),
-        *_send_events(order, sent, part),
+        *_send_events(order, graph[0], part),
         *_ending_events(part),
     ]
     least_s = LEAST_SHARE * float(played.step_s[0])

@@ -132,6 +132,7 @@ class OverlapRules:
 def seconds(what: str, value: ArrayLike) -> FloatArray:
     """Return times as an array; negative or endless ones are an error."""
     array = np.asarray(value, dtype=np.float64)
-    if not bool(np.all(np.isfinite(array) & (array >= 0))):
+    # Of what is no number, least and most are none either.
+    if not (array.min(initial=0.0) == 0 and array.max(initial=0.0) < np.inf):
         raise InputError(f"{what}: expected seconds of 0 or more")
     return array
