@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.collectives import place_collective
 from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective.like_messages import like_messages
+from trnbench.emulate.collective.like_messages import RoundClasses, class_loads, like_messages
 from trnbench.emulate.collective.sharing import fair_rates, transfer_times
 from trnbench.hardware.library import load_platform
 from trnbench.mapping.message_plan.algorithm import Refusal
@@ -79,6 +79,61 @@ def test_no_link_is_overdrawn_and_every_message_has_a_full_link_where_it_is_fast
         full = [link for link in path if load[link] >= capacity[link] * (1 - 1e-6)]
         others = [max(r for p, r in zip(paths, found, strict=True) if link in p) for link in full]
         assert any(rate >= most * (1 - 1e-6) for most in others)
+
+
+def one_after_another(paths, sizes, capacity):
+    """Return when messages are through, speeds found anew from what is left whenever one ends."""
+    left, times, now = dict(enumerate(sizes)), [0.0] * len(paths), 0.0
+    while left:
+        speeds = dict(zip(left, rates([paths[at] for at in left], capacity), strict=True))
+        step = min(left[at] / speeds[at] for at in left)
+        now += step
+        left = {at: size - speeds[at] * step for at, size in left.items()}
+        for at in [at for at, size in left.items() if size <= 1e-9 * sizes[at]]:
+            times[at] = now
+            del left[at]
+    return times
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    messages=st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 9), min_size=1, max_size=2, unique=True), st.integers(1, 9)
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_only_what_shares_a_link_with_what_ended_changes_its_speed(messages):
+    paths, sizes = zip(*messages, strict=True)
+    capacity = [float(1 + link % 3) for link in range(10)]
+    links = np.array([[*path, *[10] * (2 - len(path))] for path in paths])
+    found = transfer_times(
+        links,
+        np.array(sizes, dtype=float),
+        np.append(capacity, np.inf),
+        np.zeros(len(paths), dtype=np.int64),
+        1,
+    )
+    assert found == pytest.approx(one_after_another(paths, sizes, capacity), rel=1e-7)
+
+
+def test_classes_that_load_links_alike_are_one():
+    def of(links, crossing):
+        return RoundClasses(
+            first=np.arange(len(links)), links=np.array(links), crossing=np.array(crossing)
+        )
+
+    # Two classes of the first round, then the second of them again, though in a wider table.
+    found = class_loads(
+        (of([[0], [1]], [[2.0], [0.5]]), of([[1, 2], [0, 1]], [[0.5, 0.0], [1.0, 1.0]])), none=2
+    )
+    first, second = found.numbers
+    assert len(found.links) == 3
+    assert first[1] == second[0]
+    assert found.links[second].tolist() == [[1, 2], [0, 1]]
+    assert found.crossing[first].tolist() == [[2.0, 0.0], [0.5, 0.0]]
 
 
 def joined(parts, fill):

@@ -41,6 +41,36 @@ class LikeMessages:
     capacity: FloatArray
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ClassLoads:
+    """The classes of several rounds in one table; those that load links alike are one.
+
+    `links` and `crossing` are [class, hop]; `numbers` say of each round which are its classes.
+    """
+
+    links: IntArray
+    crossing: FloatArray
+    numbers: tuple[IntArray, ...]
+
+
+def class_loads(rounds: Sequence[RoundClasses], none: int) -> ClassLoads:
+    """Return the table of these rounds' classes; `none` is the number of no link."""
+    wide = max((of.links.shape[1] for of in rounds), default=1)
+    total = sum(len(of.first) for of in rounds)
+    links, crossing = np.full((total, wide), none), np.zeros((total, wide))
+    cuts = np.cumsum([0, *(len(of.first) for of in rounds)])
+    for of, start, stop in zip(rounds, cuts[:-1], cuts[1:], strict=True):
+        links[start:stop, : of.links.shape[1]] = of.links
+        crossing[start:stop, : of.links.shape[1]] = of.crossing
+    rows = np.column_stack([links, crossing])
+    _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return ClassLoads(
+        links=links[first],
+        crossing=crossing[first],
+        numbers=tuple(np.split(number.reshape(-1), cuts[1:-1])),
+    )
+
+
 def like_messages(rounds: Sequence[PlacedRound], capacity: FloatArray) -> LikeMessages:
     """Return the classes of some rounds that may run side by side, in any number."""
     none = len(capacity) - 1

@@ -27,36 +27,38 @@ def fair_rates(
     left = capacity.copy()
     going = np.arange(len(links))
     none = len(capacity) - 1
+    # Hop by hop: numpy goes fastest along the messages.
+    paths = np.ascontiguousarray(links.T)
+    shares = None if crossing_by is None else np.ascontiguousarray(crossing_by.T)
     while len(going):
-        path = links[going]
-        by = None if crossing_by is None else crossing_by[going]
         crossing = np.bincount(
-            path.ravel(), None if by is None else by.ravel(), minlength=len(capacity)
+            paths.ravel(), None if shares is None else shares.ravel(), minlength=len(capacity)
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             fair = np.where(crossing > 0, left / crossing, np.inf)
         fair[none] = np.inf
-        offered = fair[path]
-        own = offered.min(axis=1)
-        slack = own[:, None] < offered * (1 - _EQUAL)
-        if not slack[path != none].any():
+        offered = fair[paths]
+        own = offered.min(axis=0)
+        slack = own < offered * (1 - _EQUAL)
+        loose = np.zeros(len(capacity), dtype=bool)
+        loose[paths[slack]] = True
+        loose[none] = False
+        if not loose.any():
             rates[going] = own
             break
-        loose = np.zeros(len(capacity), dtype=bool)
-        loose[path[slack]] = True
         loose[none] = True
-        settled = ~loose[path].all(axis=1)
-        done = going[settled]
-        rates[done] = own[settled]
-        each = np.repeat(own[settled], path.shape[1])
+        settled = ~loose[paths].all(axis=0)
+        rates[going[settled]] = own[settled]
+        each = np.repeat(own[settled], len(paths))
         used = np.bincount(
-            path[settled].ravel(),
-            weights=each if by is None else each * by[settled].ravel(),
+            paths[:, settled].T.ravel(),
+            weights=each if shares is None else each * shares[:, settled].T.ravel(),
             minlength=len(capacity),
         )
         used[none] = 0.0
         left = np.maximum(left - used, 0.0)
-        going = going[~settled]
+        going, paths = going[~settled], paths[:, ~settled]
+        shares = None if shares is None else shares[:, ~settled]
     return rates
 
 
@@ -68,19 +70,25 @@ def transfer_times(
     As messages end, the rest of their group share what becomes free. Groups must not share links.
     """
     times = np.zeros(len(links))
-    left = size_bytes.astype(float)
     clock = np.zeros(groups)
-    going = np.flatnonzero(left > 0)
+    going = np.flatnonzero(size_bytes > 0)
+    left, path, own = size_bytes[going].astype(float), links[going], group[going]
+    rates = fair_rates(path, capacity)
     while len(going):
-        rates = fair_rates(links[going], capacity)
-        needed = left[going] / rates
-        own = group[going]
+        needed = left / rates
         first = np.full(groups, np.inf)
         np.minimum.at(first, own, needed)
         step = first[own]
         ends = needed <= step * (1 + _EQUAL)
         times[going[ends]] = clock[own[ends]] + needed[ends]
-        left[going] -= rates * step
         clock += np.where(np.isfinite(first), first, 0.0)
-        going = going[~ends]
+        stays = ~ends
+        freed = np.zeros(len(capacity), dtype=bool)
+        freed[path[ends]] = True
+        freed[-1] = False
+        left = (left - rates * step)[stays]
+        going, path, own, rates = going[stays], path[stays], own[stays], rates[stays]
+        # Only those who share a link with what ended go on at another speed.
+        if freed[path].any():
+            rates = fair_rates(path, capacity)
     return times

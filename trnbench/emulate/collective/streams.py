@@ -13,13 +13,12 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray, IntArray
+from trnbench.arrays import FloatArray, IntArray
 from trnbench.calibration.collective_stack import Tuning
-from trnbench.emulate.collective.like_messages import RoundClasses, like_messages
+from trnbench.emulate.collective.like_messages import class_loads, like_messages
 from trnbench.emulate.collective.play import (
     PlayedCollective,
     after_round,
@@ -30,6 +29,7 @@ from trnbench.emulate.collective.play import (
     reached_capacity,
 )
 from trnbench.emulate.collective.sharing import fair_rates
+from trnbench.emulate.collective.under_way import OnTheWay, Running, Step
 from trnbench.errors import InputError
 from trnbench.mapping.message_plan.chunks import chunks_of, turns
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
@@ -37,9 +37,8 @@ from trnbench.mapping.message_plan.select import Selected, selected_for
 from trnbench.records import dataclass
 
 STEPS_PER_RUN = 16
-REMEMBERED = 4096
-"""Sets of steps whose speeds are remembered."""
-_EQUAL = 1e-9
+REMEMBERED = 1 << 20
+"""Speeds that are remembered at most, of all sets of messages together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -60,99 +59,6 @@ class Together:
     end_s: tuple[float, ...]
     link_bytes: FloatArray
     messages: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Step:
-    """Rounds joined, by class of like messages: bytes of each, its latency, and what follows all.
-
-    `messages` counts all of them.
-    """
-
-    key: int
-    classes: RoundClasses
-    size_bytes: FloatArray
-    latency_s: FloatArray
-    after_s: float
-    messages: int
-
-
-@dataclass(slots=True, eq=False)
-class _Running:
-    """A step under way; `going`: classes of messages that are."""
-
-    step: _Step
-    task: tuple[int, int, int]
-    position: int
-    ends_s: float
-    going: int
-
-
-@dataclass(slots=True, eq=False)
-class _OnTheWay:
-    """What is under way, a row for each class of messages: whose, what is left, what it crosses."""
-
-    whose: list[_Running]
-    owner: IntArray
-    left: FloatArray
-    size_bytes: FloatArray
-    latency_s: FloatArray
-    links: IntArray
-    crossing: FloatArray
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing of the steps under way has ended."""
-        return len(self.left) == sum(len(running.step.size_bytes) for running in self.whose)
-
-    def with_more(self, new: list[_Running], none: int) -> _OnTheWay:
-        """Return it with steps that begin."""
-        wide = max(self.links.shape[1], *(r.step.classes.links.shape[1] for r in new))
-
-        def joined(own: IntArray | FloatArray, name: str, fill: float) -> Any:  # noqa: ANN401
-            parts = [own, *(getattr(running.step.classes, name) for running in new)]
-            return np.concatenate(
-                [np.pad(p, ((0, 0), (0, wide - p.shape[1])), constant_values=fill) for p in parts]
-            )
-
-        rows = [len(running.step.size_bytes) for running in new]
-        owners = len(self.whose) + np.arange(len(new))
-        sizes = [running.step.size_bytes for running in new]
-        return _OnTheWay(
-            whose=[*self.whose, *new],
-            owner=np.concatenate([self.owner, np.repeat(owners, rows)]),
-            left=np.concatenate([self.left, *sizes]),
-            size_bytes=np.concatenate([self.size_bytes, *sizes]),
-            latency_s=np.concatenate([self.latency_s, *(r.step.latency_s for r in new)]),
-            links=joined(self.links, "links", none),
-            crossing=joined(self.crossing, "crossing", 0.0),
-        )
-
-    def without(self, ended: BoolArray) -> _OnTheWay:
-        """Return it without the rows that ended, and without steps of which nothing is left."""
-        staying = [running.going > 0 for running in self.whose]
-        number = np.cumsum(staying) - 1
-        kept = ~ended
-        return _OnTheWay(
-            whose=[running for running, stays in zip(self.whose, staying, strict=True) if stays],
-            owner=number[self.owner[kept]],
-            left=self.left[kept],
-            size_bytes=self.size_bytes[kept],
-            latency_s=self.latency_s[kept],
-            links=self.links[kept],
-            crossing=self.crossing[kept],
-        )
-
-
-_NOTHING = _OnTheWay(
-    whose=[],
-    owner=np.zeros(0, dtype=np.int64),
-    left=np.zeros(0),
-    size_bytes=np.zeros(0),
-    latency_s=np.zeros(0),
-    links=np.zeros((0, 1), dtype=np.int64),
-    crossing=np.zeros((0, 1)),
-)
 
 
 def play_selected(
@@ -210,12 +116,16 @@ class _Stage:
         )
         rounds = {_content(found): found for s in streams for found in s.placed.rounds}
         like = like_messages(list(rounds.values()), capacity) if rounds else None
-        classes = dict(zip(rounds, like.rounds, strict=True)) if like else {}
+        classes = like.rounds if like else ()
         self.capacity = like.capacity if like else capacity
-        keys = itertools.count()
-        self.steps = [_steps(stream, steps_per_run, classes, keys) for stream in streams]
-        self.under_way = _NOTHING
-        self.beginning: list[_Running] = []
+        self.loads = class_loads(classes, len(self.capacity) - 1)
+        alike = {
+            key: (of.first, numbers)
+            for key, of, numbers in zip(rounds, classes, self.loads.numbers, strict=True)
+        }
+        self.steps = [_steps(stream, steps_per_run, alike) for stream in streams]
+        self.under_way = OnTheWay(len(self.loads.links))
+        self.rates: FloatArray | None = None
         self.turns = [_turns_by_lane(stream) for stream in streams]
         self.ready: set[tuple[int, int, int]] = set()
         self.busy: set[tuple[int, int]] = set()
@@ -225,7 +135,7 @@ class _Stage:
         ]
         self.queue: list[tuple[float, int, tuple[int, int, int], int]] = []
         self.serial = itertools.count()
-        self.speeds: dict[tuple[int, ...] | None, FloatArray] = {}
+        self.speeds: dict[bytes, FloatArray] = {}
         self.messages = 0
 
     def run(self) -> Together:
@@ -235,17 +145,19 @@ class _Stage:
                 self.ready |= {(number, chunk, 0) for chunk in range(stream.chunks)}
                 self._next_on(self._lane((number, 0, 0)), self.end[number])
         now = 0.0
-        while self.queue or self.under_way.whose or self.beginning:
-            if self.beginning:
-                none = len(self.capacity) - 1
-                self.under_way = self.under_way.with_more(self.beginning, none)
-                self.beginning = []
+        found = self.under_way
+        while self.queue or found.going:
             rates = self._rates()
-            through = float((self.under_way.left / rates).min()) if len(rates) else np.inf
+            through = float((found.left / rates).min(initial=np.inf))
             calls = self.queue[0][0] - now if self.queue else np.inf
             step = min(through, calls)
             now += step
-            self._advance(rates, step, now)
+            ended = found.move(rates, step)
+            if len(ended):
+                self.rates = None
+                for running in found.end(ended, now):
+                    end = running.ends_s + running.step.after_s
+                    self._call(end, running.task, running.position + 1)
             while self.queue and self.queue[0][0] <= now * (1 + 1e-15):
                 _, _, task, position = heapq.heappop(self.queue)
                 self._begin(task, position, now)
@@ -265,7 +177,8 @@ class _Stage:
         steps = self.steps[stream][phase]
         if position < len(steps):
             step = steps[position]
-            self.beginning.append(_Running(step, task, position, now, len(step.size_bytes)))
+            self.under_way.begin(Running(step, task, position, now, len(step.size_bytes)))
+            self.rates = None
             self.messages += step.messages
             return
         self.end[stream] = max(self.end[stream], now)
@@ -290,36 +203,24 @@ class _Stage:
             self._call(now, (lane[0], chunk, phase), 0)
 
     def _rates(self) -> FloatArray:
-        """Return the speed of what is on its way; sets of steps seen before are remembered."""
-        found = self.under_way
-        key = tuple(running.step.key for running in found.whose) if found.whole else None
-        if key in self.speeds:
-            return self.speeds[key]
-        rates = fair_rates(found.links, self.capacity, found.crossing)
-        if key is not None and len(self.speeds) < REMEMBERED:
-            self.speeds[key] = rates
-        return rates
+        """Return the speed of what is on its way, by place.
 
-    def _advance(self, rates: FloatArray, step: float, now: float) -> None:
-        """Move everything on by `step`, and call the end of what has got through."""
-        found = self.under_way
-        found.left = found.left - rates * step
-        ended = found.left <= _EQUAL * found.size_bytes
-        if not ended.any():
-            return
-        rows = np.flatnonzero(ended)
-        owners = found.owner[rows].tolist()
-        for owner, latency_s in zip(owners, found.latency_s[rows].tolist(), strict=True):
-            running = found.whose[owner]
-            running.ends_s = max(running.ends_s, now + latency_s)
-            running.going -= 1
-        for owner in dict.fromkeys(owners):
-            running = found.whose[owner]
-            if running.going:
-                continue
-            end = running.ends_s + running.step.after_s
-            self._call(end, running.task, running.position + 1)
-        self.under_way = found.without(ended)
+        It follows from how many messages of each class there are; numbers seen are remembered.
+        """
+        if self.rates is None:
+            of_class = self.under_way.of_class
+            counts = np.bincount(of_class, minlength=len(self.loads.links) + 1)
+            key = counts.tobytes()
+            speeds = self.speeds.get(key)
+            if speeds is None:
+                there = np.flatnonzero(counts[:-1])
+                speeds = np.ones(len(counts))
+                crossing = self.loads.crossing[there] * counts[there, None]
+                speeds[there] = fair_rates(self.loads.links[there], self.capacity, crossing)
+                if len(self.speeds) * len(counts) < REMEMBERED:
+                    self.speeds[key] = speeds
+            self.rates = speeds[of_class]
+        return self.rates
 
 
 def _turns_by_lane(stream: ChunkStream) -> dict[int, deque[tuple[int, int]]]:
@@ -337,24 +238,23 @@ def _content(found: PlacedRound) -> Hashable:
 
 
 def _steps(
-    stream: ChunkStream,
-    per_run: int,
-    classes: Mapping[Hashable, RoundClasses],
-    keys: itertools.count[int],
-) -> list[list[_Step]]:
-    """Return the steps of each phase for one chunk."""
-    phases: list[list[_Step]] = [[] for _ in stream.placed.plan.phases]
+    stream: ChunkStream, per_run: int, alike: Mapping[Hashable, tuple[IntArray, IntArray]]
+) -> list[list[Step]]:
+    """Return the steps of each phase for one chunk.
+
+    `alike`: of a round's content the first message of each class, and the number of the class.
+    """
+    phases: list[list[Step]] = [[] for _ in stream.placed.plan.phases]
     size = stream.size_bytes / stream.chunks
     for found in stream.placed.rounds:
-        alike = classes[_content(found)]
-        latency = pace(stream.placed, stream.tuning, found, size)[alike.first]
+        first, classes = alike[_content(found)]
+        latency = pace(stream.placed, stream.tuning, found, size)[first]
         after = after_round(stream.placed, found, stream.tuning, size)
         runs = min(found.times, per_run)
         for count, repeats in _runs(found.times, runs):
-            step = _Step(
-                next(keys),
-                alike,
-                found.share[alike.first] * size * count,
+            step = Step(
+                classes,
+                found.share[first] * size * count,
                 latency * count,
                 after * count,
                 len(found.source) * count,
