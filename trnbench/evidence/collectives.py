@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import groupby
 
 import numpy as np
@@ -35,6 +36,8 @@ _ALGORITHMS: tuple[tuple[str, str], ...] = (
 )
 """Words of the algorithm column, in the order in which they are looked for."""
 _VERSION = re.compile(r"(\d+\.\d+)")
+_PLAIN_ID = re.compile(r"[^*?\[]*")
+"""An id in which no character stands for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +166,16 @@ def fitted(stack_rows: Sequence[str], row: str) -> bool:
 
     Its entries begin with the rows' ids, or patterns of them, up to a colon.
     """
-    patterns = [pattern for entry in stack_rows for pattern in entry.partition(":")[0].split()]
-    return any(fnmatchcase(row, pattern) for pattern in patterns)
+    ids, patterns = _named_rows(tuple(stack_rows))
+    return row in ids or any(fnmatchcase(row, pattern) for pattern in patterns)
+
+
+@cache
+def _named_rows(stack_rows: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the ids among the rows that a calibration was set from, and the patterns of ids."""
+    named = [one for entry in stack_rows for one in entry.partition(":")[0].split()]
+    patterns = tuple(one for one in named if not _PLAIN_ID.fullmatch(one))
+    return frozenset(named) - {*patterns}, patterns
 
 
 def _selected(

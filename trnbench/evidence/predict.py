@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import reduce
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from trnbench.analytic.step.job_time import JobPrices
-from trnbench.analytic.step.memory import StepMemory, memory, stage_parts
+from trnbench.analytic.step.memory import stage_parts
 from trnbench.analytic.step.memory_parts import StageParts
 from trnbench.analytic.step.time import StepTime
 from trnbench.analytic.step.utilization import mfu
 from trnbench.arrays import FloatArray
+from trnbench.calibration.memory_overheads import PLAIN
 from trnbench.calibration.training_stack import TrainingEfficiency
 from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, family_of, lowered, modes_of
 from trnbench.evidence.rows import RowFault
@@ -27,6 +29,7 @@ from trnbench.predict.fit import LayoutMemory, MemoryDraws
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
+from trnbench.program.step import StepProgram
 from trnbench.records import dataclass
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
@@ -181,9 +184,9 @@ class Predictor:
     _family: Memo[int, tuple[int, int]] = field(default_factory=Memo, init=False)
     _priced: PricedSteps = field(default_factory=PricedSteps, init=False)
     _latest: list[PricedSteps] = field(default_factory=list, init=False)
-    _held: Memo[tuple[int, int], StepMemory] = field(default_factory=Memo, init=False)
+    _held: Memo[int, FloatArray] = field(default_factory=Memo, init=False)
     _draws: Memo[int, MemoryDraws] = field(default_factory=Memo, init=False)
-    _parts: dict[int, tuple[StageParts, ...]] = field(default_factory=dict, init=False)
+    _parts: Memo[int, tuple[StageParts, ...]] = field(default_factory=Memo, init=False)
     _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo, init=False)
     _found: Memo[int, RowPrediction] = field(default_factory=Memo, init=False)
     _memories: Memo[tuple[object, ...], RowMemory] = field(default_factory=Memo, init=False)
@@ -277,17 +280,16 @@ class Predictor:
         What did run may have run so where that is 1 or less.
         """
 
-        def held() -> StepMemory:
-            return memory(
-                one.program,
-                setup.platform,
-                fragmentation_ratio=0.0,
-                logical_size=setup.logical_size,
-            )
+        def held() -> FloatArray:
+            sizes = (stage.total_bytes(PLAIN, 0.0) for stage in self._parts_of(one.program))
+            return reduce(np.maximum, sizes)
 
-        found = self._held.of((id(setup.memo), id(one.program)), held)
-        room = setup.stack.memory_margin * found.capacity_bytes
-        return float(one.of(found.total_bytes)) / float(room)
+        found = self._held.of(id(one.program), held)
+        capacity = setup.platform.memory_per_rank_bytes(setup.logical_size)
+        return float(one.of(found)) / float(setup.stack.memory_margin * capacity)
+
+    def _parts_of(self, program: StepProgram) -> tuple[StageParts, ...]:
+        return self._parts.of(id(program), lambda: stage_parts(program))
 
     def _memory(self, setup: TrainSetup, mixture: Mixture, *, of_chip: bool) -> RowMemory:
         """Return what rank 0 needs, whose memory logs tell, or all ranks on the first chip."""
@@ -298,15 +300,13 @@ class Predictor:
         found = np.zeros(4)
         for share, one in mixture:
             program = one.program
-            if id(program) not in self._parts:
-                self._parts[id(program)] = stage_parts(program)
             known = LayoutMemory(
                 program=program,
                 platform=setup.platform,
                 stack=setup.stack,
                 logical_size=setup.logical_size,
                 index=one.index,
-                parts=self._parts[id(program)],
+                parts=self._parts_of(program),
                 draws=self._draws.of(id(setup.memo), drawn),
             )
             held = known.held("chip" if of_chip else "first")
