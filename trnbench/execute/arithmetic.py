@@ -7,6 +7,8 @@ scale per tensor and rank, so that their largest number comes near the top of th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -49,14 +51,8 @@ class Arithmetic:
 
     def store(self, numbers: Numbers, number_format: str) -> Numbers:
         """Return numbers as they are after they were written in a format."""
-        if self.exact or number_format in _UNROUNDED:
-            return numbers
-        target = format_named(number_format)
-        if target.block > 1:
-            return block_round(numbers, target)  # type: ignore[return-value]
-        if self.recipe.quantised and target.bits == _ONE_BYTE:
-            return _scaled(numbers, target)
-        return _nearest(numbers, target)
+        write = None if self.exact else _writer(number_format, self.recipe.quantised)
+        return numbers if write is None else write(numbers)
 
     def settles(self, number_format: str) -> bool:
         """Return whether numbers of a format may be written in it again, in any order, unchanged.
@@ -114,14 +110,29 @@ def _operand(numbers: Numbers, number_format: str, axis: int) -> Numbers:
     target = format_named(number_format)
     if target.block > 1:
         return block_round(numbers, target, axis=axis)  # type: ignore[return-value]
-    return _nearest(numbers, target)
+    write = _writer(number_format, False)
+    return numbers if write is None else write(numbers)
 
 
-def _nearest(numbers: Numbers, target: NumberFormat) -> Numbers:
-    """Return numbers rounded to nearest even: `round_to` for arrays that need no second look."""
-    if numbers.dtype != _FLOAT32:
-        return round_to(numbers, target)  # type: ignore[return-value]
-    return nearest_in(target)(numbers)  # type: ignore[return-value, arg-type]
+@cache
+def _writer(number_format: str, quantised: bool) -> Callable[[Numbers], Numbers] | None:
+    """Return the function that rounds numbers to a format; None where nothing is rounded."""
+    if number_format in _UNROUNDED:
+        return None
+    target = format_named(number_format)
+    if target.block > 1:
+        return partial(block_round, format=target)  # type: ignore[return-value]
+    if quantised and target.bits == _ONE_BYTE:
+        return partial(_scaled, target=target)
+    nearest = nearest_in(target)
+
+    def write(numbers: Numbers) -> Numbers:
+        # `round_to` for arrays that need no second look.
+        if numbers.dtype != _FLOAT32:
+            return round_to(numbers, target)  # type: ignore[return-value]
+        return nearest(numbers)  # type: ignore[return-value, arg-type]
+
+    return write
 
 
 def _scaled(numbers: Numbers, target: NumberFormat) -> Numbers:

@@ -12,6 +12,7 @@ from trnbench.arrays import IntArray
 from trnbench.execute.arithmetic import Numbers
 from trnbench.execute.ranks import StageRanks
 from trnbench.execute.traffic import Book, Message
+from trnbench.memo import Memo
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.tensor import Tensor, element_bytes
 
@@ -26,6 +27,7 @@ class Exchanger:
         self._ranks = ranks
         self._book = book
         self._stage = stage
+        self._messages: Memo[tuple[CollectiveOp, int, int | None], Message] = Memo()
 
     def run(self, op: CollectiveOp, numbers: Numbers) -> Numbers:
         """Return the arrays of all ranks after an exchange of a block."""
@@ -66,13 +68,13 @@ class Exchanger:
             made = np.moveaxis(_pieces(total, size), -1, _GROUP)
         else:
             assert op.op == "all-gather", op.op
-            made = _to_all(np.moveaxis(grouped, _GROUP, -1).reshape(outer, inner, -1), size)
+            whole = np.moveaxis(grouped, _GROUP, -1).reshape(outer, inner, -1)
             # The last slices are filled up; what fills them is not part of the whole.
-            made = made[..., : int(op.write.elements)]
+            made = _to_all(whole[..., : int(op.write.elements)], size)
         out = np.ascontiguousarray(made.reshape(self._ranks.ranks, -1))
         assert out.shape[1] == int(op.write.elements), op.name
-        whole = out if op.op == "all-gather" else numbers
-        self._write(op, whole.shape[1], 1, group)
+        counted = out if op.op == "all-gather" else numbers
+        self._write(op, counted.shape[1], 1, group)
         return out
 
     def coordinate(self, axis: str) -> IntArray:
@@ -89,8 +91,8 @@ class Exchanger:
         return numbers.reshape(*self._ranks.split(axis), *numbers.shape[1:])
 
     def _write(self, op: CollectiveOp, elements: int, hops: int, group: int | None = None) -> None:
-        self._book.collective(
-            Message(
+        def message() -> Message:
+            return Message(
                 op=op.op,
                 axis=op.axis,
                 phase=op.phase,
@@ -98,9 +100,9 @@ class Exchanger:
                 elements=elements,
                 element_bytes=element_bytes(op.read.format),
                 group=self._ranks.split(op.axis, group)[1:],
-            ),
-            hops,
-        )
+            )
+
+        self._book.collective(self._messages.of((op, elements, group), message), hops)
 
 
 def _pieces(numbers: Numbers, size: int) -> Numbers:
@@ -119,8 +121,12 @@ def _summed(grouped: Numbers, op: CollectiveOp) -> Numbers:
 
 def _to_all(numbers: Numbers, size: int) -> Numbers:
     """Return [outer, group, inner, ...] where every rank of a group has the same."""
-    alone = np.expand_dims(numbers, _GROUP)
-    return np.broadcast_to(alone, (alone.shape[0], size, *alone.shape[2:]))
+    outer, inner, *rest = numbers.shape
+    if outer == inner == 1:
+        return np.broadcast_to(numbers[:, np.newaxis], (1, size, 1, *rest))
+    # In whole rows: of a broadcast array numpy would copy a few numbers at a time.
+    spread = np.repeat(numbers.reshape(outer, -1), size, axis=0)
+    return spread.reshape(outer, size, inner, *rest)
 
 
 def _joined(grouped: Numbers, dim: int) -> Numbers:

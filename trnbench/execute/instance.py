@@ -83,7 +83,7 @@ class BlockInstance:
         """Return the bytes of what is there all the time, by category."""
         recipe = self.plan.shop.setting.arithmetic.recipe
         sizes: list[tuple[ResidentCategory, float]] = [
-            ("weights", held_bytes(weight, numbers)) for weight, numbers in self._fixed.items()
+            ("weights", held_bytes(weight)) for weight in self._fixed
         ]
         for held in (*self.states, *self.frozen):
             of_all = held.weights.shape[1] / held.shape.elements
@@ -121,8 +121,7 @@ class BlockInstance:
         for tensor in self.plan.outside:
             values[tensor] = self.plan.shop.setting.ranks.cut(tensor, outside[tensor.name])
         values.update(zip(block.entering, entering, strict=True))
-        there = [tensor for tensor in block.kept.tensors if tensor in values]
-        hold("activations", sum(held_bytes(tensor, values[tensor]) for tensor in there))
+        hold("activations", sum(held_bytes(t) for t in block.kept.tensors if t in values))
         self.plan.forward.run(values, self._residency, self._sink(micro_batch))
         self._residency.release("communication", gathered)
         kept = {tensor: values[tensor] for tensor in block.kept.tensors}
@@ -139,7 +138,7 @@ class BlockInstance:
         for given, gradient in zip(plan.given, gradients, strict=True):
             values[given] = gradient
             if given in plan.later:
-                self._residency.hold("activations", held_bytes(given, gradient))
+                self._residency.hold("activations", held_bytes(given))
         room = self._gradient_room()
         plan.backward.run(values, self._residency, self._sink(micro_batch))
         stays = {tensor: values[tensor] for tensor in plan.later}
@@ -163,8 +162,7 @@ class BlockInstance:
         self._residency.release("communication", room)
 
     def _drop(self, kept: Values) -> None:
-        gone = (held_bytes(tensor, numbers) for tensor, numbers in kept.items())
-        self._residency.release("activations", sum(gone))
+        self._residency.release("activations", sum(map(held_bytes, kept)))
 
     # Weights and their gradients
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import TypeAlias
 
@@ -37,12 +38,12 @@ from trnbench.units import FLOP_PER_MULTIPLY_ADD
 class ProductPlan:
     """How the letters of a term are laid out for a batched product of two matrices.
 
-    Each order lists dimensions behind the rank's: batch, then rows, then columns.
+    Each order lists dimensions: the rank's, batch, then rows, then columns; None if they lie so.
     """
 
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-    out: tuple[int, ...]
+    left: tuple[int, ...] | None
+    right: tuple[int, ...] | None
+    out: tuple[int, ...] | None
     batch: int
     rows: int
     summed: int
@@ -57,13 +58,17 @@ def plan_product(term: Term) -> ProductPlan:
     summed = [x for x in left if x in right and x not in out]
     produced = batch + rows + columns
     return ProductPlan(
-        left=tuple(left.index(x) for x in batch + rows + summed),
-        right=tuple(right.index(x) for x in batch + summed + columns),
-        out=tuple(produced.index(x) for x in out),
+        left=_order([left.index(x) for x in batch + rows + summed]),
+        right=_order([right.index(x) for x in batch + summed + columns]),
+        out=_order([produced.index(x) for x in out]),
         batch=len(batch),
         rows=len(rows),
         summed=len(summed),
     )
+
+
+def _order(dims: Sequence[int]) -> tuple[int, ...] | None:
+    return None if list(dims) == sorted(dims) else (0, *(i + 1 for i in dims))
 
 
 def product(
@@ -77,8 +82,8 @@ def product(
 
     Operands are rounded to `formats` along the sum.
     """
-    a = _ordered(left, plan.left)
-    b = _ordered(right, plan.right)
+    a = left if plan.left is None else left.transpose(plan.left)
+    b = right if plan.right is None else right.transpose(plan.right)
     split = 1 + plan.batch
     batch, rows = a.shape[:split], a.shape[split : split + plan.rows]
     columns = b.shape[split + plan.summed :]
@@ -86,13 +91,8 @@ def product(
     a = a.reshape(*batch, m, prod(a.shape[split + plan.rows :]))
     b = b.reshape(*batch, prod(b.shape[split : split + plan.summed]), n)
     made = arithmetic.multiply(a, b, formats).reshape(*batch, *rows, *columns)
-    return _ordered(made, plan.out), int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
-
-
-def _ordered(numbers: Numbers, order: Sequence[int]) -> Numbers:
-    if list(order) == sorted(order):
-        return numbers
-    return np.transpose(numbers, (0, *(i + 1 for i in order)))
+    made = made if plan.out is None else made.transpose(plan.out)
+    return made, int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
 
 
 RunOperation: TypeAlias = Callable[[Arrays], Arrays]
@@ -142,6 +142,20 @@ def only_moves(op: Operation) -> bool:
     return moves and len({tensor.format for tensor in (*op.reads, *op.writes)}) == 1
 
 
+ReadOperand: TypeAlias = Callable[[Numbers], tuple[Numbers, str]]
+"""From an operand as it is stored to what is read, and the format it still has to be rounded to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Term:
+    """A product of an operation: where its operands and its result stand among the arrays."""
+
+    plan: ProductPlan
+    left: tuple[int, ReadOperand]
+    right: tuple[int, ReadOperand]
+    out: int
+
+
 class _Products:
     """Products that run as one: those of one result add up in FP32 and are rounded once."""
 
@@ -152,7 +166,12 @@ class _Products:
         writes = {tensor: i for i, tensor in enumerate(op.writes)}
         self._writes = len(writes)
         self._terms = [
-            (term, plan_product(term), reads[term.left], reads[term.right], writes[term.out])
+            _Term(
+                plan=plan_product(term),
+                left=(reads[term.left], self._reader(term, term.left)),
+                right=(reads[term.right], self._reader(term, term.right)),
+                out=writes[term.out],
+            )
             for term in op.terms
         ]
         biases = {f"{term.right.name}.bias": writes[term.out] for term in op.terms}
@@ -161,10 +180,12 @@ class _Products:
     def __call__(self, arrays: Arrays) -> Arrays:
         out: dict[int, Numbers] = {}
         arithmetic = self._shop.setting.arithmetic
-        for term, plan, left_at, right_at, at in self._terms:
-            left, left_format = self._operand(term, term.left, arrays[left_at])
-            right, right_format = self._operand(term, term.right, arrays[right_at])
-            made, flop = product(plan, left, right, arithmetic, (left_format, right_format))
+        for term in self._terms:
+            (left_at, read_left), (right_at, read_right), at = term.left, term.right, term.out
+            left, left_format = read_left(arrays[left_at])
+            right, right_format = read_right(arrays[right_at])
+            formats = left_format, right_format
+            made, flop = product(term.plan, left, right, arithmetic, formats)
             self._shop.book.computed(self._format, flop)
             if at in out:
                 out[at] += made
@@ -176,14 +197,14 @@ class _Products:
             out[at] += bias.reshape(len(bias), *(1,) * lead, *bias.shape[1:])
         return [out[i] for i in range(self._writes)]
 
-    def _operand(self, term: Term, tensor: Tensor, numbers: Numbers) -> tuple[Numbers, str]:
+    def _reader(self, term: Term, tensor: Tensor) -> ReadOperand:
         arithmetic = self._shop.setting.arithmetic
         if not arithmetic.exact and _grouped_otherwise(term, tensor, self._format):
-            return numbers, self._format
+            return lambda numbers: (numbers, self._format)
         recipe = arithmetic.recipe
         read_as = recipe.weight_operands if tensor.role == "weight" else recipe.linear
         wanted = read_as if self._format == recipe.linear else self._format
-        return arithmetic.operand(numbers, tensor.format, wanted)
+        return partial(arithmetic.operand, stored=tensor.format, wanted=wanted)
 
 
 def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:

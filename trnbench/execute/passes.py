@@ -8,6 +8,7 @@ from typing import TypeAlias
 from trnbench.execute.arithmetic import Numbers
 from trnbench.execute.operations import RunOperation, Workshop, only_moves, runner
 from trnbench.execute.residency import Residency, held_bytes
+from trnbench.program.block import ResidentCategory
 from trnbench.program.ops import Operation
 from trnbench.program.tensor import Tensor
 from trnbench.records import dataclass
@@ -20,11 +21,12 @@ Sink: TypeAlias = Callable[[Tensor, Numbers], None]
 class _Written:
     """A tensor an operation writes: the shape its arrays must have, and what becomes of it.
 
-    `rounds`: it has numbers that are not of its format yet.
+    `rounds`: it has numbers that are not of its format yet. `held`: bytes of a rank's array.
     """
 
     tensor: Tensor
     shape: tuple[int, ...]
+    held: float
     rounds: bool
     lasts: bool
     sinks: bool
@@ -35,7 +37,7 @@ class _Step:
     run: RunOperation
     reads: tuple[Tensor, ...]
     writes: tuple[_Written, ...]
-    frees: tuple[Tensor, ...]
+    frees: tuple[tuple[Tensor, ResidentCategory, float], ...]
 
 
 class Pass:
@@ -58,12 +60,17 @@ class Pass:
     ) -> None:
         self._shop = shop
         self._lasting = frozenset(lasting)
-        self._consumed = frozenset(consumed)
-        stays = (self._lasting - self._consumed) | frozenset(leaving)
+        into_use = frozenset(consumed)
+        stays = (self._lasting - into_use) | frozenset(leaving)
         into_sink = frozenset(sunk)
         ranks, settles = shop.setting.ranks.ranks, shop.setting.arithmetic.settles
         last = {read: i for i, op in enumerate(ops) for read in op.reads}
-        self._counted = frozenset(t for op in ops for t in (*op.reads, *op.writes))
+        made = {write for op in ops for write in op.writes}
+        self._entering = [
+            (t, held_bytes(t))
+            for t in last
+            if not (t in made | self._lasting or t.role == "weight")
+        ]
         self._steps = []
         for i, op in enumerate(ops):
             assert op.count > 0, op.name
@@ -77,24 +84,26 @@ class Pass:
                         _Written(
                             tensor=tensor,
                             shape=(ranks, *(int(size) for size in tensor.shape)),
+                            held=held_bytes(tensor),
                             rounds=not (only_moves(op) and settles(tensor.format)),
                             lasts=tensor in self._lasting,
                             sinks=tensor in into_sink,
                         )
                         for tensor in op.writes
                     ),
-                    frees=tuple(t for t in dead if t.role != "weight"),
+                    frees=tuple(
+                        (t, "activations" if t in into_use else "scratch", held_bytes(t))
+                        for t in dead
+                        if t.role != "weight"
+                    ),
                 )
             )
 
     def run(self, values: Values, residency: Residency, sink: Sink) -> None:
         """Run the operations on arrays by tensor, which gains what they write."""
         store = self._shop.setting.arithmetic.store
-        sizes: dict[Tensor, float] = {}
-        for tensor in self._counted:
-            if tensor in values and tensor not in self._lasting and tensor.role != "weight":
-                sizes[tensor] = held_bytes(tensor, values[tensor])
-        residency.hold("scratch", sum(sizes.values()))
+        scratch = sum(held for tensor, held in self._entering if tensor in values)
+        residency.hold("scratch", scratch)
         for step in self._steps:
             arrays = step.run([values[tensor] for tensor in step.reads])
             for written, made in zip(step.writes, arrays, strict=True):
@@ -105,16 +114,14 @@ class Pass:
                     sink(tensor, numbers)
                     continue
                 if not written.lasts:
-                    sizes[tensor] = held_bytes(tensor, numbers)
-                    residency.hold("scratch", sizes[tensor])
+                    scratch += written.held
+                    residency.hold("scratch", written.held)
                 elif tensor not in values:
                     # One that is kept and computed again all the same takes its own place.
-                    residency.hold("activations", held_bytes(tensor, numbers))
+                    residency.hold("activations", written.held)
                 values[tensor] = numbers
-            for tensor in step.frees:
-                numbers = values.pop(tensor)
-                if tensor in self._consumed:
-                    residency.release("activations", held_bytes(tensor, numbers))
-                else:
-                    residency.release("scratch", sizes.pop(tensor))
-        residency.release("scratch", sum(sizes.values()))
+            for tensor, category, held in step.frees:
+                del values[tensor]
+                residency.release(category, held)
+                scratch -= held if category == "scratch" else 0
+        residency.release("scratch", scratch)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from math import prod
 
-from trnbench.execute.arithmetic import Numbers
 from trnbench.program.block import ResidentCategory
 from trnbench.program.tensor import Tensor, element_bytes
 
@@ -50,8 +50,8 @@ class Residency:
         return self._total
 
 
-def held_bytes(tensor: Tensor, numbers: Numbers) -> float:
+def held_bytes(tensor: Tensor) -> float:
     """Return the bytes of a rank's array in the tensor's format; of pieces in a ring, two."""
     pieces = float(tensor.pieces)
-    whole = numbers.size // len(numbers) * element_bytes(tensor.format)
+    whole = prod(int(size) for size in tensor.shape) * element_bytes(tensor.format)
     return whole * min(pieces, 2.0) / pieces

@@ -269,6 +269,8 @@ def _add_up(
     """Sum the K-tiles into `bank` in order, in FP32: the first is written where it belongs."""
     first = slice(0, k_tile)
     np.matmul(stationary[..., first], moving[..., first, :], out=bank)
+    if stationary.shape[-1] <= k_tile:
+        return
     rest = slice(k_tile, None)
     for product in _dense_tile_products(stationary[..., rest], moving[..., rest, :], k_tile):
         bank += product

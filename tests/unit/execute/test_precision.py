@@ -202,6 +202,29 @@ def test_what_settles_may_be_moved_and_written_again(name):
     assert arithmetic.settles(recipe.linear) == (not recipe.quantised)
 
 
+@pytest.mark.parametrize("name", ["bf16-sr", "fp16-master", "fp8", "mxfp8", "nvfp4"])
+def test_what_only_moved_is_what_it_would_be_if_it_were_written_again(
+    name, small_model, small_trainer, monkeypatch
+):
+    def run() -> tuple[list[float], dict]:
+        trainer = small_trainer(
+            small_model(experts=4, hidden=32),
+            exact=False,
+            precision=name,
+            tp=2,
+            dp=2,
+            ep=2,
+            sequence_parallel=True,
+        )
+        return [trainer.step() for _ in range(3)], trainer.weights()
+
+    losses, weights = run()
+    monkeypatch.setattr("trnbench.execute.passes.only_moves", lambda op: False)
+    expected, again = run()
+    assert losses == expected
+    assert all((weights[name] == again[name]).all() for name in again)
+
+
 def test_the_same_run_gives_the_same_bits(small_model, small_trainer):
     runs = []
     for _ in range(2):
