@@ -39,7 +39,7 @@ def test_the_wheel_carries_every_data_file_and_no_other(built):
     with zipfile.ZipFile(built[0]) as archive:
         names = archive.namelist()
     carried = sorted(n.removeprefix("trnbench/_data/") for n in names if "/_data/" in n)
-    assert carried == SHIPPED
+    assert [name for name in carried if not name.startswith("kept/")] == SHIPPED
     assert "trnbench/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
@@ -52,13 +52,35 @@ def test_the_source_archive_carries_data_tests_and_makefile(built):
     assert not any(name.startswith(".venv") for name in names)
 
 
-def test_installed_elsewhere_it_lists_the_same_specs(built, tmp_path):
-    target = tmp_path / "site"
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    target = tmp_path_factory.mktemp("site")
     install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
     subprocess.run(
         [sys.executable, *install, str(target), str(built[0])], check=True, capture_output=True
     )
-    elsewhere = tmp_path / "work"
+    return target
+
+
+def test_installed_elsewhere_first_answers_work_nothing_shipped_out_again(installed, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(tmp_path)}
+    environment["XDG_DATA_HOME"] = str(tmp_path / "data")
+    question = ("train", "llama3.1-70b", "--on", "trn2.48xlarge:16", "--global-batch", "256")
+    command = [sys.executable, "-m", "trnbench", *question, "--sequence", "4096", "--no-keep"]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    shipped = installed / "trnbench" / "_data" / "kept"
+    own = tmp_path / "trnbench"
+    assert not (own / "tables").exists()
+    for path in own.glob("forms/*.json"):  # for messages of other sizes there may be more forms
+        assert groups(path) == groups(shipped / "forms" / path.name)
+
+
+def groups(path: Path) -> set[str]:
+    return {*json.loads(path.read_text().partition("\n")[2])}
+
+
+def test_installed_elsewhere_it_lists_the_same_specs(installed, tmp_path):
+    target, elsewhere = installed, tmp_path / "work"
     elsewhere.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(target), "XDG_DATA_HOME": str(tmp_path)}
     listed = []

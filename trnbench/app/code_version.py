@@ -6,15 +6,12 @@ that the one answered are not those of the other.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from functools import cache
 from pathlib import Path
 
 from trnbench import __version__
-from trnbench.catalog.kept import digest_of, keep, kept, modules
+from trnbench.catalog.code_digest import modules_digest
 
-_KIND = "code"
 _LENGTHS = 12, 8
 """Digits of the commit, and of the digest of the modules."""
 
@@ -33,21 +30,6 @@ def version_of(checkout: Path) -> str:
     parts = _commit(checkout / ".git") or "", modules_digest(checkout / "trnbench")
     local = ".".join(part[:most] for part, most in zip(parts, _LENGTHS, strict=True) if part)
     return f"{__version__}+{local}"
-
-
-def modules_digest(package: Path) -> str:
-    """Return a digest of what all modules of a package say; read again only where one changed."""
-    files = sorted(modules(str(package)))
-    stamp = digest_of(repr((str(package), files)))
-    known = kept(_KIND, stamp)
-    if isinstance(known, str):
-        return known
-    told = hashlib.sha256()
-    for path, *_ in files:
-        content = Path(path).read_bytes()
-        told.update(f"{os.path.relpath(path, package)} {len(content)}\n".encode() + content)
-    keep(_KIND, stamp, told.hexdigest())
-    return told.hexdigest()
 
 
 def _commit(git: Path) -> str | None:

@@ -2,7 +2,9 @@
 
 A file is named after everything that it follows from. It is replaced whole, so that whoever reads
 it meanwhile has the old or the new one; it begins with the hash of the rest, and one that does not
-agree counts as absent. Nothing is lost with a file but the time to work it out anew.
+agree counts as absent. Nothing is lost with a file but the time to work it out anew. A wheel
+carries such files of the shipped data (`.ci/shipped.py`); what the user's folder lacks is read
+there.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 FILES_KEPT = 512
 """Of each kind, the latest."""
 MAX_BYTES = 16 << 20
+_SHIPPED = f"{Path(__file__).parents[1]}/_data/kept"
 
 
 def digest_of(content: str) -> str:
@@ -27,8 +30,16 @@ def digest_of(content: str) -> str:
 
 def kept(kind: str, digest: str) -> object:
     """Return what is kept under a name; None if nothing is, or the file is damaged."""
+    for folder in (_own_folder(), _SHIPPED):
+        if (found := _sound(_path(folder, kind, digest))) is not None:
+            return found
+    return None
+
+
+def _sound(path: str) -> object:
+    """Return what a file holds, None if it is not there or not as it was written."""
     try:
-        with open(_path(kind, digest), "rb") as file:
+        with open(path, "rb") as file:
             head, _, body = file.read().partition(b"\n")
         if head.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
             return None
@@ -41,7 +52,7 @@ def kept(kind: str, digest: str) -> object:
 def keep(kind: str, digest: str, content: object) -> None:
     """Keep what JSON can hold under a name; where that cannot be done nothing is lost."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    path = Path(_path(kind, digest))
+    path = Path(_path(_own_folder(), kind, digest))
     if len(body) > MAX_BYTES:
         return
     try:
@@ -69,23 +80,16 @@ def _sweep(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _path(kind: str, digest: str) -> str:
-    return f"{_folder(os.environ.get('XDG_CACHE_HOME'))}/{kind}/{digest}.json"
+def _path(folder: str, kind: str, digest: str) -> str:
+    return f"{folder}/{kind}/{digest}.json"
+
+
+def _own_folder() -> str:
+    return _own_folder_of(os.environ.get("XDG_CACHE_HOME"))
 
 
 @cache
-def _folder(moved_to: str | None) -> str:
+def _own_folder_of(moved_to: str | None) -> str:
     from platformdirs import user_cache_dir
 
     return user_cache_dir("trnbench")
-
-
-def modules(folder: str) -> Iterator[tuple[str, int, int, int]]:
-    """Yield the modules of a folder, with what changes when one is written."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                stat = entry.stat()
-                yield entry.path, stat.st_mtime_ns, stat.st_size, stat.st_ino
-            elif entry.is_dir() and entry.name != "__pycache__":
-                yield from modules(entry.path)

@@ -16,7 +16,8 @@ import numpy as np
 from trnbench.analytic.collective.shape import Profile, Resource
 from trnbench.analytic.collective.time import ClosedForm, Lines, form_of
 from trnbench.calibration.collective_stack import Tuning
-from trnbench.catalog.kept import digest_of, keep, kept, modules
+from trnbench.catalog.code_digest import modules_digest
+from trnbench.catalog.kept import digest_of, keep, kept
 from trnbench.mapping.fabric import LinkKind
 
 Stored: TypeAlias = list[Any]
@@ -76,7 +77,6 @@ def write(digest: str, engines: Mapping[str, Stored]) -> None:
 
 
 @cache
-def _code() -> tuple[tuple[str, int, int, int], ...]:
+def _code() -> str:
     """Return what tells versions of the code apart that decides what a closed form is."""
-    package = Path(__file__).parents[2]
-    return tuple(sorted(one for folder in CODE for one in modules(str(package / folder))))
+    return modules_digest(Path(__file__).parents[2], CODE)
