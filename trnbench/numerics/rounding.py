@@ -163,7 +163,20 @@ def nearest_in(format: NumberFormat) -> Callable[[Float32Array], Float32Array]:
             .astype(dtype)
             .astype(np.float32)
         )
-    return lambda values: widen(values.astype(dtype))
+    return partial(_there_and_back, dtype=dtype)
+
+
+def _there_and_back(values: Float32Array, dtype: np.dtype[Any]) -> Float32Array:
+    """Round numbers by storing them; the stored ones of a chunk never leave a core's cache."""
+    if values.size <= _CHUNK or not values.flags.c_contiguous:
+        return widen(values.astype(dtype))
+    flat, rounded = values.reshape(-1), np.empty(values.shape, dtype=np.float32)
+    into = rounded.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        stored = flat[part].astype(dtype)
+        into[part] = stored if dtype.itemsize > 1 else widen(stored)
+    return rounded
 
 
 def widen(narrow: NDArray[Any]) -> Float32Array:

@@ -265,3 +265,12 @@ def test_what_cannot_be_rounded_to_is_said():
         round_to(1.0, "bf16", rounding="rn")  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="unknown overflow policy"):
         round_to(1.0, "bf16", overflow="wrap")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("count", [1, (1 << 15) + 1, 70_001])
+def test_arrays_of_many_chunks_are_rounded_number_by_number(name, count):
+    values = np.random.default_rng(0).standard_normal((count, 2), dtype=np.float32)
+    whole = values.astype(_dtype(name)).astype(np.float32)
+    assert (round_to(values, name) == whole).all()
+    assert (round_to(values.T, name) == whole.T).all()
