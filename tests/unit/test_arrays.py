@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.arrays import combined, distinct, quantiles
+from trnbench.arrays import combined, distinct, quantiles, times
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 257])
@@ -36,3 +36,9 @@ def test_combinations_of_arrays_are_found_once_and_told_apart():
     one, place = combined((np.full((1, 1), 2.0), np.array(3.0)))
     assert one.tolist() == [[2.0], [3.0]]
     assert place.tolist() == [[0]]
+
+
+@pytest.mark.parametrize("each", [0.0, 1.0, 2.5, np.array([0.0, 1.0, 3.0])])
+def test_products_with_plain_numbers_are_those_of_numpy(each):
+    share = np.array([2.0, 0.0, 5.0])
+    np.testing.assert_array_equal(np.broadcast_to(times(share, each), 3), share * each)

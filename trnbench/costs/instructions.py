@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import FloatArray, Number
+from trnbench.arrays import FloatArray, Number, times
 from trnbench.errors import InputError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores, VectorEngine
@@ -39,10 +39,12 @@ class TransferCost:
         together draw no more than the core's share of memory bandwidth.
         """
         served = np.minimum(partitions, self.partitions_per_engine) * rows
-        engine = served * self.descriptor_overhead_s + row_bytes * (
-            served / self.engine_bytes_per_s
-        )
-        return np.maximum(engine, row_bytes * (partitions * rows / self.memory_bytes_per_s))
+        engine_s = served / self.engine_bytes_per_s
+        memory_s = partitions * rows / self.memory_bytes_per_s
+        busiest = served * self.descriptor_overhead_s + row_bytes * engine_s
+        if np.ndim(engine_s) == 0 and engine_s >= memory_s:
+            return np.asarray(busiest)  # memory never is the slower of the two
+        return np.maximum(busiest, row_bytes * memory_s)
 
     def engines(self, partitions: float) -> int:
         """Return the number of engines that a transfer to or from these partitions uses."""
@@ -67,7 +69,11 @@ class Instructions:
 
     def multiply_cycles(self, columns: Number, moving: Number) -> FloatArray:
         """Return the tensor cycles of one multiply: a stationary tile against `moving` columns."""
-        return np.maximum(np.minimum(self.moving_min, columns), moving) * self.passes
+        return self._streaming(columns, moving) * self.passes
+
+    def multiply_s(self, columns: Number, moving: Number) -> FloatArray:
+        """Return the seconds of one multiply."""
+        return self._streaming(columns, moving) * (self.passes / self.tensor_clock_hz)
 
     def weight_load_cycles(self, columns: Number) -> Number:
         """Return the tensor cycles of loading a stationary tile of so many columns."""
@@ -82,7 +88,7 @@ class Instructions:
 
         Only the vector engine takes two tensors.
         """
-        return self._pass_s(self.vector, columns * self.add_cycles_per_element)
+        return self._pass_s(self.vector, times(columns, self.add_cycles_per_element))
 
     def copy_each_s(self, columns: Number) -> FloatArray:
         """Return the mean time between copies when all evacuating engines work, s."""
@@ -104,6 +110,9 @@ class Instructions:
     def _pass_s(self, engine: VectorEngine, columns: Number) -> FloatArray:
         cycles = np.maximum(columns, engine.minimum_cycles) + engine.access_overhead_cycles
         return cycles * (1 / engine.clock_hz)
+
+    def _streaming(self, columns: Number, moving: Number) -> FloatArray:
+        return np.maximum(np.minimum(self.moving_min, columns), moving)
 
 
 def instructions_of(chip: Chip, cores: NeuronCores, rate: Rate) -> Instructions:

@@ -9,10 +9,12 @@ longer to add than to multiply, the PSUM banks let the tensor engine run ahead.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from trnbench.analytic.matrix.parts import ColumnBlock, Parts, RowBlock, parts_of
-from trnbench.arrays import BoolArray, FloatArray, Number
+from trnbench.analytic.matrix.parts import ColumnBlock, Loads, Parts, RowBlock, parts_of
+from trnbench.arrays import FloatArray, Number
 from trnbench.costs.instructions import Instructions
 from trnbench.mapping.tiling.schedule import KernelSchedule
 from trnbench.records import dataclass
@@ -33,6 +35,28 @@ class CoreTime:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Core:
+    """A schedule on a core: its parts, and what all its windows share.
+
+    `single`: there is no batch. `several`: 1 where a block has more than one step, else 0.
+    `turn_s`: a transpose, 0 if nothing is turned.
+    """
+
+    s: KernelSchedule
+    p: Parts
+    single: bool
+    several: FloatArray
+    banks: int
+    latency_s: float
+    trigger_s: float
+    turn_s: float
+
+    def of_batch(self, each: FloatArray) -> FloatArray:
+        """Return what the whole batch takes, each product taking so much."""
+        return each if self.single else self.s.batch * each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _RowTime:
     """Computing a row of output tiles: all, before its last block of K, that block's parts.
 
@@ -41,6 +65,7 @@ class _RowTime:
     """
 
     multiply_s: FloatArray
+    chain_s: FloatArray
     before_s: FloatArray
     last_multiply_s: FloatArray
     last_evacuate_s: FloatArray
@@ -51,23 +76,16 @@ class _RowTime:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Window:
-    """An output block among others: its time, what the time is made of, transposes of a K tile."""
+    """An output block among others: its time, and what the time is made of."""
 
     time_s: FloatArray
     compute_s: FloatArray
     load_s: FloatArray
     store_s: FloatArray
-    turn_s: Number
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pace:
-    """What all windows of a schedule share."""
-
-    k_tiles: FloatArray
-    loaded_k_tiles: FloatArray
-    trigger_s: float
-    turn_s: float
+    def first_saves_s(self, early_s: FloatArray) -> FloatArray:
+        """Return how much sooner it ends as the first: no stores, and computing starts early."""
+        return self.time_s - np.maximum(self.compute_s - early_s, self.load_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,165 +98,190 @@ class _Traffic:
 
 def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
     """Return the time of each product of the schedule on one core with so many PSUM banks."""
-    parts = parts_of(s, costs)
-    pace = _Pace(
-        s.k_tiles,
-        parts.k_tiles,
+    p = parts_of(s, costs)
+    blocked = s.kernel == "blocked"
+    core = _Core(
+        s,
+        p,
+        s.batch.ndim == 0 and bool(s.batch == 1),
+        np.minimum(p.steps, 1.0) if blocked else np.zeros(()),
+        banks,
+        costs.start_latency_s,
         costs.generation_s,
-        max(parts.turn_multiply_s, parts.turn_copy_s),
+        max(p.turn_multiply_s, p.turn_copy_s) if s.a.turned or s.b.turned else 0.0,
     )
-    if s.kernel == "blocked":
-        time_s = _blocked(s, parts, pace, costs.start_latency_s, banks)
-        several = np.minimum(s.k_blocks - 1, 1.0)
-        moves = np.minimum(s.k_blocks - 1 + s.m_blocks - 1, 1.0)
-        traffic = _Traffic(1.0 + moves * (s.n_blocks - 1), 1.0 + several * (s.m_blocks - 1))
-    else:
-        time_s = _streamed(s, parts, pace, costs.start_latency_s, banks)
-        traffic = _Traffic(s.n_blocks if s.reload_a else 1.0, s.m_blocks)
-    return _with_totals(s, parts, costs, time_s, traffic)
+    if blocked:
+        moves = np.maximum(core.several, np.minimum(p.down, 1.0))
+        traffic = _Traffic(1.0 + moves * p.across, 1.0 + core.several * p.down)
+        return _with_totals(core, costs, _blocked(core, moves), traffic)
+    traffic = _Traffic(s.n_blocks if s.reload_a else 1.0, s.m_blocks)
+    return _with_totals(core, costs, _streamed(core), traffic)
 
 
-def _blocked(s: KernelSchedule, p: Parts, pace: _Pace, latency_s: float, banks: int) -> FloatArray:
-    """Return the time of blocks of N, of M inside them, of K inside those."""
-    several = np.minimum(s.k_blocks - 1, 1.0)
-    across, down = s.n_blocks - 1, s.m_blocks - 1
-    moves = np.maximum(several, np.minimum(down, 1.0))
-    row, last_row = _row_time(s, p.n, several, banks), _row_time(s, p.last_n, several, banks)
-    full = _window(p.m, p.n, row, pace, 1.0, several)
-    bottom = _window(p.last_m, p.n, row, pace, moves, 1.0)
-    right = _window(p.m, p.last_n, last_row, pace, 1.0, several)
-    corner = _window(p.last_m, p.last_n, last_row, pace, 1.0, 1.0)
+def _blocked(core: _Core, moves: FloatArray) -> FloatArray:
+    """Return the time of blocks of N, of M inside them, of K inside those.
+
+    `moves`: 1 where `a` is loaded for every block, 0 where it stays.
+    """
+    s, p, across, down = core.s, core.p, core.p.across, core.p.down
+    row, last_row = _row_time(core, p.n), _row_time(core, p.last_n)
+    a, last_a, b, last_b = p.m.load, p.last_m.load, p.n.load, p.last_n.load
+    below = last_a.times(moves).beside(b)
+    full = _window(core, (p.m, p.n), row, a.beside(b.times(core.several)))
+    bottom = _window(core, (p.last_m, p.n), row, below)
+    right = _window(core, (p.m, p.last_n), last_row, a.beside(last_b.times(core.several)))
+    corner = _window(core, (p.last_m, p.last_n), last_row, last_a.beside(last_b))
     windows = across * down * full.time_s + across * bottom.time_s + down * right.time_s
-    windows = s.batch * windows + (s.batch - 1) * corner.time_s
+    if not core.single:
+        windows = s.batch * windows + (s.batch - 1) * corner.time_s
 
     # Where M has one block, K too, and `a` stays, only the ragged last block of N is loaded while
     # the one before it is computed.
-    one_row, one_column = down == 0, across == 0
-    ragged = _loading(bottom, p.last_n, pace)
-    ragged = _choose((moves == 0) & ~one_column, ragged, bottom)
-    windows = windows + s.batch * (ragged.time_s - bottom.time_s)
+    below_more, beside_more = np.minimum(down, 1.0), np.minimum(across, 1.0)
+    narrow = (1.0 - moves) * beside_more
+    transfer_s = _mixed((narrow, last_b.transfer_s), (1.0 - narrow, below.transfer_s))
+    below = replace(below, transfer_s=transfer_s)
+    ragged = _overlapped(core, bottom.compute_s, bottom.store_s, below)
+    windows = windows + core.of_batch(ragged.time_s - bottom.time_s)
 
     # The first window has nothing to store yet, and its first chain of products starts early.
-    alone = one_row & one_column
-    many = np.minimum(across + down + (s.batch - 1), 1.0)
-    early = (s.block_k - 1) * _while_loading(s, p, pace)
-    before = _choose(alone, corner, _choose(one_row, ragged, right))
-    first = _choose(one_row & (across > 1), bottom, _choose(one_row | one_column, before, full))
-    windows = windows - many * (first.time_s - np.maximum(first.compute_s - early, first.load_s))
+    blocks = core.of_batch(s.n_blocks * s.m_blocks)
+    many = np.minimum(blocks - 1, 1.0)
+    loading = _while_loading(core)
+    early = (s.block_k - 1) * loading
+    one_row = 1.0 - below_more
+    before = _before(corner, ragged, right, one_row, beside_more)
+    inner = below_more * beside_more
+    wide = one_row * (np.minimum(across, 2.0) - beside_more)
+    saved = _mixed(
+        (inner, full.first_saves_s(early)),
+        (wide, bottom.first_saves_s(early)),
+        (1.0 - inner - wide, before.first_saves_s(early)),
+    )
+    windows = windows - many * saved
     # Loads run two blocks ahead, so they become ready before stores of the block just computed.
-    more = np.minimum(np.maximum(s.batch * s.n_blocks * s.m_blocks - 2, 0.0), 1.0)
+    more = np.minimum(blocks - 1, 2.0) - many
     deferred = more * (before.time_s - np.maximum(before.compute_s, before.load_s))
     windows = windows - deferred
 
-    fill = _fill(s, p, pace, several)
-    end = _end(
-        s, p, pace, last_row, _Last(corner, before, several, many, early, deferred), latency_s
-    )
+    last_store = p.last_row * p.last_n.store_s
+    last = _Last(corner, before, many, loading, early, deferred, last_store)
     # One sequencer triggers every row's store, from the first row on.
-    triggers = s.batch * (down * p.m.count + p.last_m.count) * pace.trigger_s
-    last_trigger = (
-        np.maximum(0.0, last_row.last_s - early)
-        + triggers
-        + latency_s
-        + p.last_row * p.last_n.store_s
-    )
-    return latency_s + fill + np.maximum(windows + end, last_trigger)
+    triggers = core.of_batch(s.m_tiles) * core.trigger_s
+    last_trigger = np.maximum(0.0, last_row.last_s - early) + triggers + core.latency_s + last_store
+    end = np.maximum(windows + _end(core, last_row, last), last_trigger)
+    return core.latency_s + _fill(core) + end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Last:
     """The last block and the one before it.
 
-    `several`: 1 if a block has more than one step; `many`: 1 if there is more than one block;
-    `early_s`: how long before its loads end the first step of all can begin to compute;
-    `deferred_s`: stores of blocks before that loads went ahead of.
+    `many`: 1 if there is more than one block; `loading_s`: computing on a K tile while the next is
+    loaded; `early_s`: how long before its loads end the first step of all can begin to compute;
+    `deferred_s`: stores of blocks before that loads went ahead of; `store_s`: of the last row.
     """
 
     block: _Window
     before: _Window
-    several: FloatArray
     many: FloatArray
+    loading_s: FloatArray
     early_s: FloatArray
     deferred_s: FloatArray
+    store_s: FloatArray
 
 
-def _fill(s: KernelSchedule, p: Parts, pace: _Pace, several: FloatArray) -> FloatArray:
+def _fill(core: _Core) -> FloatArray:
     """Return the seconds of the first step's loads; each starts when it has been triggered."""
-    loads = p.k_tiles + several * (s.block_k - p.k_tiles)
+    s, p, trigger_s = core.s, core.p, core.trigger_s
+    loads = np.minimum(s.block_k, p.k_tiles)
     a, b = p.m.load.transfer_s, p.n.load.transfer_s
-    triggered = s.block_k * (2 * pace.trigger_s) + np.minimum(p.k_tiles, 1.0) * b
-    return np.maximum(pace.trigger_s + loads * (a + b), triggered)
+    triggered = s.block_k * (2 * trigger_s) + np.minimum(p.k_tiles, 1.0) * b
+    return np.maximum(trigger_s + loads * (a + b), triggered)
 
 
-def _end(
-    s: KernelSchedule, p: Parts, pace: _Pace, row: _RowTime, last: _Last, latency_s: float
-) -> FloatArray:
+def _end(core: _Core, row: _RowTime, last: _Last) -> FloatArray:
     """Return the time from the end of the last window to the end of the last store.
 
     The last block starts computing when the window before it ends, less what its first chain of
     products (or its transposes) did while the last of its loads came in. Its rows are then stored
     as they get done, unless the DMA engines or their trigger are behind.
     """
-    several, many, single = last.several, last.many, 1.0 - last.several
+    s, p, several, many = core.s, core.p, core.several, last.many
+    single, only = 1.0 - several, 1.0 - many
     rows, store = p.last_m.count, p.last_n.store_s
-    lead = (s.last_k - 1) * _while_loading(s, p, pace)
+    rows_before = rows - 1
+    lead = (p.last_k - 1) * last.loading_s
     arrived = last.block.load_s * (several * (1 - s.block_k / s.k_tiles))
-    reached = row.before_s * rows + (s.k_tiles - s.last_k) * last.block.turn_s
-    reached = reached - (1.0 - many) * last.early_s
-    waits = several * (arrived - reached)
-    waits = waits + single * many * (last.before.load_s - last.before.compute_s)
-    lead = np.minimum(np.maximum(waits, 0.0) + single * (1.0 - many) * lead, lead)
-    begin = several * np.maximum(reached, arrived) + s.last_k * last.block.turn_s - lead
+    reached = row.before_s * rows
+    if core.turn_s:
+        turn = (p.last_m.load.turns + p.last_n.load.turns) * core.turn_s
+        reached = reached + (s.k_tiles - p.last_k) * turn
+    reached = reached - only * last.early_s
+    idle = last.before.compute_s - last.before.load_s
+    waits = several * (arrived - reached) - single * many * idle
+    lead = np.minimum(np.maximum(waits, 0.0) + single * only * lead, lead)
+    begin = several * np.maximum(reached, arrived)
+    if core.turn_s:
+        begin = begin + p.last_k * turn
     last_copy = single * p.copy_s + several * p.add_s
     busy = np.maximum(
         rows * row.last_multiply_s + last_copy, rows * row.last_evacuate_s + p.multiply_s
     )
-    pending = np.maximum(0.0, (rows - 1) * (np.maximum(store, pace.trigger_s) - row.last_s))
-    finish = begin + busy + (pace.trigger_s + latency_s) + p.last_row * store + pending
+    pending = np.maximum(0.0, rows_before * (np.maximum(store, core.trigger_s) - row.last_s))
+    finish = begin - lead + busy + (core.trigger_s + core.latency_s) + last.store_s + pending
 
-    idle = np.maximum(0.0, last.before.compute_s - last.before.load_s)
     stored = last.before.store_s
-    stored = last.deferred_s + many * (stored - np.minimum(idle, stored * (1 - 1 / rows)))
-    return np.maximum(finish, arrived + stored + (rows - 1 + p.last_row) * store)
+    hidden = np.minimum(np.maximum(0.0, idle), stored * (1 - 1 / rows))
+    stored = last.deferred_s + many * (stored - hidden)
+    return np.maximum(finish, arrived + stored + p.last_m.stores * store)
 
 
-def _loading(window: _Window, columns: ColumnBlock, pace: _Pace) -> _Window:
-    """Return the window with nothing loaded in it but this block of `b`."""
-    transfers = columns.load.transfer_s
-    compute, stores, turn = window.compute_s, window.store_s, window.turn_s
-    return _overlapped(compute, transfers, pace.trigger_s, stores, turn, pace)
+def _before(
+    corner: _Window, ragged: _Window, right: _Window, one_row: FloatArray, beside: FloatArray
+) -> _Window:
+    """Return the window before the last: of the row above, beside it, or of the next product."""
+    left = one_row * beside
+    alone, above = one_row - left, 1.0 - one_row
+
+    def mixed(kind: str) -> FloatArray:
+        windows = ((alone, corner), (left, ragged), (above, right))
+        return _mixed(*((share, getattr(window, kind)) for share, window in windows))
+
+    # Of one block alone, stores are those of a block of the last row.
+    store_s = _mixed((one_row, ragged.store_s), (above, right.store_s))
+    return _Window(mixed("time_s"), mixed("compute_s"), mixed("load_s"), store_s)
 
 
-def _choose(when: BoolArray, this: _Window, other: _Window) -> _Window:
-    def either(one: FloatArray, two: FloatArray) -> FloatArray:
-        return one if one is two else np.where(when, one, two)
+def _mixed(*cases: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """Return the value of the one case whose share is 1, the others' being 0.
 
-    return _Window(
-        either(this.time_s, other.time_s),
-        either(this.compute_s, other.compute_s),
-        either(this.load_s, other.load_s),
-        either(this.store_s, other.store_s),
-        this.turn_s,
-    )
+    Sums of products take a fifth of the time of `np.where`, which guesses every element's branch.
+    """
+    (share, values), *others = cases
+    found = share * values
+    for share, values in others:
+        found = found + share * values
+    return found
 
 
-def _streamed(s: KernelSchedule, p: Parts, pace: _Pace, latency_s: float, banks: int) -> FloatArray:
+def _streamed(core: _Core) -> FloatArray:
     """Return the time of kernels that keep the whole contraction of an output block in PSUM.
 
     Rows of output wait for each other where few have room, and without a second buffer for a block
     of `a` its loading hides behind nothing.
     """
-    none = np.zeros(())
+    s, p = core.s, core.p
     always = 1.0 if s.reload_a else 0.0
     exposed = (1.0 - always) * (s.slots_a < 2 * s.k_tiles) * s.k_tiles
-    last_row = _row_time(s, p.last_n, none, banks)
-    kept_s = p.copy_s + pace.trigger_s + latency_s + p.last_n.store_s
-    total: FloatArray | float = 0.0
-    for rows, down in ((p.m, s.m_blocks - 1), (p.last_m, 1.0)):
+    row, last_row = _row_time(core, p.n), _row_time(core, p.last_n)
+    kept_s = p.copy_s + core.trigger_s + core.latency_s + p.last_n.store_s
+    total: FloatArray = np.zeros(())
+    for rows, down in ((p.m, p.down), (p.last_m, 1.0)):
         output_s = rows.count * kept_s / s.output_rows
-        again = _window(rows, p.n, _row_time(s, p.n, none, banks), pace, always, 1.0)
-        new = _window(rows, p.last_n, last_row, pace, 1.0, 1.0)
-        total = total + down * (s.n_blocks - 1) * np.maximum(again.time_s, output_s)
+        again = _window(core, (rows, p.n), row, rows.load.times(always).beside(p.n.load))
+        new = _window(core, (rows, p.last_n), last_row, rows.load.beside(p.last_n.load))
+        total = total + down * p.across * np.maximum(again.time_s, output_s)
         # Buffers come free one by one while the last chain of products goes through them.
         alone_s = np.maximum(exposed * rows.load.transfer_s - s.k_tiles * p.multiply_s, 0.0)
         new_s = np.maximum(new.time_s, new.compute_s + alone_s)
@@ -246,97 +289,93 @@ def _streamed(s: KernelSchedule, p: Parts, pace: _Pace, latency_s: float, banks:
     loads_bind = new.compute_s < new.load_s
     first = np.where(loads_bind, 0.0, p.m.load.transfer_s + p.n.load.transfer_s)
     drain = np.where(loads_bind, 0.0, p.last_n.store_s) + p.multiply_s + p.copy_s
-    return 2 * (latency_s + pace.trigger_s) + first + s.batch * total + drain
+    return 2 * (core.latency_s + core.trigger_s) + first + core.of_batch(total) + drain
 
 
-def _row_time(s: KernelSchedule, columns: ColumnBlock, several: FloatArray, banks: int) -> _RowTime:
+def _row_time(core: _Core, columns: ColumnBlock) -> _RowTime:
     """Return the seconds of computing a row of output tiles.
 
-    The first block of K is copied out, the others (`several`: 1 if there are any) are added.
+    The first block of K is copied out, the others (`several`: if there are any) are added.
     """
+    s, p, several = core.s, core.p, core.several
     copy, add = columns.copy_s, columns.add_s
     multiply = s.block_k * columns.multiply_s
-    last_multiply = s.last_k * columns.multiply_s
+    last_multiply = p.last_k * columns.multiply_s
     first, middle = np.maximum(multiply, copy), np.maximum(multiply, add)
     last_evacuate = copy + several * (add - copy)
+    before_s = several * (first + (p.steps - 1) * middle)
+    last_s = np.maximum(last_multiply, last_evacuate)
     slower = several * (add > last_multiply)
     return _RowTime(
         multiply_s=s.k_tiles * columns.multiply_s,
-        before_s=several * (first + (s.k_blocks - 2) * middle),
+        chain_s=before_s + last_s,
+        before_s=before_s,
         last_multiply_s=last_multiply,
         last_evacuate_s=last_evacuate,
-        last_s=np.maximum(last_multiply, last_evacuate),
+        last_s=last_s,
         spare_s=np.maximum(0.0, multiply - copy),
-        ahead_s=slower * ((banks - 1) * add / columns.tiles),
+        ahead_s=slower * ((core.banks - 1) * add / columns.tiles),
     )
 
 
 def _window(
-    rows: RowBlock, columns: ColumnBlock, row: _RowTime, pace: _Pace, a: Number, b: Number
+    core: _Core, block: tuple[RowBlock, ColumnBlock], row: _RowTime, load: Loads
 ) -> _Window:
-    """Return the seconds of a block while `a` and `b` are loaded (1 or 0 times) for the next.
+    """Return the seconds of a block while K tiles are loaded for the next."""
+    rows, columns = block
+    count = rows.count
+    slow = count * row.chain_s - np.minimum(row.ahead_s, count * row.spare_s)
+    compute = np.maximum(count * row.multiply_s, slow)
+    if core.turn_s:
+        compute = compute + core.s.k_tiles * (load.turns * core.turn_s)
+    return _overlapped(core, compute, rows.stores * columns.store_s, load)
+
+
+def _overlapped(core: _Core, compute: FloatArray, stores: FloatArray, load: Loads) -> _Window:
+    """Return the window of computing, of stores, and of what is loaded a K tile at a time.
 
     Loads and stores share the DMA engines; each has a sequencer of its own that triggers them.
     """
-    count = rows.count
-    slow = count * (row.before_s + row.last_s) - np.minimum(row.ahead_s, count * row.spare_s)
-    compute = np.maximum(count * row.multiply_s, slow)
-    turn = (a * rows.load.turns + b * columns.load.turns) * pace.turn_s
-    compute = compute + pace.k_tiles * turn
-    transfers = a * rows.load.transfer_s + b * columns.load.transfer_s
-    triggers = (a * rows.load.transfers + b * columns.load.transfers) * pace.trigger_s
-    return _overlapped(compute, transfers, triggers, rows.stores * columns.store_s, turn, pace)
+    moved = loads = core.p.k_tiles * load.transfer_s
+    if core.trigger_s:
+        triggers = load.transfers * core.trigger_s
+        loads = core.p.k_tiles * np.maximum(load.transfer_s, triggers)
+    time_s = np.maximum(np.maximum(compute, loads), moved + stores)
+    return _Window(time_s, compute, loads, stores)
 
 
-def _overlapped(
-    compute: FloatArray,
-    transfers: FloatArray,
-    triggers: Number,
-    stores: FloatArray,
-    turn: Number,
-    pace: _Pace,
-) -> _Window:
-    """Return the window of computing, of transfers and triggers per K tile loaded, of stores."""
-    loads = pace.loaded_k_tiles * np.maximum(transfers, triggers)
-    unstored = np.maximum(compute, loads)
-    time_s = np.maximum(unstored, pace.loaded_k_tiles * transfers + stores)
-    return _Window(time_s, compute, loads, stores, turn)
-
-
-def _while_loading(s: KernelSchedule, p: Parts, pace: _Pace) -> FloatArray:
+def _while_loading(core: _Core) -> FloatArray:
     """Return the seconds the tensor engine works on a K tile while the next one is loaded."""
-    transfers = p.last_m.load.transfer_s + p.last_n.load.transfer_s
-    transfers = np.maximum(transfers, 2 * pace.trigger_s)
-    if s.a.turned or s.b.turned:
-        turns = p.last_m.load.turns + p.last_n.load.turns
-        return np.minimum(transfers, turns * pace.turn_s)
-    return np.minimum(transfers, p.multiply_s)
+    a, b = core.p.last_m.load, core.p.last_n.load
+    transfers = np.maximum(a.transfer_s + b.transfer_s, 2 * core.trigger_s)
+    if core.turn_s:
+        return np.minimum(transfers, (a.turns + b.turns) * core.turn_s)
+    return np.minimum(transfers, core.p.multiply_s)
 
 
 def _with_totals(
-    s: KernelSchedule, p: Parts, costs: Instructions, time_s: FloatArray, traffic: _Traffic
+    core: _Core, costs: Instructions, time_s: FloatArray, traffic: _Traffic
 ) -> CoreTime:
     """Return the time with what each engine is busy in all, and the bytes at memory."""
-    across, down, batch = s.n_blocks - 1, s.m_blocks - 1, s.batch
-    rows = down * p.m.count + p.last_m.count
-    products = rows * s.k_tiles * batch
-    multiply = across * p.n.multiply_s + p.last_n.multiply_s
-    evacuate = across * p.n.copy_s + p.last_n.copy_s
-    evacuate = evacuate + (s.k_blocks - 1) * (across * p.n.add_s + p.last_n.add_s)
-    columns = across * p.n.tiles + p.last_n.tiles
-    weights = costs.weight_load_cycles(np.minimum(s.m, s.tile.m)) * (1 / costs.tensor_clock_hz)
-    load_a = traffic.reads_a * (down * p.m.load.transfer_s + p.last_m.load.transfer_s)
-    load_b = traffic.reads_b * (across * p.n.load.transfer_s + p.last_n.load.transfer_s)
-    stores = (down * p.m.stores + p.last_m.stores) * (across * p.n.store_s + p.last_n.store_s)
-    triggers = traffic.reads_a * (down * p.m.load.transfers + p.last_m.load.transfers)
-    triggers = triggers + traffic.reads_b * (across * p.n.load.transfers + p.last_n.load.transfers)
-    turns = traffic.reads_a * (down * p.m.load.turns + p.last_m.load.turns)
-    turns = turns + traffic.reads_b * (across * p.n.load.turns + p.last_n.load.turns)
-    per_k = batch * s.k_tiles
-    tensor_s = products * multiply + per_k * turns * p.turn_multiply_s
-    evacuation_s = batch * rows * evacuate + per_k * turns * p.turn_copy_s
-    dma_s = batch * (p.k_tiles * (load_a + load_b) + stores)
-    trigger_s = per_k * triggers * costs.generation_s
+    s, p = core.s, core.p
+    products = core.of_batch(s.m_tiles)
+    evacuate = p.across * p.n.copy_s + p.last_n.copy_s
+    evacuate = evacuate + p.steps * (p.across * p.n.add_s + p.last_n.add_s)
+    evacuation_s = products * evacuate
+    products = products * s.k_tiles
+    weight_s = float(costs.weight_load_cycles(1.0)) / costs.tensor_clock_hz
+    tensor_s = products * (p.across * p.n.multiply_s + p.last_n.multiply_s)
+    load_a = _all(p.down, p.m.load, p.last_m.load).times(traffic.reads_a)
+    load_b = _all(p.across, p.n.load, p.last_n.load).times(traffic.reads_b)
+    load = load_a.beside(load_b)
+    stores = (p.down * p.m.stores + p.last_m.stores) * (p.across * p.n.store_s + p.last_n.store_s)
+    per_k = core.of_batch(s.k_tiles)
+    if core.turn_s:
+        turns = per_k * load.turns
+        tensor_s = tensor_s + turns * p.turn_multiply_s
+        evacuation_s = evacuation_s + turns * p.turn_copy_s
+    dma_s = core.of_batch(p.k_tiles * load.transfer_s + stores)
+    trigger_s = per_k * load.transfers * costs.generation_s
     busiest = np.maximum(np.maximum(tensor_s, evacuation_s), np.maximum(dma_s, trigger_s))
     time_s = np.maximum(time_s, busiest)
     bytes_a = traffic.reads_a * s.m * s.a.dense_bytes
@@ -344,10 +383,14 @@ def _with_totals(
     return CoreTime(
         time_s=time_s,
         tensor_s=tensor_s,
-        weights_s=products * columns * weights,
+        weights_s=products * s.n_tiles * (p.stationary * weight_s),
         evacuation_s=evacuation_s,
         dma_s=dma_s,
         trigger_s=trigger_s,
         fixed_s=time_s - busiest,
-        read_bytes=batch * s.k * (bytes_a + bytes_b),
+        read_bytes=core.of_batch(s.k) * (bytes_a + bytes_b),
     )
+
+
+def _all(blocks: FloatArray, one: Loads, last: Loads) -> Loads:
+    return one.times(blocks).beside(last)

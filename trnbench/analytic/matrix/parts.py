@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.arrays import FloatArray, Number
+from trnbench.arrays import FloatArray, Number, times
 from trnbench.costs.instructions import Instructions
 from trnbench.mapping.tiling.schedule import KernelSchedule, Operand, Transfer
 from trnbench.records import dataclass
@@ -17,6 +17,20 @@ class Loads:
     transfer_s: FloatArray
     transfers: Number
     turns: Number
+
+    def times(self, share: Number) -> Loads:
+        """Return so many of them."""
+        return Loads(
+            share * self.transfer_s, times(share, self.transfers), times(share, self.turns)
+        )
+
+    def beside(self, other: Loads) -> Loads:
+        """Return these and the other's, a K tile of each."""
+        return Loads(
+            self.transfer_s + other.transfer_s,
+            self.transfers + other.transfers,
+            self.turns + other.turns,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +56,10 @@ class ColumnBlock:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Parts:
-    """The full and the last block of either free dimension, and single tiles.
+    """The full and the last block of each dimension, and single tiles.
+
+    `down`, `across` and `steps` are the blocks of M, N and K before the last, which has `last_k`
+    tiles. `stationary` is the columns of a stationary tile.
 
     A transfer takes as long as its busiest engine, so fewer rows shorten it only when they no
     longer fill that one: `k_tiles` counts loads of K tiles with the last in units of a whole one,
@@ -54,6 +71,11 @@ class Parts:
     n: ColumnBlock
     last_m: RowBlock
     last_n: ColumnBlock
+    down: FloatArray
+    across: FloatArray
+    steps: FloatArray
+    last_k: FloatArray
+    stationary: FloatArray
     k_tiles: FloatArray
     last_row: FloatArray
     multiply_s: FloatArray
@@ -65,27 +87,38 @@ class Parts:
 
 def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:
     """Return the prices of a schedule's parts on a core with these instruction costs."""
-    last_m, last_n = s.last_m, s.last_n
+    down, across, steps = s.m_blocks - 1, s.n_blocks - 1, s.k_blocks - 1
+    last_m, last_n = s.m - down * s.block_m, s.n - across * s.block_n
     served = costs.transfer.partitions_per_engine
     stationary = np.minimum(s.m, s.tile.m)
-    rows, last_rows = np.ceil(s.block_m / s.tile.m), np.ceil(last_m / s.tile.m)
+    last_rows = s.m_tiles - down * s.rows
     side = float(s.tile.m)
     tile = np.minimum(last_n, s.tile.n)
-    last_k = np.minimum(np.ceil(s.last_contraction / s.b.stored_depth) / served, 1.0)
-    last_row = np.minimum((last_m - (last_rows - 1) * s.tile.m) / served, 1.0)
+    k_before = s.k_tiles - 1
+    last_contraction = s.k - k_before * s.tile.k
+    if s.b.stored_depth > 1:
+        last_contraction = np.ceil(last_contraction / s.b.stored_depth)
+    last_k_tile = np.minimum(last_contraction / served, 1.0)
+    rows_before = last_rows - 1
+    last_row = np.minimum((last_m - rows_before * s.tile.m) / served, 1.0)
     return Parts(
-        m=RowBlock(rows, rows, _loads(s, costs, s.a, s.block_m, s.columns_a)),
+        m=RowBlock(s.rows, s.rows, _loads(s, costs, s.a, s.block_m, s.columns_a)),
         n=_whole_columns(s, costs),
         last_m=RowBlock(
-            last_rows, last_rows - 1 + last_row, _loads(s, costs, s.a, last_m, s.columns_a)
+            last_rows, rows_before + last_row, _loads(s, costs, s.a, last_m, s.columns_a)
         ),
         last_n=_ragged_columns(s, costs, stationary, last_n),
-        k_tiles=s.k_tiles - 1 + last_k,
+        down=down,
+        across=across,
+        steps=steps,
+        last_k=s.k_tiles - steps * s.block_k,
+        stationary=stationary,
+        k_tiles=k_before + last_k_tile,
         last_row=last_row,
-        multiply_s=_multiply_s(costs, stationary, tile),
+        multiply_s=costs.multiply_s(stationary, tile),
         copy_s=costs.copy_alone_s(tile),
         add_s=costs.add_s(tile),
-        turn_multiply_s=float(_multiply_s(costs, side, side)),
+        turn_multiply_s=float(costs.multiply_s(side, side)),
         turn_copy_s=float(costs.copy_each_s(side)),
     )
 
@@ -93,14 +126,14 @@ def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:
 def _whole_columns(s: KernelSchedule, costs: Instructions) -> ColumnBlock:
     """Return a block of N that is not the last, so made of whole tiles."""
     full, side = float(s.tile.n), float(s.tile.m)
-    tiles = np.ceil(s.block_n / full)
+    load = _loads(s, costs, s.b, s.block_n, s.columns_b)
     return ColumnBlock(
-        tiles,
-        tiles * float(_multiply_s(costs, side, full)),
-        tiles * float(costs.copy_each_s(full)),
-        tiles * float(costs.add_s(full)),
-        _transfer_s(costs, s.store(side, s.block_n)),
-        _loads(s, costs, s.b, s.block_n, s.columns_b),
+        s.columns,
+        s.columns * float(costs.multiply_s(side, full)),
+        s.columns * float(costs.copy_each_s(full)),
+        s.columns * float(costs.add_s(full)),
+        _store_s(s, costs, s.block_n, load),
+        load,
     )
 
 
@@ -111,18 +144,26 @@ def _ragged_columns(
     whole = np.floor(width / full)
     rest = width - whole * full
     more = np.minimum(rest, 1.0)
+    load = _loads(s, costs, s.b, width, s.columns_b)
     return ColumnBlock(
         whole + more,
-        whole * float(_multiply_s(costs, side, full)) + more * _multiply_s(costs, stationary, rest),
+        whole * float(costs.multiply_s(side, full)) + more * costs.multiply_s(stationary, rest),
         whole * float(costs.copy_each_s(full)) + more * costs.copy_each_s(rest),
         whole * float(costs.add_s(full)) + more * costs.add_s(rest),
-        _transfer_s(costs, s.store(side, width)),
-        _loads(s, costs, s.b, width, s.columns_b),
+        _store_s(s, costs, width, load),
+        load,
     )
 
 
-def _multiply_s(costs: Instructions, stationary: Number, moving: Number) -> FloatArray:
-    return costs.multiply_cycles(stationary, moving) * (1 / costs.tensor_clock_hz)
+def _store_s(
+    s: KernelSchedule, costs: Instructions, columns: FloatArray, load: Loads
+) -> FloatArray:
+    """Return the seconds of storing a row of output tiles, often those of loading a K tile."""
+    alike = not s.b.turned and s.kernel == "blocked"
+    shape = (s.b.stored_bytes, s.b.stored_depth, s.tile.k)
+    if alike and shape == (s.out_bytes, 1, s.tile.m):
+        return load.transfer_s
+    return _transfer_s(costs, s.store(float(s.tile.m), columns))
 
 
 def _loads(

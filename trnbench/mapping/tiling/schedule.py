@@ -106,7 +106,8 @@ class KernelSchedule:
     """One kernel on one core.
 
     The outer loop goes over blocks of `outer`, then the other free dimension, then K. A block holds
-    `block_m` and `block_n` elements and `block_k` tiles; the last of a dimension may be smaller. An
+    `block_m` and `block_n` elements in `rows` x `columns` output tiles, of `m_tiles` x `n_tiles` in
+    all, and `block_k` tiles of K; the last of a dimension may be smaller. An
     operand is loaded a K tile at a time, in transfers of at most `columns_a` / `columns_b` columns,
     into one of `slots_a` / `slots_b` buffers; it is loaded again when its block changes
     (`reload_a`, `reload_b`: for every output block). `output_rows` tile rows of results have room
@@ -125,7 +126,11 @@ class KernelSchedule:
     n: FloatArray
     k: FloatArray
     batch: FloatArray
+    m_tiles: FloatArray
+    n_tiles: FloatArray
     k_tiles: FloatArray
+    rows: FloatArray
+    columns: FloatArray
     block_m: FloatArray
     block_n: FloatArray
     block_k: FloatArray
@@ -223,10 +228,9 @@ def schedule_of(
 def _blocked(product: MatrixProduct, frame: _Frame) -> KernelSchedule:
     tile, room = frame.tile, frame.room_bytes
     m_tiles, n_tiles, k_tiles = _tiles(product, tile)
-    k_blocks = np.ceil(k_tiles / CONTRACTION_BLOCK_TILES)
-    block_k = np.ceil(k_tiles / k_blocks)
-    k_blocks = np.ceil(k_tiles / block_k)
-    held = np.where(k_blocks > 1, ACCUMULATOR_BYTES, product.element_bytes_out)
+    block_k, k_blocks = _even(k_tiles, CONTRACTION_BLOCK_TILES)
+    out_bytes = product.element_bytes_out
+    held = out_bytes + np.minimum(k_blocks - 1, 1.0) * (ACCUMULATOR_BYTES - out_bytes)
     # Per partition, a column of an operand takes this much in its buffers (and in the spare output
     # rows), and a row of output tiles `held` a column: the largest square comes from a quadratic,
     # then each dimension takes what the other leaves.
@@ -245,11 +249,16 @@ def _blocked(product: MatrixProduct, frame: _Frame) -> KernelSchedule:
     width_m = np.minimum(block_m * tile.m, product.m)
     width_n = np.minimum(block_n * tile.n, product.n)
     used = width_m * a_bytes + width_n * (b_bytes + block_m * held)
+    slots = BUFFERS * block_k
     return _schedule(product, frame, "blocked")(
         outer="n",
         reload_a=False,
         reload_b=False,
+        m_tiles=m_tiles,
+        n_tiles=n_tiles,
         k_tiles=k_tiles,
+        rows=block_m,
+        columns=block_n,
         block_m=width_m,
         block_n=width_n,
         block_k=block_k,
@@ -258,8 +267,8 @@ def _blocked(product: MatrixProduct, frame: _Frame) -> KernelSchedule:
         k_blocks=k_blocks,
         columns_a=width_m,
         columns_b=width_n,
-        slots_a=BUFFERS * block_k,
-        slots_b=BUFFERS * block_k,
+        slots_a=slots,
+        slots_b=slots,
         output_rows=block_m + SPARE_OUTPUT_ROWS,
         fits=used <= room,
     )
@@ -301,7 +310,11 @@ def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) ->
         outer="m",
         reload_a=kernel == "naive",
         reload_b=True,
+        m_tiles=m_tiles,
+        n_tiles=n_tiles,
         k_tiles=k_tiles,
+        rows=block_m,
+        columns=block_n,
         block_m=width_m,
         block_n=width_n,
         block_k=k_tiles,
@@ -337,7 +350,10 @@ def _tiles(product: MatrixProduct, tile: Tile) -> tuple[FloatArray, FloatArray, 
     return (np.ceil(product.m / tile.m), np.ceil(product.n / tile.n), np.ceil(product.k / tile.k))
 
 
-def _even(tiles: FloatArray, at_most: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return (tiles of a block, blocks): as few blocks as allowed, as even as they come."""
-    size = np.ceil(tiles / np.ceil(tiles / at_most))
-    return size, np.ceil(tiles / size)
+def _even(tiles: FloatArray, at_most: Number) -> tuple[FloatArray, FloatArray]:
+    """Return (tiles of a block, blocks): as few blocks as allowed, as even as they come.
+
+    Fewer blocks of that size would not hold the tiles: they would have done with larger ones.
+    """
+    blocks = np.ceil(tiles / at_most)
+    return np.ceil(tiles / blocks), blocks
