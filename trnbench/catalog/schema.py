@@ -7,12 +7,11 @@ A union of record classes is told apart by the text under `topology`, each class
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from trnbench.catalog.provenance import join
 from trnbench.catalog.quantity import Count, Total
@@ -92,27 +91,12 @@ def _forms_by_key(value: dict[str, object], form: TypeForm) -> list[tuple[str, T
 @cache
 def forms_of(record: TypeForm) -> dict[str, tuple[str, TypeForm]]:
     """Return attribute -> (key in the file, type), for every attribute that a file may hold."""
-    hints = _hints(record)
+    hints = get_type_hints(record, include_extras=True)
     return {
         field.name: (_key(field.name, hints[field.name]), hints[field.name])
         for field in fields(record)
         if not field.metadata.get("derived")
     }
-
-
-def _hints(record: TypeForm) -> dict[str, TypeForm]:
-    """Return the types of a record's attributes, in half the time of `get_type_hints`."""
-    return {
-        name: _meant(text, cls.__module__) if isinstance(text, str) else text
-        for cls in reversed(record.__mro__)
-        for name, text in vars(cls).get("__annotations__", {}).items()
-    }
-
-
-@cache
-def _meant(text: str, module: str) -> TypeForm:
-    """Return what an annotation in a module of this package means."""
-    return eval(text, vars(sys.modules[module]))
 
 
 def _key(name: str, form: TypeForm) -> str:
