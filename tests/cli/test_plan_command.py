@@ -336,3 +336,12 @@ def test_where_no_layout_was_found_none_is_told(run):
     done = run("plan", "llama3.1-8b", "--on", "trn1.32xlarge", *asked)
     assert done.code == 1
     assert "None" not in done.out
+
+
+@pytest.mark.parametrize("verb", ["plan", "compare"])
+def test_a_schedule_that_the_stack_refuses_is_no_plan_whatever_the_degrees(run, verb):
+    asked = ("llama2-7b", "--tokens", "1B", "--on", "p4d.24xlarge", "--nodes", 1, *DATE)
+    done = run(verb, *asked, "--schedule", "zb-h1")
+    assert done.code == 1
+    assert "does not run schedule zb-h1" in " ".join(done.out.split())
+    assert run(verb, *asked, "--schedule", "zb-h1", "--assume-supported").code == 0

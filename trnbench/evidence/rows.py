@@ -48,6 +48,8 @@ STEPS: tuple[EvidenceSet, ...] = ("steps", *OLDER)
 COLLECTIVES: tuple[EvidenceSet, ...] = ("trainium_collectives", "gpu_collectives")
 """Sets of timed collectives."""
 
+_MOST = 1e30
+"""No number of a measurement is so large, nor the inverse of one so large."""
 _FLAGS = {
     **dict.fromkeys(("1", "yes", "true", "on"), True),
     **dict.fromkeys(("0", "no", "false", "off"), False),
@@ -111,6 +113,8 @@ class EvidenceRow:
             raise RowFault(f"{column}: {_short(text)} is not a number") from None
         if not (isfinite(number) and number > 0):
             raise RowFault(f"{column}: {_short(text)} is not a positive number")
+        if not 1 / _MOST <= number <= _MOST:  # in other units, or times another, it would be none
+            raise RowFault(f"{column}: {_short(text)} is out of range, {1 / _MOST:g} to {_MOST:g}")
         return number
 
     def positive_if_said(self, column: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isfinite
 
 from trnbench.calibration.collective_stack import CollectiveStack
@@ -83,11 +84,22 @@ class Question:
         """What the stack refuses of the model and the settled knobs, in words."""
         if self.assume_supported:
             return ()
-        found = beyond(self.stack, self.model, self.layout)
+        found = dict.fromkeys(one for one in self._beyond() if one.status == "refused")
         return (
-            *(refusal(self.stack, one) for one in found if one.status == "refused"),
+            *(refusal(self.stack, one) for one in found),
             *(refusal(self.stack, one) for one in map(self._none_of, self.layout.wanted) if one),
         )
+
+    def _beyond(self) -> Iterator[Support]:
+        """Yield what is beyond what the stack runs, of knobs asked for also with open degrees."""
+        yield from beyond(self.stack, self.model, self.layout)
+        for name, _ in self.layout.pairs:
+            degrees = [one for one in KNOBS[name].acts_with if self.layout.number(one) is None]
+            if degrees:
+                of_knob = features_of_knob(KNOBS[name])
+                cut = self.layout.changed(**dict.fromkeys(degrees, 2))
+                found = beyond(self.stack, self.model, cut)
+                yield from (one for one in found if one.feature in of_knob)
 
     def _none_of(self, name: str) -> Support | None:
         """Return what the stack says of a knob that was asked for, if it refuses all but one value.

@@ -71,6 +71,14 @@ def test_order_of_columns_and_more_columns_do_not_matter(tmp_path):
     assert found.id == "line 2"
 
 
+@pytest.mark.parametrize("number", ["5e-324", "1e31"])
+def test_numbers_that_other_units_would_lose_are_refused(tmp_path, number):
+    text = f"latency_ms,shape,dtype,kernel,hardware\n{number},M1 K2 N3,bf16,matmul,trn1\n"
+    (found,) = read_evidence(written(tmp_path, text)).rows
+    with pytest.raises(RowFault, match=r"latency_ms: .* is out of range"):
+        found.positive("latency_ms")
+
+
 def test_a_row_is_named_by_its_line_where_it_has_no_id(tmp_path):
     text = KERNELS + "\ntrn1,matmul,512^3,bf16,1\n"
     assert [row.id for row in read_evidence(written(tmp_path, text)).rows] == ["line 3"]
