@@ -10,6 +10,8 @@ from trnbench.catalog.text_file import chunks
 from trnbench.records import dataclass
 
 _BLOCK_BYTES = 4 << 20
+_PART_BYTES = 512 << 10
+"""What is found in so much stays in a core's cache; by the first block, a format is known."""
 _ESCAPE = b"\x1b"
 _CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _RESIDUE = re.compile(rb"\[[0-9;]{1,8}m")
@@ -30,18 +32,30 @@ class LineBlock:
 
 def blocks(path: Path) -> Iterator[LineBlock]:
     """Yield a file as blocks of whole lines without terminal codes; refuse what is no text."""
-    line, rest = 1, b""
+    line, rest, size = 1, b"", 2 * _BLOCK_BYTES
     for read in chunks(path, what="log", size=_BLOCK_BYTES):
         whole = rest + read
         end = max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1
         if not end and len(whole) > _BLOCK_BYTES:
             end = len(whole)  # no log has such a line: it is cut, not gathered
         text, rest = whole[:end], whole[end:]
-        if text:
-            yield LineBlock(text=_plain(text), line=line)
-            line += text.count(b"\n")
+        for part in _parts(text, size):
+            yield LineBlock(text=_plain(part), line=line)
+            line += part.count(b"\n")
+            size = _PART_BYTES
     if rest:
         yield LineBlock(text=_plain(rest), line=line)
+
+
+def _parts(text: bytes, size: int) -> Iterator[bytes]:
+    """Yield whole lines, about `size` bytes at a time."""
+    start = 0
+    while start < len(text):
+        stop = start + size
+        end = max(text.rfind(b"\n", start, stop), text.rfind(b"\r", start, stop)) + 1
+        end = end if end and stop < len(text) else len(text)
+        yield text[start:end]
+        start = end
 
 
 def _plain(text: bytes) -> bytes:

@@ -16,15 +16,15 @@ Told: TypeAlias = Literal["time", "steps", "samples", "tokens", "tokens each"]
 """What a line tells: seconds of a step; steps, samples or tokens a second of the cluster; or tokens
 a second of each device."""
 
-_NUMBER = r"(\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
-_LINE = r"[^\n\r]*?"
+_DIGITS = r"\d[\d,]*+\.?+\d*+(?:[eE][-+]?\d+)?+"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFormat:
     """How a piece of software prints a step.
 
-    `pattern` has the groups step and value, in this order, or value alone. `scale` makes base units
+    `pattern` has the groups step and value, in this order, or value alone; LINE in it is what a
+    line has before the first place where all that follows LINE is found. `scale` makes base units
     of the value. `window`: the value is a moving average over so many steps, which starts cold.
     `more`: patterns of the global batch (batch), of iterations whose optimizer did not run
     (skipped) and of a rank's memory in GiB (memory), each once in a line of a step.
@@ -43,7 +43,12 @@ class StepFormat:
 
     def compiled(self, pattern: str) -> re.Pattern[bytes]:
         """Return one of the patterns as files are searched."""
-        return re.compile(pattern.replace("NUMBER", _NUMBER).replace("LINE", _LINE).encode())
+        before, _, after = pattern.partition("LINE")
+        if after:
+            # What a lazy [^\n\r]*? would skip, but not a byte at a time.
+            letter, rest = after[0], after[1:].replace("NUMBER", f"(?:{_DIGITS})")
+            before += rf"(?:[^{letter}\n\r]++|{letter}(?!{rest}))*+"
+        return re.compile((before + after).replace("NUMBER", f"({_DIGITS})").encode())
 
 
 EXACT = (

@@ -33,7 +33,7 @@ _TWO = 2
 _MANY = 1000
 """Once a bar has so many states, or words told so many steps, a log is searched for no others."""
 
-_NUMBER = rb"((?>\d[\d,]*\.?\d*(?:e[-+]?\d+)?))"
+_NUMBER = rb"(\d[\d,]*+\.?+\d*+(?:e[-+]?\d+)?+)"
 _BEFORE = rb"([^\d\n\r]{1,26})"
 _UNIT = rb"\s*(ms\b|msec\b|us\b|s\b|sec\b)?"
 
@@ -57,7 +57,7 @@ class _Words:
     def alike(self, label: bytes, unit: bytes) -> re.Pattern[bytes]:
         """Return the pattern of these words with one label and unit; empty with any other."""
         then = rb"\s*" + unit + rb"\b" if unit else rb"(?!" + _UNIT.rstrip(b"?") + rb")"
-        return re.compile(self.name + rb"(?:" + re.escape(label) + _NUMBER + then + rb")?")
+        return re.compile(self.name + rb"(?:" + re.escape(label) + _NUMBER + then + rb"|)")
 
 
 _TIMES = tuple(
