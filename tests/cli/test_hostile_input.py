@@ -328,3 +328,14 @@ def test_a_folder_of_more_files_than_are_meant_is_not_walked(run, tmp_path, monk
     done = run(*verb, tmp_path)
     assert done.code == 2
     assert "has more than 3 files below it; name a smaller folder" in done.err
+
+
+@pytest.mark.parametrize("nodes", ["0", "1", "-2", "9" * 30])
+def test_a_cause_that_spreads_groups_over_no_nodes_is_refused(run, tmp_path, nodes):
+    text = (ROOT / "specs/explain/steps.toml").read_text()
+    path = tmp_path / "explain" / "steps.toml"
+    path.parent.mkdir()
+    path.write_text(text.replace("nodes = [2, 4, 8]", f"nodes = [2, 4, {nodes}]"))
+    done = run("spec", "validate", path)
+    assert done.code == 2
+    assert "nodes" in done.out

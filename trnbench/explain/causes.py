@@ -18,6 +18,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, did_you_mean
 from trnbench.records import dataclass
 from trnbench.workload.layout import KNOBS
+from trnbench.workload.sizes import MAX_SIZE
 
 Convention = Literal[
     "attention in full",
@@ -126,6 +127,12 @@ class Apart:
     """Tensor-parallel groups lie on so many nodes instead of one, evenly."""
 
     nodes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse numbers of nodes that are not apart, or none there are."""
+        wrong = [one for one in self.nodes if not 2 <= one < MAX_SIZE]
+        if wrong:
+            raise ValueError(f"`nodes` must be from 2 to {MAX_SIZE - 1}, found {wrong[0]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
