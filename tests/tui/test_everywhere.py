@@ -467,6 +467,18 @@ async def test_the_palette_turns_no_page_that_is_not_there(opened):
 
 
 @pytest.mark.slow
+async def test_a_palette_opens_while_the_one_before_is_leaving(opened):
+    app, pilot = opened
+    app.action_command_palette()
+    await pilot.pause()
+    app.screen.dismiss()
+    app.action_command_palette()
+    await pilot.pause()
+    assert isinstance(app.screen, Palette)
+    await pilot.press("escape")
+
+
+@pytest.mark.slow
 async def test_a_palette_that_is_gone_looks_for_no_commands(opened):
     app, pilot = opened
     palette = Palette()

@@ -245,7 +245,7 @@ class TrnbenchApp(App[None]):
         from trnbench.tui.dialogs import Palette
 
         if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="--command-palette"))
+            self.push_screen(Palette())
 
     def action_turn(self, by: int) -> None:
         """Go to the next or the previous view."""
