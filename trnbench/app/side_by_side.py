@@ -57,7 +57,7 @@ def _send(its: Connection, work: Callable[[Thing], Found], things: Sequence[Thin
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         its.send([work(one) for one in things])
-    except Exception as error:
+    except Exception as error:  # whatever it is, it is raised where its answer is waited for
         its.send(error)
 
 

@@ -181,7 +181,7 @@ class Predictor:
 
     _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict, init=False)
     _families: dict[Model, int] = field(default_factory=dict, init=False)
-    _family: Memo[int, tuple[int, int]] = field(default_factory=Memo, init=False)
+    _family: Memo[int, tuple[Model, int, int]] = field(default_factory=Memo, init=False)
     _priced: PricedSteps = field(default_factory=PricedSteps, init=False)
     _latest: list[PricedSteps] = field(default_factory=list, init=False)
     _held: Memo[int, FloatArray] = field(default_factory=Memo, init=False)
@@ -205,11 +205,13 @@ class Predictor:
     def _number_of(self, model: Model) -> tuple[int, int]:
         """Return the number of a model's family, and the rows of its table of positions."""
 
-        def found() -> tuple[int, int]:
+        def found() -> tuple[Model, int, int]:
             family, positions = family_of(model)
-            return self._families.setdefault(family, len(self._families)), positions
+            # The model is held: while it lives no other has its id.
+            return model, self._families.setdefault(family, len(self._families)), positions
 
-        return self._family.of(id(model), found)
+        _, number, positions = self._family.of(id(model), found)
+        return number, positions
 
     def _placed(self, setup: TrainSetup, layout: Layout) -> PlacedLayout:
         """Return a layout with what those that are priced together with it have in common.
