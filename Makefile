@@ -105,7 +105,7 @@ bench-self: $(TOOLS) ## measure trnbench's own speed against its bars
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
 snapshots: $(TOOLS) ## rewrite the golden files and the pictures of screens after a change that is meant
-	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden tests/files_0_1_0 $(ARGS)
+	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)
 	@$(BIN)/python -m pytest tests/tui/test_snapshots.py --snapshot-update $(ARGS)
 
 calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked fit, Trainium to all rows

@@ -29,7 +29,7 @@ CATALOG = open_catalog(environment={})
     ],
 )
 def test_train_prints_what_validate_scores(file, row):
-    published = read_evidence(PUBLISHED / f"{file}_training.csv")
+    published = read_evidence(PUBLISHED / f"{file}_steps.csv")
     one = EvidenceFile(
         name=published.name,
         set=published.set,

@@ -9,7 +9,6 @@ from typing import Protocol, Self, TypeVar
 
 from trnbench.catalog.evidence import collect
 from trnbench.catalog.inherit import LIKE, Content, at_home, bases, handed_on, merged
-from trnbench.catalog.older_files import modern
 from trnbench.catalog.provenance import Claim, Conflict, Provenance, Source, split
 from trnbench.catalog.search import Catalog
 from trnbench.catalog.structure import structure
@@ -92,7 +91,7 @@ def _content(
     path: Path, record: type[D], catalog: Catalog | None
 ) -> tuple[Content, _Remarks, list[Fault]]:
     """Return what a file says, with what it takes over from one that it is like, and faults."""
-    table = modern(read_toml(path) if catalog is None else catalog.table(path))
+    table = dict(read_toml(path) if catalog is None else catalog.table(path))
     remarks_table = {
         key: table.pop(key) for key in ("sources", "conflict", "claim") if key in table
     }

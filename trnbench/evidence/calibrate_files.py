@@ -16,7 +16,6 @@ from typing import cast
 
 from trnbench.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
 from trnbench.calibration.transfer import AS_IN, HANDED_ON, most_of, wider_ends
-from trnbench.catalog.older_files import modern
 from trnbench.catalog.provenance import join
 from trnbench.catalog.search import Catalog
 from trnbench.catalog.toml_file import read_toml, toml_text
@@ -87,7 +86,7 @@ class CalibrationFiles:
     def _before(self, name: str) -> Table:
         if name in self.starts:
             return copy.deepcopy(self.starts[name])
-        return modern(read_toml(self.catalog.find("calibration", name).path))
+        return read_toml(self.catalog.find("calibration", name).path)
 
     def _table(self, name: str) -> Table:
         if name not in self._made:

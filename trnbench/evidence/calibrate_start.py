@@ -26,11 +26,9 @@ from trnbench.calibration.training_stack import (
     training_file,
 )
 from trnbench.catalog.document import load_once
-from trnbench.catalog.older_files import modern
 from trnbench.catalog.search import BUILT_IN, Catalog, Entry
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import InputError
-from trnbench.evidence.older_columns import steps_of
 from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.evidence.step_row import StepRow, step_of
 from trnbench.hardware.instance import Platform
@@ -72,10 +70,10 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
     if known is not None and (again == full_name(name) or (again or like) is None):
         entry = known if again is None else _shipped(catalog, full_name(name))
         stack = load_once(catalog, entry.path, TrainingStack)
-        table = modern(read_toml(entry.path)) | {"begun_as": full_name(name)}
+        table = read_toml(entry.path) | {"begun_as": full_name(name)}
         return _serving(catalog, Start(stack=stack, table=table, again=again), software, platforms)
     if like is not None and full_name(like) == full_name(name):
-        stack, table = load_training_stack(catalog, name), modern(read_toml(_file(catalog, name)))
+        stack, table = load_training_stack(catalog, name), read_toml(_file(catalog, name))
         return _serving(catalog, Start(stack=stack, table=table, like=name), software, platforms)
     like = like or again
     if not platforms:
@@ -98,7 +96,7 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
         fitted_to=(),
         fit=None,
     )
-    table = modern(read_toml(catalog.find("calibration", base.name).path))
+    table = read_toml(catalog.find("calibration", base.name).path)
     table = {key: value for key, value in table.items() if key not in _OF_ITS_FIT}
     table |= {
         "name": full,
@@ -134,7 +132,7 @@ def _calibrated_name(stacks: Stacks, name: str, platforms: Sequence[Platform]) -
 def _faults(catalog: Catalog, files: Iterable[EvidenceFile]) -> str:
     """Return in words why the first rows, none of which can be read, cannot."""
     found = []
-    for row in (row for file in files for row in steps_of(catalog, file).rows[:_FEW]):
+    for row in (row for file in files for row in file.rows[:_FEW]):
         try:
             step_of(row)
         except RowFault as fault:
@@ -145,7 +143,7 @@ def _faults(catalog: Catalog, files: Iterable[EvidenceFile]) -> str:
 def _said(catalog: Catalog, file: EvidenceFile) -> list[StepRow]:
     """Return what rows say that can be read."""
     found = []
-    for row in steps_of(catalog, file).rows:
+    for row in file.rows:
         try:
             found.append(step_of(row))
         except RowFault:

@@ -6,7 +6,6 @@ import datetime
 from typing import cast
 
 from trnbench.calibration.collective_stack import FILE_PREFIX
-from trnbench.catalog.older_files import modern
 from trnbench.catalog.search import Catalog
 from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.evidence.calibrate_collectives import TUNINGS, CollectiveFit
@@ -32,7 +31,7 @@ class CalibratedCollectives:
     def text(self, *, name: str | None = None) -> str:
         """Return its file, under another name if one is given."""
         fit = self.fit
-        table = modern(read_toml(self.catalog.find("calibration", fit.stack.name).path))
+        table = read_toml(self.catalog.find("calibration", fit.stack.name).path)
         title = f"{fit.stack.title}, fitted to collectives of {fit.instance}"
         table |= {"name": name or self.name, "title": title if fit.better else fit.stack.title}
         table["instances"] = [fit.instance]

@@ -38,13 +38,12 @@ UNSAID = ("", "-", "?", "n/a", "not stated", "not given", "unknown")
 
 MEASURED = ("step_time_s", "memory_gb", "memory_mib_chip", "outcome", "device_s_per_microbatch")
 """Columns of a step of which one is enough."""
-OLDER: tuple[EvidenceSet, ...] = ("gpu_training", "trainium_training")
-"""Sets of steps whose columns are translated (`older_columns`)."""
+STEPS: EvidenceSet = "steps"
+"""The set of measured training steps."""
+STEPS_BY_MACHINE: tuple[EvidenceSet, ...] = ("gpu_training", "trainium_training")
+"""Sets that predicted steps are counted in, by the machine that they ran on."""
 KERNELS: EvidenceSet = "trainium_kernels"
 """The set of kernels timed by themselves."""
-STEPS: tuple[EvidenceSet, ...] = ("steps", *OLDER)
-"""Sets of measured training steps."""
-
 COLLECTIVES: tuple[EvidenceSet, ...] = ("trainium_collectives", "gpu_collectives")
 """Sets of timed collectives."""
 
@@ -55,14 +54,6 @@ _FLAGS = {
     **dict.fromkeys(("0", "no", "false", "off"), False),
 }
 _NEEDED: Mapping[EvidenceSet, tuple[tuple[str, ...], ...]] = {
-    "gpu_training": (
-        *(("gpu",), ("system",), ("model",), ("seq",), ("n_gpus",), ("tp",), ("pp",), ("dp",)),
-        *(("gbs",), ("dtype",), ("framework",), ("step_time_s", "tokens_per_s_per_gpu")),
-    ),
-    "trainium_training": (
-        *(("model",), ("seq_len",), ("instance",), ("nodes",), ("TP",), ("PP",), ("microbatch",)),
-        *(("global_batch",), ("dtype_mode",), ("step_time_s", "seq_per_s", "tokens_per_s")),
-    ),
     "trainium_kernels": (("hardware",), ("kernel",), ("shape",), ("dtype",), ("latency_ms",)),
     "gpu_collectives": (
         *(("platform",), ("nodes",), ("gpus",), ("collective",), ("size_bytes",)),

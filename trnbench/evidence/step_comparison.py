@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.older_columns import steps_of
 from trnbench.evidence.predict import Mixture, Predictor
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFault
 from trnbench.evidence.training_cases import EvidenceCase, Reader
@@ -19,11 +18,10 @@ _TRAINIUM = "trn"
 
 def compare_training(reader: Reader, file: EvidenceFile) -> tuple[Comparison, ...]:
     """Return every row of a file of steps beside its prediction."""
-    predictor, steps = Predictor(), steps_of(reader.catalog, file)
-    cases = reader.cases(steps)
+    predictor, cases = Predictor(), reader.cases(file)
     predictor.lower_together(case for case in cases if not isinstance(case, str))
     return tuple(
-        _compared(predictor, steps, row, case) for row, case in zip(steps.rows, cases, strict=True)
+        _compared(predictor, file, row, case) for row, case in zip(file.rows, cases, strict=True)
     )
 
 

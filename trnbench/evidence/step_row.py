@@ -1,7 +1,7 @@
 """A row of measured steps as numbers, texts and knobs: what it says, and nothing that it does not.
 
-Rows come from files with the columns of `columns`, from older ones by `older_columns`, and from
-logs. What a row leaves blank is None here, and resolved where a case is made of it.
+Rows come from files with the columns of `columns`, and from logs. What a row leaves blank is None
+here, and resolved where a case is made of it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from trnbench.catalog.search import Catalog
 from trnbench.errors import DataFileError, InputError, UnknownNameError
 from trnbench.evidence.columns import column_of
 from trnbench.evidence.model_of import Models
-from trnbench.evidence.older_columns import steps_of
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.step_row import StepRow, step_of
 from trnbench.hardware.instance import Platform
@@ -110,7 +109,7 @@ class Reader:
 
     def cases(self, file: EvidenceFile) -> tuple[EvidenceCase | str, ...]:
         """Return the case of every row of a file, or why it is none."""
-        return tuple(self._case_or_reason(row) for row in steps_of(self.catalog, file).rows)
+        return tuple(self._case_or_reason(row) for row in file.rows)
 
     def _case_or_reason(self, row: EvidenceRow) -> EvidenceCase | str:
         try:

@@ -48,8 +48,6 @@ def test_a_published_file_is_the_set_of_its_name(path):
 def test_every_line_of_a_published_file_is_a_row():
     counts = {path.stem: len(read_evidence(path).rows) for path in PUBLISHED.glob("*.csv")}
     assert counts == {
-        "trainium_training": 198,
-        "gpu_training": 528,
         "trainium_steps": 198,
         "gpu_steps": 528,
         "trainium_steps_2026": 10,
@@ -103,12 +101,12 @@ def test_a_file_of_no_known_set_is_refused_with_what_it_lacks(tmp_path, text, me
 
 
 def test_one_of_several_columns_for_a_time_is_enough(tmp_path):
-    columns = "gpu,system,model,seq,n_gpus,tp,pp,dp,gbs,dtype,framework"
-    cells = "H100,DGX H100,llama3-8B,8192,8,1,1,8,128,bf16,NeMo"
-    for time in ("step_time_s", "tokens_per_s_per_gpu"):
+    columns = "platform,nodes,gpus,collective,size_bytes"
+    cells = "p5.48xlarge,2,16,all-reduce,1024"
+    for time in ("time_us", "busbw_GBps"):
         text = f"{columns},{time}\n{cells},1.0\n"
-        assert read_evidence(written(tmp_path, text)).set == "gpu_training"
-    with pytest.raises(InputError, match="step_time_s or tokens_per_s_per_gpu"):
+        assert read_evidence(written(tmp_path, text)).set == "gpu_collectives"
+    with pytest.raises(InputError, match="time_us or busbw_GBps or algbw_GBps"):
         read_evidence(written(tmp_path, f"{columns}\n{cells}\n"))
 
 

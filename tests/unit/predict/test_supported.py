@@ -10,9 +10,8 @@ import pytest
 from trnbench.app import compare, train
 from trnbench.app.command_lines import compare_question, train_question
 from trnbench.app.spec_files import cross_faults
-from trnbench.calibration.supports import ANYTHING_ELSE, SupportLine
+from trnbench.calibration.supports import SupportLine
 from trnbench.calibration.training_stack import load_training_stack
-from trnbench.catalog.older_files import modern
 from trnbench.catalog.search import open_catalog
 from trnbench.catalog.toml_file import read_toml
 from trnbench.evidence.rows import read_evidence
@@ -94,7 +93,7 @@ def test_a_feature_that_is_none_is_a_fault_of_the_file():
 
 
 def test_measured_steps_of_a_stack_prove_that_it_runs_what_they_ask():
-    for name in ("gpu_training", "trainium_training"):
+    for name in ("gpu_steps", "trainium_steps"):
         (path,) = (
             entry
             for folder in CATALOG.folders
@@ -173,25 +172,6 @@ def test_command_lines_carry_the_assumption():
     assumed = compare.request("llama2-7b", **run, assume_supported=True)
     assert "--assume-supported" in compare_question(assumed).line
     assert "assume" not in compare_question(compare.request("llama2-7b", **run)).line
-
-
-def test_a_file_of_0_1_0_doubts_nothing_that_it_had_no_words_for():
-    old = {
-        "schedules": ["1f1b"],
-        "recompute": ["none", "full"],
-        "zero": [0, 1],
-        "sequence_parallel": True,
-        "context_parallel": False,
-        "expert_parallel": True,
-    }
-    lines: Any = modern({"supports": old})["supports"]
-    known, doubted = lines
-    assert (known["status"], doubted["status"]) == ("runs", "untested")
-    assert {ANYTHING_ELSE, "tensor parallel", "zero 1", "recompute full"} <= set(known["features"])
-    assert {*doubted["features"]} == {
-        *("schedule gpipe", "schedule interleaved", "schedule zb-h1", "recompute selective"),
-        *("zero 2", "zero 3", "context parallel"),
-    }
 
 
 def test_uneven_chunks_are_told():

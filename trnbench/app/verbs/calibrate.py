@@ -73,7 +73,7 @@ def run(
         catalog = beside(catalog, [{("calibration", links.name): links.text()}])
     kernels = [file for file in files if file.set == KERNELS and request.stack is None]
     for file in files:
-        if file.set not in STEPS and file not in kernels:
+        if file.set != STEPS and file not in kernels:
             raise InputError(
                 f"{file.name}: has {file.set}; a training stack is fitted to training steps"
             )

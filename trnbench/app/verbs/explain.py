@@ -51,7 +51,7 @@ def run(catalog: Catalog, request: ExplainRequest, *, progress: Progress = quiet
     unused: list[tuple[str, str]] = []
     progress(0, 2, "reading rows")
     for file in files:
-        if file.set not in STEPS:
+        if file.set != STEPS:
             raise InputError(f"{file.name}: has {file.set}; only training steps can be explained")
         for row, case in zip(file.rows, reader.cases(file), strict=True):
             try:

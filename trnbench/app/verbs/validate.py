@@ -25,8 +25,8 @@ from trnbench.evidence.model_of import refuse_unknown_model
 from trnbench.evidence.rows import (
     COLLECTIVES,
     KERNELS,
-    OLDER,
     STEPS,
+    STEPS_BY_MACHINE,
     EvidenceFile,
     EvidenceSet,
     read_evidence,
@@ -144,7 +144,7 @@ def validate(
 
 def _fits(catalog: Catalog, rows: Sequence[Comparison]) -> Mapping[str, FitErrors]:
     """Return how the fits of the stacks of fitted rows came out, by the stacks' names."""
-    steps = (row for row in rows if row.set in OLDER)
+    steps = (row for row in rows if row.set in STEPS_BY_MACHINE)
     names = dict.fromkeys(row.stack for row in steps if row.fitted and row.stack)
     found = {name: load_training_stack(catalog, name).fit for name in names}
     return {name: fit for name, fit in found.items() if fit is not None}
@@ -153,7 +153,7 @@ def _fits(catalog: Catalog, rows: Sequence[Comparison]) -> Mapping[str, FitError
 def _compared(reader: Reader, file: EvidenceFile, *, played: bool) -> tuple[Comparison, ...]:
     if played:
         return compare_kernels(reader.catalog, file, played=True) if file.set == KERNELS else ()
-    if file.set in STEPS:
+    if file.set == STEPS:
         return compare_training(reader, file)
     return _COMPARE[file.set](reader.catalog, file)
 

@@ -42,7 +42,7 @@ def run(catalog: Catalog, request: VerifyRequest, *, progress: Progress = quiet)
     predicted = [_number(row[f"{end}step_time_s"]) for end in ("", "low_", "high_")]
     files = steps_of(measured_files(catalog, request.logs, given), "verified")
     for file in files:
-        if file.set not in STEPS:
+        if file.set != STEPS:
             raise InputError(f"{file.name}: has {file.set}; a run is verified by training steps")
     found = [
         VerifiedLog(
