@@ -1,14 +1,13 @@
 """The process: `trnbench` and `python -m trnbench`."""
 
 import os
-import signal
 import sys
 import warnings
-from types import FrameType
+
+from trnbench.ending import Requests
 
 INTERRUPTED = 130
 """As `cli.diagnostics` says it, whose imports an interrupt may cut short."""
-_ENDED_BY = 128
 
 
 def run() -> None:
@@ -20,13 +19,6 @@ def run() -> None:
     _open_missing_streams()
     # What overflows is told as what has no number, not as a line of numpy's source.
     warnings.simplefilter("ignore", RuntimeWarning)
-    asking = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) == signal.SIG_DFL
-    ]
-    for number in asking:
-        signal.signal(number, _end)
     # Threads of matrix products wait for the next one in a loop, some hundredths of a second after
     # each and once numpy is imported. A millisecond is enough between the products of a training.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "22")
@@ -36,20 +28,15 @@ def run() -> None:
     # or once more when it ends, takes a fifth of a short command.
     gc.set_threshold(1_000_000, 20, 100)
     try:
-        from trnbench.cli.main import main
+        with Requests():
+            from trnbench.cli.main import main
 
-        code = main()
+            code = main()
     except KeyboardInterrupt:
         code = INTERRUPTED
     finally:
         gc.freeze()
-        for number in asking:
-            signal.signal(number, signal.SIG_DFL)
     raise SystemExit(code)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(_ENDED_BY + number)
 
 
 def _open_missing_streams() -> None:

@@ -114,7 +114,10 @@ def test_what_only_some_need_is_imported_late_by_the_package_that_is_for_it():
     places = dict.fromkeys(("boto3", "botocore"), "trnbench/prices/feed/")
     places["jax"] = "trnbench/measure/"
     places |= dict.fromkeys(("aiohttp", "textual-serve"), "trnbench/tui/serve.py")
-    places |= {"distributed": "trnbench/app/study.py", "pyarrow": "trnbench/report/parquet.py"}
+    places |= {
+        "distributed": "trnbench/app/study_on_dask.py",
+        "pyarrow": "trnbench/report/parquet.py",
+    }
     found = [one for one in imports("trnbench") if normal(one.top) in EXTRAS]
     assert {normal(one.top) for one in found} == places.keys()
     assert [

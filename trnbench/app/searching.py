@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from trnbench.app.use_case import Cancel, Progress, never, quiet
+from trnbench.children import forked_pool
 from trnbench.errors import EnvironmentFault
 from trnbench.predict.setup import TrainSetup
 from trnbench.records import dataclass
@@ -113,19 +113,13 @@ def _side_by_side(
     questions: Sequence[tuple[Question, Share]], top: int, watch: Watch, together: int
 ) -> tuple[SearchResult | None, ...]:
     # Most questions come alone, and answer at once without these.
-    import multiprocessing
-    from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+    from concurrent.futures import FIRST_COMPLETED, Future, wait
     from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing.sharedctypes import RawArray, RawValue
 
-    context = multiprocessing.get_context("fork")
-    stop = context.RawValue("b", 0)
-    counts = context.RawArray("q", 2 * len(questions))
-    with (
-        warnings.catch_warnings(),
-        ProcessPoolExecutor(
-            together, mp_context=context, initializer=_begin, initargs=(stop, counts)
-        ) as pool,
-    ):
+    stop = RawValue("b", 0)
+    counts = RawArray("q", 2 * len(questions))
+    with warnings.catch_warnings(), forked_pool(together, _begin, stop, counts) as pool:
         # Threads of numerical libraries, of which a fork is warned, take part in no search.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
@@ -154,8 +148,6 @@ _shared: dict[str, Any] = {}
 
 
 def _begin(stop: object, counts: object) -> None:
-    # The parent hears a Ctrl-C and says so; half a search is worth keeping.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _shared.update(stop=stop, counts=counts)
 
 

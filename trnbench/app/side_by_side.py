@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
+from trnbench.children import forked
 from trnbench.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -27,19 +26,15 @@ def each(work: Callable[[Thing], Found], things: Sequence[Thing], workers: int) 
     together = min(workers, len(things))
     if together < 2 or not hasattr(os, "fork"):
         return [work(one) for one in things]
-    import multiprocessing
+    from multiprocessing import Pipe
 
-    context = multiprocessing.get_context("fork")
     others = []
     found: list[Found] = [*things]  # type: ignore[list-item]
     try:
         for number in range(1, together):
-            mine, its = context.Pipe(duplex=False)
-            child = context.Process(target=_send, args=(its, work, things[number::together]))
-            with warnings.catch_warnings(), closing(its):
-                # Threads of numerical libraries, of which a fork is warned, take part in nothing.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                child.start()
+            mine, its = Pipe(duplex=False)
+            with closing(its):
+                child = forked(_send, its, work, things[number::together])
             others.append((child, mine))
         found[::together] = [work(one) for one in things[::together]]
         for number, (_, mine) in enumerate(others, start=1):
@@ -53,8 +48,6 @@ def each(work: Callable[[Thing], Found], things: Sequence[Thing], workers: int) 
 
 
 def _send(its: Connection, work: Callable[[Thing], Found], things: Sequence[Thing]) -> None:
-    # The process that waits for this one hears a Ctrl-C and says so.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         its.send([work(one) for one in things])
     except Exception as error:  # whatever it is, it is raised where its answer is waited for

@@ -7,18 +7,18 @@ import hashlib
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from trnbench.app.code_version import code_version
 from trnbench.app.keeping import UTC_FORMAT, kept_answer
+from trnbench.app.study_on_dask import on_dask
 from trnbench.app.study_sample import sample_first, unless_hopeless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.catalog.search import SECTIONS, Catalog, open_catalog
@@ -29,6 +29,7 @@ from trnbench.store.database import Say, StoreFault, opened, store_path
 from trnbench.store.snapshot import digest
 from trnbench.store.studies import KeptCell, cells_keeper, cells_kept
 from trnbench.units import counted
+from trnbench.workers import WorkerLost, Workers
 from trnbench.workload.study import Cell, Study, cells_of, read_study
 
 MANY_CELLS = 100_000
@@ -39,7 +40,12 @@ INTERRUPTED = 130
 _CHUNK_S = 0.4
 """How long a worker is to be busy before it hands in: done cells are kept within a second."""
 _LOSSES = 3
-"""So often a chunk may take its worker down before its cells count as failed."""
+"""So often a cell may take its worker down before it is left open."""
+_HOPELESS = 10
+"""So many workers lost with no answer between them: the others would be, too."""
+_LISTEN_S = 0.2
+_PATIENCE_S = 1.0
+"""Cells that are being answered when the study is to stop have so long to be done."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _ALWAYS = ("feasible", "reasons")
 
@@ -63,7 +69,10 @@ class StudyEffort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyAnswer:
-    """A study with what came of its cells so far; `asked` cells were answered just now."""
+    """A study with what came of its cells so far; `asked` cells were answered just now.
+
+    `lost`: how a worker ended before it answered, where that left cells open.
+    """
 
     study: Study
     id: str
@@ -71,11 +80,17 @@ class StudyAnswer:
     kept: Mapping[str, KeptCell]
     keys: tuple[str, ...]
     asked: int = 0
+    lost: str | None = None
+
+    @property
+    def open_count(self) -> int:
+        """How many cells are neither done nor failed."""
+        return sum(key not in self.kept for key in self.keys)
 
     @property
     def complete(self) -> bool:
         """Whether every cell is done or has failed."""
-        return all(key in self.kept for key in self.keys)
+        return not self.open_count
 
     def each(self) -> Iterator[tuple[Cell, KeptCell | None]]:
         """Yield every cell with what came of it."""
@@ -145,9 +160,10 @@ def run_study(
     sample, others = ([], open_cells) if kept else sample_first(open_cells)
     asked = 0
     started = time.monotonic()
+    watch = _Watch(cancel=cancel, losses=_Losses())
     with (
         cells_keeper(before.id, keep=effort.keep, say=say) as keep_done,
-        contextlib.closing(_outcomes(before, [*sample, *others], ask, effort, cancel)) as outcomes,
+        contextlib.closing(_outcomes(before, [*sample, *others], ask, effort, watch)) as outcomes,
     ):
         for done in unless_hopeless(before.study, outcomes, [key for key, _ in sample]):
             at = datetime.now(tz=UTC).strftime(UTC_FORMAT)
@@ -163,6 +179,7 @@ def run_study(
         kept=kept,
         keys=before.keys,
         asked=asked,
+        lost=watch.losses.how,
     )
 
 
@@ -215,100 +232,93 @@ def _outcomes(
     cells: Sequence[tuple[str, Cell]],
     ask: CellAsk,
     effort: StudyEffort,
-    cancel: Cancel,
+    watch: _Watch,
 ) -> Generator[list[KeptCell], None, None]:
     """Yield what came of cells as it comes, with a few chunks on the way at a time."""
-    waiting = list(reversed(cells))
+    waiting = deque(cells)
     data = {folder: data_digest(folder) for folder in {_folder(cell) for _, cell in cells}}
-    losses: dict[str, int] = {}
+    losses = watch.losses
     size = 1.0
-    while waiting and not cancel():
-        with _executor(effort) as (executor, workers):
-            running: dict[Future[list[KeptCell]], _Chunk] = {}
-            broken = False
-            while not broken:
-                while waiting and len(running) < 2 * workers and not cancel():
-                    taken = [waiting.pop() for _ in range(min(round(size), len(waiting)))]
-                    chunk = _Chunk(
-                        cells=tuple(taken),
-                        keep=before.study.keep,
-                        data=data,
-                        version=code_version(),
-                    )
-                    running[executor.submit(answer_chunk, ask, chunk)] = chunk
-                if not running:
+    with _executor(effort) as (executor, workers):
+        running: dict[Future[list[KeptCell]], _Chunk] = {}
+        cancelled_at: float | None = None
+        while True:
+            if watch.cancel() and cancelled_at is None:
+                cancelled_at = time.monotonic()
+            while waiting and len(running) < 2 * workers:
+                if cancelled_at is not None or losses.too_many:
                     break
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    chunk = running.pop(future)
-                    try:
-                        done = future.result()
-                    except BrokenProcessPool:
-                        broken = True
-                        running[future] = chunk
-                        break
-                    took = sum(cell.seconds for cell in done) / max(len(done), 1)
-                    size = min(max(_CHUNK_S / max(took, 1e-4), 1.0), 2 * size)
-                    if done:
-                        yield done
-            if broken:
-                yield from _after_loss([*running.values()], waiting, losses)
-                size = 1.0
+                # Cells whose worker was lost are asked one by one: one of them may be the cause.
+                count = 1 if waiting[0][0] in losses.times else min(round(size), len(waiting))
+                chunk = _Chunk(
+                    cells=tuple(waiting.popleft() for _ in range(count)),
+                    keep=before.study.keep,
+                    data=data,
+                    version=code_version(),
+                )
+                running[executor.submit(answer_chunk, ask, chunk)] = chunk
+            if not running:
+                return
+            if cancelled_at is not None and time.monotonic() > cancelled_at + _PATIENCE_S:
+                return
+            for future in wait(running, timeout=_LISTEN_S, return_when=FIRST_COMPLETED).done:
+                chunk = running.pop(future)
+                try:
+                    done = future.result()
+                except WorkerLost as lost:
+                    waiting.extend(losses.again(chunk.cells, str(lost)))
+                    size = 1.0
+                    continue
+                took = sum(cell.seconds for cell in done) / max(len(done), 1)
+                size = min(max(_CHUNK_S / max(took, 1e-4), 1.0), 2 * size)
+                if done:
+                    losses.in_a_row = 0
+                    yield done
 
 
-def _after_loss(
-    chunks: Sequence[_Chunk], waiting: list[tuple[str, Cell]], losses: dict[str, int]
-) -> Iterator[list[KeptCell]]:
-    """Put the cells of lost workers back; one whose worker is lost again and again has failed."""
-    for chunk in chunks:
-        for key, cell in chunk.cells:
-            losses[key] = losses.get(key, 0) + 1
-            if losses[key] < _LOSSES or len(chunk.cells) > 1:
-                waiting.append((key, cell))
-            else:
-                yield [KeptCell(key=key, reason="its worker was lost, again and again")]
+class _Losses:
+    """Cells whose worker was lost before it answered, and how the last one was."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, int] = {}
+        self.in_a_row = 0
+        self.how: str | None = None
+
+    @property
+    def too_many(self) -> bool:
+        """Whether workers are lost whatever they are asked."""
+        return self.in_a_row >= _HOPELESS
+
+    def again(self, cells: Sequence[tuple[str, Cell]], how: str) -> Iterator[tuple[str, Cell]]:
+        """Yield the cells of a lost worker that are asked once more."""
+        self.how = how
+        self.in_a_row += 1
+        for key, cell in cells:
+            self.times[key] = self.times.get(key, 0) + 1
+            if self.times[key] < _LOSSES or len(cells) > 1:
+                yield key, cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watch:
+    """Whether to stop, and what was lost on the way."""
+
+    cancel: Cancel
+    losses: _Losses
 
 
 @contextlib.contextmanager
 def _executor(effort: StudyEffort) -> Iterator[tuple[Executor, int]]:
     if effort.scheduler is not None:
-        with _dask(effort.scheduler) as found:
+        with on_dask(effort.scheduler, _LOSSES) as found:
             yield found
         return
     # Each worker computes on one thread: they would be in each other's way.
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    pool = ProcessPoolExecutor(effort.workers, mp_context=get_context("spawn"))
+    pool = Workers(effort.workers, dict.fromkeys(_THREADS, "1"))
     try:
         yield pool, effort.workers
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _dask(scheduler: str) -> Iterator[tuple[Executor, int]]:
-    try:
-        from distributed import Client
-    except ImportError:
-        raise EnvironmentFault(
-            "--scheduler needs Dask", hint="pip install 'trnbench[cluster]'"
-        ) from None
-    connect: Any = Client
-    try:
-        client = connect(scheduler, timeout="5s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise EnvironmentFault(f"no Dask scheduler at {scheduler}: {error}") from None
-    try:
-        workers = sum(client.nthreads().values())
-        if not workers:
-            raise EnvironmentFault(f"the Dask scheduler at {scheduler} has no workers")
-        with client.get_executor(pure=False, retries=_LOSSES) as executor:
-            yield executor, workers
-    finally:
-        client.close()
+        pool.shutdown(cancel_futures=True)
 
 
 @cache

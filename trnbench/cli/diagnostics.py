@@ -17,20 +17,17 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 
 import typer
 
+from trnbench.ending import ENDED_BY
 from trnbench.errors import TrnbenchError
 from trnbench.terminal_text import shown, shown_lines
 
 DEBUG_VARIABLE = "TRNBENCH_DEBUG"
 REPORT_TO = "https://github.com/trnbench/trnbench/issues"
-
-
-ENDED_BY = 128
-"""Exit codes above it say by which signal the process was asked to end."""
 
 
 class ExitCode(IntEnum):
@@ -78,7 +75,8 @@ def guarded(action: Callable[[], object], *, debug: bool) -> int:
     """Run `action` and return its exit code; every failure becomes a line, never a traceback."""
     try:
         code = action()
-        sys.stdout.flush()
+        with pipe_may_end():
+            sys.stdout.flush()
     except TrnbenchError as error:
         return _failed(f"error: {error.message}", error.hint, error.exit_code, debug)
     except typer.TyperException as error:
@@ -139,9 +137,17 @@ _WORDS = {
 """What Typer says of types and options -> what this program says of its own."""
 
 
+@contextlib.contextmanager
+def pipe_may_end() -> Iterator[None]:
+    """Go on after the block where the reader of stdout is gone (`| head`): the code counts."""
+    try:
+        yield
+    except BrokenPipeError:
+        _silent_exit()
+
+
 def _silent_exit() -> int:
-    # The reader is gone (`| head`): point stdout at nothing, so that the interpreter's last flush
-    # does not raise again.
+    # Point stdout at nothing, so that the interpreter's last flush does not raise again.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.DONE

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnbench.catalog.whole_file import write_whole
-from trnbench.cli.diagnostics import say
+from trnbench.cli.diagnostics import pipe_may_end, say
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.records import dataclass
 
@@ -86,8 +86,9 @@ class Output:
         if self.silent:
             return
         if self.destination == STDOUT:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            with pipe_may_end():
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
         else:
             write_whole(Path(self.destination), data)
 

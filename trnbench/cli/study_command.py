@@ -16,7 +16,7 @@ from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
-from trnbench.errors import TrnbenchError
+from trnbench.errors import EnvironmentFault, TrnbenchError
 from trnbench.parsing import whole
 from trnbench.units import counted
 
@@ -112,6 +112,12 @@ def run_command(
         )
     report = study_report(study, tuple(answer.each()), StudyView())
     out.write(report)
+    if answer.lost and not answer.complete and not interrupts.asked():
+        raise EnvironmentFault(
+            f"{counted(answer.open_count, 'cell')} of {study.name} left open: the worker "
+            f"{answer.lost}",
+            hint="the same command asks them again",
+        )
     if not answer.complete:
         goes_on = "the same command goes on from here" if effort.keep else "nothing of it is kept"
         out.narrate(f"stopped; {goes_on}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from trnbench.children import said_by
 
 _PROCESSOR = Path("/proc/cpuinfo")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -14,6 +15,8 @@ _SUPPLIES = Path("/sys/class/power_supply")
 _PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-neuronx", "libneuronxla", "neuronx-cc")
 _BUSY = 0.5
 """A load over this share of the processors, before anything is measured, is said."""
+_TOOL_S = 10.0
+"""A tool that has told nothing of the devices by then is not waited for."""
 
 
 def processors() -> int:
@@ -57,7 +60,9 @@ def driver(backend: str) -> dict[str, str]:
         return {"driver": platform.release(), "clock": f"{float(mhz):.0f} MHz" if mhz else ""}
     if backend == "cuda":
         asked = "driver_version,clocks.sm,clocks.max.sm,power.limit"
-        lines = _output(["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"])
+        lines = said_by(
+            ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], longest_s=_TOOL_S
+        )
         cells = [cell.strip() for cell in lines[0].split(",")] if lines else []
         if len(cells) != asked.count(",") + 1:
             return {}
@@ -93,11 +98,3 @@ def _text(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
-
-
-def _output(command: list[str]) -> list[str]:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.splitlines() if done.returncode == 0 else []

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, field
+from subprocess import PIPE, Popen, TimeoutExpired
 from typing import IO, Any, Literal
 
+from trnbench.children import how_ended, python_words, started
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.measure.worker import WorkRequest
 from trnbench.records import dataclass
@@ -22,7 +22,7 @@ from trnbench.records import dataclass
 SessionProgress = Callable[[int, int, str], None]
 Stopped = Literal["budget", "interrupt", "crash"]
 
-WORKER = (sys.executable, "-m", "trnbench.measure.worker")
+WORKER = "trnbench.measure.worker:main"
 _POLL_S = 0.2
 _GRACE_S = 5.0
 
@@ -64,18 +64,15 @@ def run_session(
     *,
     progress: SessionProgress,
     cancel: Callable[[], bool],
-    worker: Sequence[str] = WORKER,
+    worker: Sequence[str] | None = None,
 ) -> Session:
-    """Return what a process measures; it ends when `cancel` says so, with what it has."""
+    """Return what a process measures; it ends when `cancel` says so, with what it has.
+
+    `worker`: another command line than that of the process that measures.
+    """
     session = Session()
     with tempfile.TemporaryFile("w+", errors="replace") as said:
-        process = subprocess.Popen(
-            worker,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            start_new_session=True,  # Ctrl-C is for the one who asks
-        )
+        process = started(worker or python_words(WORKER), stdin=PIPE, stdout=PIPE, stderr=said)
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -116,20 +113,19 @@ def _lines(stream: IO[bytes], cancel: Callable[[], bool]) -> Iterator[bytes | No
 
 def _crashed(session: Session, code: int, said: IO[str]) -> None:
     said.seek(0)
-    last = (said.read().strip().splitlines() or ["it said nothing"])[-1][:200]
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    how = how_ended(code, said.read())
     if not session.rows:
-        raise EnvironmentFault(f"the process that measures {how}: {last}")
+        raise EnvironmentFault(f"the process that measures {how}")
     session.stopped = "crash"
     session.remarks.append(f"the process that measures {how}; the rows before that are kept")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
         try:
             process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             process.kill()
             process.wait()
     if process.stdout is not None:

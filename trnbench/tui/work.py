@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
+from subprocess import Popen
 from typing import IO, TypeAlias
 
+from trnbench.children import python_words, started
 from trnbench.records import dataclass
 from trnbench.tui.work_process import (
     Ask,
@@ -34,10 +34,7 @@ GRACE_S = 0.2
 """A question that is to end has so long to end by itself."""
 LAST_WORDS = 4_000
 """Characters that are kept of what a dying process said."""
-
-
-# Not `python -m`: what the module sends would then be of a module named __main__.
-_COMMAND = "from trnbench.tui.work_process import main; main()"
+_COMMAND = "trnbench.tui.work_process:main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class WorkLane:
         self._generation = 0
         self._pending: Ask | None = None
         self._answered = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._starting = False
         self._replacing = False
@@ -159,7 +156,7 @@ class WorkLane:
         timer.daemon = True
         timer.start()
 
-    def _end(self, generation: int, process: subprocess.Popen[bytes] | None) -> None:
+    def _end(self, generation: int, process: Popen[bytes] | None) -> None:
         with self._lock:
             if self._answered < generation and process is not None and process is self._process:
                 self._replacing = True
@@ -169,15 +166,8 @@ class WorkLane:
         """Start a process and listen to it until it ends."""
         here, there = Pipe()
         with tempfile.TemporaryFile() as said:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, str(there.fileno()), *self._modules],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                pass_fds=(there.fileno(),),
-                # A group of its own: what it forks ends with it, and Ctrl-C is not its business.
-                start_new_session=True,
-            )
+            words = python_words(_COMMAND, str(there.fileno()), *self._modules)
+            process = started(words, stderr=said, passed=there)
             there.close()
             with self._lock:
                 self._process, self._connection, self._starting = process, here, False
@@ -233,7 +223,7 @@ class WorkLane:
             self._tell(self.name, generation, Crash(code, text))
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: Popen[bytes]) -> None:
     """End a process and all that it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
