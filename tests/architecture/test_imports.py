@@ -113,7 +113,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
 def test_what_only_some_need_is_imported_late_by_the_package_that_is_for_it():
     places = dict.fromkeys(("boto3", "botocore"), "trnbench/prices/feed/")
     places["jax"] = "trnbench/measure/"
-    places |= dict.fromkeys(("aiohttp", "textual-serve"), "trnbench/tui/serve.py")
+    places |= dict.fromkeys(("aiohttp", "textual-serve"), "trnbench/tui/serve")
     places |= {
         "distributed": "trnbench/app/study_on_dask.py",
         "pyarrow": "trnbench/report/parquet.py",

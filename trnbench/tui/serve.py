@@ -11,9 +11,7 @@ import asyncio
 import hmac
 import re
 import secrets
-import shlex
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,13 +19,20 @@ from typing import Any, cast
 
 from trnbench.errors import EnvironmentFault
 from trnbench.records import dataclass
+from trnbench.tui.served_tab import (
+    LARGEST_BYTES,
+    MalformedMessage,
+    asked_size,
+    tab_class,
+    use_tab,
+)
 
 TOKEN = "token"
-"""Names the secret in the address, and the cookie that keeps it."""
+"""Names the secret in the address."""
 MOST_TABS = 8
 """Each is a process that may search millions of layouts."""
-TOUCHES = ("stdin", "resize", "focus")
-"""Messages of a tab that somebody uses."""
+TOUCHES = ('["stdin"', '["resize"', '["focus"')
+"""How messages of a tab begin that somebody uses."""
 _ELSEWHERE = re.compile(r"<link[^>]*//fonts\.googleapis\.com[^>]*>")
 """What the page would ask of another server: a font, which every browser has one for."""
 _HEAD = """<title>trnbench</title><link rel="icon" href="data:,"><script>
@@ -60,12 +65,17 @@ class Served:
     spec_dirs: Sequence[Path] = ()
 
     @property
-    def command(self) -> str:
-        """The command line of a tab's process."""
-        words = [sys.executable, "-m", "trnbench", "tui", *([self.view] if self.view else [])]
+    def words(self) -> list[str]:
+        """The command line of a tab, behind `trnbench`."""
+        words = ["tui", *([self.view] if self.view else [])]
         for folder in self.spec_dirs:
             words += ["--spec-dir", str(folder)]
-        return shlex.join(words)
+        return words
+
+    @property
+    def cookie(self) -> str:
+        """The cookie that keeps the secret: those of all ports of a host are one browser's."""
+        return f"trnbench-{TOKEN}-{self.port}"
 
     @property
     def is_local(self) -> bool:
@@ -87,7 +97,7 @@ def serve(served: Served, say: Callable[[str], object]) -> int:
     assert textual_serve
     _check_free(served)
     token = secrets.token_urlsafe(24)
-    server = _server(served, token)
+    server = _server(served, token, say)
     if not served.is_local:
         say(
             f"warning: who reaches {served.host}:{served.port} and knows this address acts with "
@@ -113,7 +123,7 @@ def _check_free(served: Served) -> None:
             ) from error
 
 
-def _server(served: Served, token: str) -> Any:  # noqa: ANN401 - a class of an extra
+def _server(served: Served, token: str, say: Callable[[str], object]) -> Any:  # noqa: ANN401 - a class of an extra
     from aiohttp import web
     from textual_serve.server import Server
 
@@ -121,6 +131,7 @@ def _server(served: Served, token: str) -> Any:  # noqa: ANN401 - a class of an 
     netloc = f"[{name}]" if ":" in name else name
     address = f"http://{netloc}:{served.port}"
 
+    tab_process = tab_class()
     base: Any = Server  # typed or not, as it is installed or not
 
     class GuardedServer(base):  # type: ignore[misc]
@@ -136,7 +147,7 @@ def _server(served: Served, token: str) -> Any:  # noqa: ANN401 - a class of an 
 
         async def _make_app(self) -> web.Application:
             app: web.Application = await super()._make_app()
-            app.middlewares.append(_guard(address, token))
+            app.middlewares.append(_guard(address, token, served.cookie))
             return app
 
         async def handle_index(self, request: web.Request) -> web.StreamResponse:
@@ -149,22 +160,40 @@ def _server(served: Served, token: str) -> Any:  # noqa: ANN401 - a class of an 
             if self.tabs >= MOST_TABS:
                 raise web.HTTPServiceUnavailable(text=f"{MOST_TABS} tabs are open already")
             self.tabs += 1
+            websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=LARGEST_BYTES)
             try:
-                return cast("web.StreamResponse", await super().handle_websocket(request))
+                await websocket.prepare(request)
+                tab = tab_process(
+                    self.command,
+                    write_bytes=websocket.send_bytes,
+                    write_str=websocket.send_str,
+                    close=websocket.close,
+                    download_manager=self.download_manager,
+                )
+                try:
+                    await tab.start(*asked_size(request.query))
+                    await self.use(websocket, tab)
+                except MalformedMessage as error:
+                    say(f"trnbench: a tab is closed, for its page sent a message: {error}")
+                except (OSError, TimeoutError) as error:
+                    say(f"trnbench: a tab is closed: {error or 'its process does not listen'}")
+                finally:
+                    await tab.stop()
             finally:
                 self.tabs -= 1
+                await websocket.close()
+            return websocket
 
-        async def _process_messages(self, websocket: Any, app_service: Any) -> None:  # noqa: ANN401
+        async def use(self, websocket: Any, tab: Any) -> None:  # noqa: ANN401
             watched = _Watched(websocket, served.idle_s)
-            async with asyncio.TaskGroup() as group:
-                idle = group.create_task(watched.end_when_idle())
-                try:
-                    await super()._process_messages(watched, app_service)
-                finally:
-                    idle.cancel()
+            idle = asyncio.create_task(watched.end_when_idle())
+            try:
+                await use_tab(watched, tab)
+            finally:
+                idle.cancel()
 
     return GuardedServer(
-        served.command,
+        served.words,
         host=served.host,
         port=served.port,
         title="trnbench",
@@ -172,7 +201,7 @@ def _server(served: Served, token: str) -> Any:  # noqa: ANN401 - a class of an 
     )
 
 
-def _guard(address: str, token: str) -> Any:  # noqa: ANN401 - a middleware of an extra
+def _guard(address: str, token: str, cookie: str) -> Any:  # noqa: ANN401 - a middleware of an extra
     from aiohttp import web
 
     @web.middleware
@@ -183,7 +212,7 @@ def _guard(address: str, token: str) -> Any:  # noqa: ANN401 - a middleware of a
         if request.host != address.removeprefix("http://"):
             raise web.HTTPMisdirectedRequest(text=f"this is {address}")
         given = request.query.get(TOKEN, "")
-        known = given or request.cookies.get(TOKEN, "")
+        known = given or request.cookies.get(cookie, "")
         if not hmac.compare_digest(known.encode(), token.encode()):
             raise web.HTTPForbidden(text="open the address that trnbench printed, with its token")
         origin = request.headers.get("Origin")
@@ -193,7 +222,7 @@ def _guard(address: str, token: str) -> Any:  # noqa: ANN401 - a middleware of a
         if not response.prepared:
             response.headers.update(_HEADERS)
             if given:
-                response.set_cookie(TOKEN, token, httponly=True, samesite="Strict", path="/")
+                response.set_cookie(cookie, token, httponly=True, samesite="Strict", path="/")
         return response
 
     return guard
@@ -209,7 +238,7 @@ class _Watched:
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         async for message in self._websocket:
-            if message.type.name == "TEXT" and message.json()[0] in TOUCHES:
+            if message.type.name == "TEXT" and message.data[:12].startswith(TOUCHES):
                 self._touched = asyncio.get_running_loop().time()
             yield message
 

@@ -1,0 +1,134 @@
+"""One tab of the served terminal UI: messages of its page, and the process that paints it.
+
+What a page sends is checked before the process hears of it, and bounded: a terminal of a hundred
+thousand lines would take all memory. The process ends with the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trnbench.children import python_words, started_with_pipes
+from trnbench.records import dataclass
+
+COLUMNS = (20, 500)
+ROWS = (5, 200)
+"""The sizes of a terminal, least and most; one beyond is taken as the nearest."""
+LARGEST_BYTES = 1 << 18
+"""A message of a page; larger ones, and larger pastes, close its socket."""
+STUCK_S = 10.0
+"""A process that has not taken a message by then is given up."""
+LEAVE_S = 5.0
+"""A process has so long to leave once its socket is closed."""
+
+
+class MalformedMessage(Exception):
+    """What a page sent is none of the messages that pages send: why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TabMessage:
+    """What a page tells: keys, a size in columns and rows, a ping, or one without more."""
+
+    kind: str
+    keys: str = ""
+    size: tuple[int, int] = (0, 0)
+
+
+def read_message(text: str) -> TabMessage:
+    """Return the message in a text of JSON; its size is one that can be painted."""
+    try:
+        parts = json.loads(text)
+    except (ValueError, RecursionError):
+        raise MalformedMessage("it is not JSON") from None
+    match parts:
+        case ["stdin" | "ping" as kind, str() as keys]:
+            if not keys.isascii() and any("\ud800" <= letter <= "\udfff" for letter in keys):
+                raise MalformedMessage("its text is not Unicode")
+            return TabMessage(kind, keys=keys)
+        case ["resize", {"width": int() as width, "height": int() as height}]:
+            return TabMessage("resize", size=bounded(width, height))
+        case ["focus" | "blur" as kind]:
+            return TabMessage(kind)
+    raise MalformedMessage("no page of trnbench sends it")
+
+
+def bounded(width: int, height: int) -> tuple[int, int]:
+    """Return the nearest columns and rows that a tab is painted in."""
+    return (
+        min(max(width, COLUMNS[0]), COLUMNS[1]),
+        min(max(height, ROWS[0]), ROWS[1]),
+    )
+
+
+def asked_size(query: Mapping[str, str]) -> tuple[int, int]:
+    """Return the columns and rows that an address asks for, bounded; 80 by 24 where it does not."""
+
+    def number(name: str, otherwise: int) -> int:
+        text = query.get(name, "")
+        # Numbers of thousands of digits are slow to read, and as good as these.
+        return int(text[:9]) if text.isascii() and text.isdigit() else otherwise
+
+    return bounded(number("width", 80), number("height", 24))
+
+
+async def use_tab(websocket: Any, tab: Any) -> None:  # noqa: ANN401 - of an extra
+    """Hand the messages of a socket to the process of its tab until one of them is gone."""
+    async for message in websocket:
+        if message.type.name == "ERROR":
+            raise MalformedMessage(f"it has over {LARGEST_BYTES >> 10} KiB, or is no text")
+        if message.type.name != "TEXT":
+            continue
+        told = read_message(message.data)
+        async with asyncio.timeout(STUCK_S):
+            match told.kind:
+                case "stdin":
+                    await tab.send_bytes(told.keys.encode())
+                case "resize":
+                    await tab.set_terminal_size(*told.size)
+                case "ping":
+                    await websocket.send_json(["pong", told.keys])
+                case "focus":
+                    await tab.focus()
+                case _:
+                    await tab.blur()
+
+
+def tab_class() -> type[Any]:
+    """Return the class of a tab's process, on top of textual-serve's."""
+    from textual_serve.app_service import AppService
+
+    base: Any = AppService  # typed or not, as it is installed or not
+
+    class TabProcess(base):  # type: ignore[misc]
+        """A process that ends with its socket, and with the server; `command`: its words."""
+
+        async def _open_app_process(self, width: int = 80, height: int = 24) -> Any:  # noqa: ANN401
+            painted = self._build_environment(width=width, height=height)
+            words = python_words("trnbench.__main__:run", *self.command)
+            self._process = await started_with_pipes(words, painted)
+            self._stdin = self._process.stdin
+            return self._process
+
+        async def stop(self) -> None:
+            """Ask the process to leave, and end one that does not."""
+            process = self._process
+            if process is None or (process.returncode is not None and self._task is None):
+                return
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LEAVE_S):
+                        await super().stop()
+                        await process.wait()
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        process.kill()
+                    await process.wait()
+                self._task = None
+
+    return TabProcess
