@@ -11,9 +11,6 @@ from typing import Any
 from trnbench.errors import EnvironmentFault
 from trnbench.workers import WorkerLost
 
-_NOISE = ("distributed", "tornado", "asyncio")
-"""Loggers that tell of a lost connection with pages of tracebacks."""
-
 
 @contextlib.contextmanager
 def on_dask(scheduler: str, losses: int) -> Iterator[tuple[Executor, int]]:
@@ -79,12 +76,10 @@ class _DaskWorkers(Executor):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in _NOISE]
-    before = [logger.level for logger in loggers]
+    """Log nothing: Dask tells of a lost connection with pages of tracebacks."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
         yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
