@@ -43,7 +43,7 @@ def begun(words: Sequence[str], folder: Path, **streams: int):
     homes = {f"XDG_{name}_HOME": str(folder / name) for name in ("DATA", "STATE", "CONFIG")}
     process = subprocess.Popen(
         words,
-        env={**os.environ, **homes, MARK: mark},
+        env={**os.environ, **homes, MARK: mark, "TRNBENCH_KEEP": "1"},
         cwd=folder,
         start_new_session=True,
         text=True,

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.fuzz.terminal import Terminal
 from trnbench.catalog.whole_file import BESIDE, put_whole, write_whole
 from trnbench.errors import EnvironmentFault
 
+EVIDENCE = Path(__file__).parents[1] / "golden" / "validate_kernels.csv"
 TRNBENCH = f"{sys.executable} -m trnbench"
 
 
@@ -36,6 +38,14 @@ def test_streams_that_are_closed_or_break_change_no_answer(line, code):
     assert done.returncode == code
     assert done.stderr.count(b"\n") <= 3
     assert b"internal" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("most", ["0.001%", "100000%"])
+@pytest.mark.parametrize("reader", ["true", "head -n 1"])
+def test_a_verdict_counts_though_nobody_reads_it(most, reader):
+    line = f"{TRNBENCH} validate --evidence {EVIDENCE} -q --fail-above {most}"
+    done = shell(f"{line} | {reader} >/dev/null; exit ${{PIPESTATUS[0]}}")
+    assert (done.returncode, done.stderr) == (int(most == "0.001%"), b"")
 
 
 def test_sigterm_is_an_interrupt_with_a_code_of_its_own(tmp_path):

@@ -41,7 +41,7 @@ def on_dask(scheduler: str, losses: int) -> Iterator[tuple[Executor, int]]:
                 raise EnvironmentFault(f"the Dask scheduler at {scheduler} has no workers")
             executor = client.get_executor(pure=False, retries=losses)
             yield _DaskWorkers(executor, KilledWorker), workers
-            executor.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(wait=False)
         except (CancelledError, CommClosedError) as error:
             raise gone from error
         finally:
