@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
@@ -123,8 +124,7 @@ def forked_pool(
     return ProcessPoolExecutor(
         workers,
         mp_context=multiprocessing.get_context("fork"),
-        initializer=_as_copy,
-        initargs=(os.getpid(), begin, *arguments),
+        initializer=partial(_as_copy, os.getpid(), begin, *arguments),
     )
 
 

@@ -20,7 +20,7 @@ def on_dask(scheduler: str, losses: int) -> Iterator[tuple[Executor, int]]:
     """
     try:
         from distributed import Client
-        from distributed.comm import CommClosedError
+        from distributed.comm.core import CommClosedError
         from distributed.scheduler import KilledWorker
     except ImportError:
         raise EnvironmentFault(

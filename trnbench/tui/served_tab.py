@@ -117,7 +117,7 @@ def tab_class() -> type[Any]:
         async def stop(self) -> None:
             """Ask the process to leave, and end one that does not."""
             process = self._process
-            if process is None or (process.returncode is not None and self._task is None):
+            if process is None:
                 return
             try:
                 with contextlib.suppress(TimeoutError):
@@ -129,6 +129,5 @@ def tab_class() -> type[Any]:
                     with contextlib.suppress(ProcessLookupError):
                         process.kill()
                     await process.wait()
-                self._task = None
 
     return TabProcess
