@@ -485,8 +485,7 @@ async def test_a_palette_that_is_gone_looks_for_no_commands(opened):
     app.push_screen(palette)
     await pilot.pause()
     await palette.query_one(CommandList).remove()
-    await pilot.press("down", "pagedown", "up")
-    palette._gather_commands("la")
+    await pilot.press("down", "pagedown", "up", "l", "a")
     await app.workers.wait_for_complete()
     await pilot.pause()
     assert app.is_running

@@ -2,9 +2,7 @@
 
 A file is named after everything that it follows from. It is replaced whole, so that whoever reads
 it meanwhile has the old or the new one; it begins with the hash of the rest, and one that does not
-agree counts as absent. Nothing is lost with a file but the time to work it out anew. A wheel
-carries such files of the shipped data (`.ci/shipped.py`); what the user's folder lacks is read
-there.
+agree counts as absent. Nothing is lost with a file but the time to work it out anew.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from pathlib import Path
 FILES_KEPT = 512
 """Of each kind, the latest."""
 MAX_BYTES = 16 << 20
-_SHIPPED = f"{Path(__file__).parents[1]}/_data/kept"
 
 
 def digest_of(content: str) -> str:
@@ -30,16 +27,8 @@ def digest_of(content: str) -> str:
 
 def kept(kind: str, digest: str) -> object:
     """Return what is kept under a name; None if nothing is, or the file is damaged."""
-    for folder in (_own_folder(), _SHIPPED):
-        if (found := _sound(_path(folder, kind, digest))) is not None:
-            return found
-    return None
-
-
-def _sound(path: str) -> object:
-    """Return what a file holds, None if it is not there or not as it was written."""
     try:
-        with open(path, "rb") as file:
+        with open(_path(kind, digest), "rb") as file:
             head, _, body = file.read().partition(b"\n")
         if head.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
             return None
@@ -52,7 +41,7 @@ def _sound(path: str) -> object:
 def keep(kind: str, digest: str, content: object) -> None:
     """Keep what JSON can hold under a name; where that cannot be done nothing is lost."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    path = Path(_path(_own_folder(), kind, digest))
+    path = Path(_path(kind, digest))
     if len(body) > MAX_BYTES:
         return
     try:
@@ -80,16 +69,12 @@ def _sweep(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _path(folder: str, kind: str, digest: str) -> str:
-    return f"{folder}/{kind}/{digest}.json"
-
-
-def _own_folder() -> str:
-    return _own_folder_of(os.environ.get("XDG_CACHE_HOME"))
+def _path(kind: str, digest: str) -> str:
+    return f"{_folder(os.environ.get('XDG_CACHE_HOME'))}/{kind}/{digest}.json"
 
 
 @cache
-def _own_folder_of(moved_to: str | None) -> str:
+def _folder(moved_to: str | None) -> str:
     from platformdirs import user_cache_dir
 
     return user_cache_dir("trnbench")

@@ -8,6 +8,7 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +19,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.widget import Widget
+from textual.widget import AwaitMount, Widget
 
 from trnbench import app as use_cases
 from trnbench.catalog.search import Catalog
@@ -61,15 +62,6 @@ TWICE_S = 3.0
 FORMATS = {"csv": "CSV", "json": "JSON", "markdown": "Markdown"}
 
 
-def _view(name: str) -> Callable[[], Screen[None]]:
-    """Return the factory of a view, called when it is first shown: start-up pays for one only."""
-
-    def made() -> Screen[None]:
-        return _class_of(name)()
-
-    return made
-
-
 def _class_of(name: str) -> type[View]:
     """Return the class of a view, importing it."""
     module = import_module(f"trnbench.tui.views.{name}")
@@ -80,9 +72,6 @@ class TrnbenchApp(App[None]):
     """The terminal UI over one catalogue."""
 
     TITLE = "trnbench"
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = {
-        name: _view(name) for name in VIEWS
-    }
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-tiny-wide"),
         (SMALLEST[0], "-narrow"),
@@ -130,6 +119,11 @@ class TrnbenchApp(App[None]):
         self.today = today or datetime.date.today()
         self.cluster = Cluster()
         self.failure: Exception | None = None
+        self._views: dict[str, View] = {}
+        self._themes: dict[str, str] = {}
+        self._is_styled = False
+        for name in VIEWS:
+            self.add_mode(name, partial(self._view, name))
         self._written: set[Path] = set()
         self._exported: set[Path] = set()
         self._styled, self._undimmed = Styled(), Undimmed()
@@ -240,6 +234,20 @@ class TrnbenchApp(App[None]):
         if isinstance(self.screen, View) and self.current_mode != name:
             self.switch_mode(name)
 
+    def switch_mode(self, mode: str) -> AwaitMount:
+        """Go to a view; the style sheet is read anew where it was last shown in another theme."""
+        self._is_styled = self._themes.get(mode, self.theme) == self.theme
+        self._themes[mode] = self.theme
+        try:
+            return super().switch_mode(mode)
+        finally:
+            self._is_styled = False
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Read the style sheet anew, unless what is being shown has nothing of an older one."""
+        if not self._is_styled:
+            super().refresh_css(animate)
+
     def action_command_palette(self) -> None:
         """Open the palette, unless it is open."""
         from trnbench.tui.dialogs import Palette
@@ -287,7 +295,7 @@ class TrnbenchApp(App[None]):
         """Leave; where something is running, ask first."""
         from trnbench.tui.dialogs import Confirm
 
-        running = [view for view in self._views() if view.unfinished]
+        running = [view for view in self._views.values() if view.unfinished]
         if not running:
             self._keep_state()
             self.exit()
@@ -349,7 +357,7 @@ class TrnbenchApp(App[None]):
     def _with_compare(self, do: Callable[[CompareView], None]) -> None:
         from trnbench.tui.views.compare import CompareView
 
-        for view in self._views():
+        for view in self._views.values():
             if isinstance(view, CompareView):
                 do(view)
 
@@ -448,13 +456,13 @@ class TrnbenchApp(App[None]):
         except TrnbenchError as error:
             return Config(), error.message
 
-    def _views(self) -> list[View]:
-        found = [one for stack in self._screen_stacks.values() for one in stack]
-        return [one for one in found if isinstance(one, View)]
+    def _view(self, name: str) -> View:
+        """Return a view when it is first shown: start-up pays for one only."""
+        return self._views.setdefault(name, _class_of(name)())
 
     def _keep_state(self) -> None:
         texts = {name: dict(kept) for name, kept in self._state.texts.items()}
-        texts |= {view.NAME: view.texts() for view in self._views()}
+        texts |= {view.NAME: view.texts() for view in self._views.values()}
         view = self.view
         write_state(
             state_path(),

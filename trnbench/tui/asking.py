@@ -62,8 +62,6 @@ class Asking(Screen[None]):
         self._asked: dict[str, float] = {}
         self._behind = ""
         self._begun = False
-        # A new screen has nothing of an older style sheet: the application need not read it again.
-        self._css_update_count = self.app._css_update_count
 
     @property
     def trnbench(self) -> Application:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from contextlib import suppress
 from string import ascii_lowercase
 from typing import Any, ClassVar
 
-from textual import events, on, work
+from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.containers import Vertical
 from textual.css.query import NoMatches
 from textual.screen import ModalScreen, ScreenResultType
 from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
+from textual.worker import Worker
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -36,22 +36,24 @@ class Palette(CommandPalette):
         """End with a command, unless it has ended already."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
-    def _action_command_list(self, action: str) -> None:
-        with suppress(KeyError, ZeroDivisionError, NoMatches):
-            super()._action_command_list(action)
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Say whether a key may act: of those that move in the list, once there is one."""
+        if action not in ("command_list", "cursor_down"):
+            return super().check_action(action, parameters)
+        # Options that have no place yet belong to no page.
+        return any(
+            commands.option_count and (action == "cursor_down" or commands.virtual_size.area)
+            for commands in self.query(CommandList)
+        )
 
-    def _action_cursor_down(self) -> None:
-        # A key that comes once the palette is leaving finds no list.
-        with suppress(NoMatches):
-            super()._action_cursor_down()
-
-    # Exclusive: what is typed meanwhile starts the search anew.
-    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
-    async def _gather_commands(self, search_value: str) -> None:
+    def run_worker(self, work: Any, **options: Any) -> Worker[Any]:  # type: ignore[override]  # noqa: ANN401
         """Look for commands; once the palette is gone, so is the list for them."""
-        gather: Any = inspect.unwrap(CommandPalette._gather_commands)
-        with suppress(NoMatches):
-            await gather(self, search_value)
+
+        async def unless_gone() -> None:
+            with suppress(NoMatches):
+                await work()
+
+        return super().run_worker(unless_gone, **options)
 
 
 class Confirm(Dialog[bool]):

@@ -236,9 +236,11 @@ class View(Asking):
         """Take the classes of the terminal's size before there is anything to style anew."""
         breakpoints = (self.app.HORIZONTAL_BREAKPOINTS, self.app.VERTICAL_BREAKPOINTS)
         for size, kinds in zip(self.app.size, breakpoints, strict=True):
-            self.add_class(*self._get_breakpoint_classes(size, kinds or []), update=False)
+            reached = [name for least, name in sorted(kinds or []) if size >= least]
+            self.add_class(*reached[-1:], update=False)
 
-    def _on_screen_resume(self, event: events.ScreenResume) -> None:
+    @on(events.ScreenResume)
+    def _style_once(self, event: events.ScreenResume) -> None:
         """Style nothing anew that was styled just now, when it was mounted: twice the time."""
         event.refresh_styles = event.refresh_styles and self._begun
 

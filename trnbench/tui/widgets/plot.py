@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from textual.app import RenderResult
 from textual_plot import PlotWidget
 
 from trnbench.records import dataclass
@@ -28,26 +29,30 @@ class Plot(PlotWidget):
 
     def get_coordinate_from_pixel(self, x: int, y: int) -> tuple[float, float]:
         """Return the coordinates of a place; without room, of one place for all."""
-        if not self._scale_rectangle.area:
+        try:
+            return super().get_coordinate_from_pixel(x, y)
+        except ZeroDivisionError:
             return 0.0, 0.0
-        return super().get_coordinate_from_pixel(x, y)
 
     @property
     def room(self) -> tuple[int, int]:
         """Columns and lines between the axes."""
-        return self._scale_rectangle.width, self._scale_rectangle.height
+        canvas = self.query_one("#plot")
+        return max(canvas.size.width - 2, 0), max(canvas.size.height - 2, 0)
 
-    def _render_plot(self) -> None:
+    def render(self) -> RenderResult:
         """Draw the plot, then the words."""
-        super()._render_plot()
-        if not self._scale_rectangle.area:
-            return
+        drawn = super().render()
+        if all(self.room):
+            self._draw_tags()
+        return drawn
+
+    def _draw_tags(self) -> None:
         canvas: Any = self.query_one("#plot")
         taken = frozenset(self.get_pixel_from_coordinate(x, y) for x, y in self.marks)
-        size = (self._scale_rectangle.width, self._scale_rectangle.height)
         for tag in self.tags:
             at = self.get_pixel_from_coordinate(tag.x, tag.y)
-            place = tag_place(at, tag.text, taken, size)
+            place = tag_place(at, tag.text, taken, self.room)
             if place is not None:
                 for number, letter in enumerate(tag.text):
                     canvas.set_pixel(place[0] + number, place[1], letter, tag.style)
