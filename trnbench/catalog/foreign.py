@@ -112,7 +112,7 @@ def json_value(path: Path, text: str, what: str = "JSON") -> Any:  # noqa: ANN40
     long = _MANY_DIGITS.search(text) is not None
     try:
         # The hook is Python, and slow: it is for the few texts that have such a number at all.
-        return json.loads(text, parse_int=_bounded if long else None)
+        return json.loads(text, parse_int=bounded_int if long else None)
     except RecursionError:
         raise refused(path, f"not valid {what}: nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -122,7 +122,8 @@ def json_value(path: Path, text: str, what: str = "JSON") -> Any:  # noqa: ANN40
         raise refused(path, f"line {line}: {why(error)}; {REMEDY}") from None
 
 
-def _bounded(digits: str) -> int:
+def bounded_int(digits: str) -> int:
+    """Return a whole number of JSON; raise ValueError for one of so many digits that it is none."""
     count = len(digits.lstrip("-"))
     if count > MOST_DIGITS:
         raise ValueError(f"a number of {count:,} digits")

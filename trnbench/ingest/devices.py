@@ -15,9 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+from trnbench.catalog.foreign import json_value, reads, why
 from trnbench.catalog.text_file import chunks, read_text, refused
 from trnbench.ingest.blocks import blocks
-from trnbench.ingest.readings import json_of, refuse_unread
+from trnbench.ingest.readings import refuse_unread
 from trnbench.records import dataclass
 
 DeviceTool = Literal["neuron-monitor", "neuron-profile", "nvidia-smi"]
@@ -68,6 +69,7 @@ def device_tool(path: Path) -> DeviceTool | None:
     return "nvidia-smi" if "utilization.gpu" in first and "," in first else None
 
 
+@reads("a file of a monitor")
 def read_devices(path: Path) -> DeviceSummary:
     """Return what a file of a monitor or profiler says; refuse what is of none."""
     match device_tool(path):
@@ -157,25 +159,37 @@ def _take(found: _Samples, sample: Mapping[str, Any]) -> None:
 
 def _smi(path: Path) -> DeviceSummary:
     found = _Samples(tool="nvidia-smi")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        table = csv.reader(file)
-        heading = [name.strip().partition(" ")[0] for name in next(table)]
-        for cells in table:
-            row = dict(zip(heading, (cell.strip() for cell in cells), strict=False))
-            try:
-                busy = _amount(row["utilization.gpu"]) / _PERCENT
-                if not 0 <= busy <= 1:
-                    raise ValueError(f"a GPU is busy {busy:.0%} of the time")
-                held = _amount(row["memory.used"]) if "memory.used" in row else 0.0
-            except (ValueError, KeyError) as error:
-                found.miss(table.line_num, error)
-                continue
-            found.seen += 1
-            found.devices.add(row.get("uuid") or row.get("index") or "0")
-            found.held = max(found.held, held * _MIB)
-            if busy:
-                found.busy.append(busy)
+    heading: list[str] = []
+    for number, line in _lines(path):
+        try:
+            cells = _cells(line)
+            if not heading:
+                heading = [name.partition(" ")[0] for name in cells]
+            elif any(cells):
+                _take_smi(found, dict(zip(heading, cells, strict=False)))
+        except (ValueError, KeyError, csv.Error) as error:
+            found.miss(number, why(error))
     return found.summary(path)
+
+
+def _cells(line: bytes) -> list[str]:
+    text = line.decode("utf-8-sig", errors="replace").strip()
+    return [cell.strip() for cell in next(csv.reader([text]), [])]
+
+
+def _take_smi(found: _Samples, row: Mapping[str, str]) -> None:
+    """Take the sample of one GPU."""
+    busy = _amount(row["utilization.gpu"]) / _PERCENT
+    if not 0 <= busy <= 1:
+        raise ValueError(f"a GPU is busy {busy:.0%} of the time")
+    held = _amount(row["memory.used"]) if "memory.used" in row else 0.0
+    if not 0 <= held < float("inf"):
+        raise ValueError(f"a GPU holds {held:g} MiB")
+    found.seen += 1
+    found.devices.add(row.get("uuid") or row.get("index") or "0")
+    found.held = max(found.held, held * _MIB)
+    if busy:
+        found.busy.append(busy)
 
 
 def _amount(cell: str) -> float:
@@ -183,7 +197,7 @@ def _amount(cell: str) -> float:
 
 
 def _profile(path: Path) -> DeviceSummary:
-    table = json_of(path, read_text(path, what="JSON", max_bytes=MAX_JSON_BYTES))
+    table = json_value(path, read_text(path, what="JSON", max_bytes=MAX_JSON_BYTES))
     several = [one for one in table.values() if isinstance(one, dict) and "total_time" in one]
     if not several:
         raise refused(path, "has no profile with a total_time")

@@ -36,6 +36,7 @@ _MANY = 1000
 _NUMBER = rb"(\d[\d,]*+\.?+\d*+(?:e[-+]?\d+)?+)"
 _BEFORE = rb"([^\d\n\r]{1,26})"
 _UNIT = rb"\s*(ms\b|msec\b|us\b|s\b|sec\b)?"
+_ANY_UNIT = rb"\s*(?:ms\b|msec\b|us\b|s\b|sec\b)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class _Words:
 
     def alike(self, label: bytes, unit: bytes) -> re.Pattern[bytes]:
         """Return the pattern of these words with one label and unit; empty with any other."""
-        then = rb"\s*" + unit + rb"\b" if unit else rb"(?!" + _UNIT.rstrip(b"?") + rb")"
+        then = rb"\s*" + unit + rb"\b" if unit else rb"(?!" + _ANY_UNIT + rb")"
         return re.compile(self.name + rb"(?:" + re.escape(label) + _NUMBER + then + rb"|)")
 
 
@@ -82,12 +83,12 @@ _EACH = re.compile(rb"/\s*(?:gpu|device|core|chip|rank)|per[ _](?:gpu|device|cor
 _MILLI, _MICRO = 1e-3, 1e-6
 
 
-def logged(path: Path) -> Readings:
+def logged(path: Path, block_bytes: int = 0) -> Readings:
     """Return what a log tells of steps by the best known format in it; nothing if there is none."""
     exact, others = _readers(path)
     known: LineReader | MarkedReader | None = None
     lines = 0
-    for block in blocks(path):
+    for block in blocks(path, block_bytes):
         lines = block.line_of(len(block.text) - 1)
         if any(mark in block.text for mark in _COMPILED):
             known, (exact, others) = None, _readers(path)
