@@ -37,7 +37,7 @@ def blocks(path: Path, block_bytes: int = 0) -> Iterator[LineBlock]:
     for read in chunks(path, what="log", size=block_bytes):
         whole = rest + read
         end = max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1
-        if not end and len(whole) > block_bytes:
+        if not end and len(whole) > BLOCK_BYTES:
             end = len(whole)  # no log has such a line: it is cut, not gathered
         text, rest = whole[:end], whole[end:]
         for part in _parts(text, size):

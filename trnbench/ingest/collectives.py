@@ -12,7 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from trnbench.catalog.foreign import json_value, reads
+from trnbench.catalog.foreign import FAILURES, json_value, reads, why
 from trnbench.catalog.text_file import chunks, read_text, refused
 from trnbench.errors import InputError
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow
@@ -146,7 +146,9 @@ def _rows(
 
 
 def _said(sweep: _Sweep, op: Op, ranks: int) -> str:
-    parts = [f"{counted(len(sweep.timed), 'size')} of {op} over {ranks} ranks by {sweep.tool}"]
+    parts = [
+        f"{counted(len(sweep.timed), 'size')} of {op} over {counted(ranks, 'rank')} by {sweep.tool}"
+    ]
     if sweep.zero:
         parts.append(f"{sweep.zero} of no bytes left out")
     if sweep.wrong:
@@ -246,7 +248,7 @@ def _of_text(text: str) -> _Sweep:
             read = _nccl_row if sweep.tool == _NCCL else _nccom_row
             try:
                 read(sweep, heading, line)
-            except (ValueError, KeyError, ArithmeticError):
+            except FAILURES:
                 sweep.unread.append(f"line {number}: {line[:80]!r}")
     return sweep
 
@@ -335,8 +337,8 @@ def _of_json(path: Path, text: str) -> _Sweep:
                 sweep.wrong += 1
             else:
                 sweep.timed.append(_nccl_result(one) if nccl else _of_cells(one))
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
-            sweep.unread.append(f"result {number}: {type(error).__name__} {error}"[:90])
+        except FAILURES as error:
+            sweep.unread.append(f"result {number}: {why(error)}")
     return sweep
 
 

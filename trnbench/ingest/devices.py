@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from trnbench.catalog.foreign import json_value, reads, why
+from trnbench.catalog.foreign import FAILURES, json_value, reads, why
 from trnbench.catalog.text_file import chunks, read_text, refused
 from trnbench.ingest.blocks import blocks
 from trnbench.ingest.readings import refuse_unread
@@ -23,8 +23,10 @@ from trnbench.records import dataclass
 
 DeviceTool = Literal["neuron-monitor", "neuron-profile", "nvidia-smi"]
 MAX_JSON_BYTES = 64 << 20
-_NO_SAMPLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
 _PERCENT = 100.0
+_MOST_ERRORS = 1e15
+_LONGEST_RUN_S = 1e9
+"""No count of errors and no run of a graph is above these."""
 _MIB = 2.0**20
 _SHARES = {
     "tensor_engine_active_time_percent": "tensor engine",
@@ -132,8 +134,8 @@ def _monitor(path: Path) -> DeviceSummary:
             continue
         try:
             _take(found, json.loads(line))
-        except _NO_SAMPLE as error:
-            found.miss(number, error)
+        except FAILURES as error:
+            found.miss(number, why(error))
     return found.summary(path)
 
 
@@ -149,7 +151,10 @@ def _take(found: _Samples, sample: Mapping[str, Any]) -> None:
         held = used.get("usage_breakdown", {}).get("neuroncore_memory_usage", {})
         found.held = max([found.held, *(float(sum(core.values())) for core in held.values())])
         summed = report.get("execution_stats", {}).get("error_summary", {})
-        found.errors += sum(summed.values())
+        errors = sum(summed.values())
+        if not 0 <= errors <= _MOST_ERRORS:
+            raise ValueError(f"{errors:.40g} errors")
+        found.errors += errors
     if not all(0 <= one <= 1 for one in busy):
         raise ValueError(f"a core is busy {max(busy):.0%} of the time")
     found.seen += 1
@@ -167,7 +172,7 @@ def _smi(path: Path) -> DeviceSummary:
                 heading = [name.partition(" ")[0] for name in cells]
             elif any(cells):
                 _take_smi(found, dict(zip(heading, cells, strict=False)))
-        except (ValueError, KeyError, csv.Error) as error:
+        except FAILURES as error:
             found.miss(number, why(error))
     return found.summary(path)
 
@@ -204,7 +209,7 @@ def _profile(path: Path) -> DeviceSummary:
     for one in several:
         for key in ("total_time", "total_active_time_percent", *_SHARES):
             # By their name they are percent, and the profiler writes fractions.
-            most = float("inf") if key == "total_time" else 1.0
+            most = _LONGEST_RUN_S if key == "total_time" else 1.0
             value = one.get(key, 1.0)
             if not isinstance(value, int | float) or not 0 <= value <= most:
                 raise refused(path, f"{key}: {value!r:.40} is no number between 0 and {most:g}")

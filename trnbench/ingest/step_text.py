@@ -22,7 +22,9 @@ from trnbench.records import dataclass
 _COMPILED = (b"NEURON_PARALLEL_COMPILE||", b"||PARALLEL_COMPILE||")
 """What a run that only compiles prints at its end: its steps computed nothing."""
 _GIB = 2.0**30
-_BAR = re.compile(rb"\| (\d{1,9})/(\d{1,9}) \[(\d{1,6}(?::\d\d)+)<[^,\n\r]*, +[\d.]+(?:s/it|it/s)")
+_BAR = re.compile(
+    rb"\| (\d{1,9})/(\d{1,9}) \[(\d{1,6}(?::\d\d){1,3})<[^,\n\r]*, +[\d.]+(?:s/it|it/s)"
+)
 _CONSUMED = re.compile(rb"\| (\d{1,9})/(\d{1,9}) \[[^\]\n\r]*?consumed_samples=(\d{1,15})\.0\b")
 """A tqdm bar (NxD Training, Hugging Face Trainer). Its own rate is an average that starts cold, so
 steps are told by the seconds that have passed, which are whole ones."""
@@ -61,6 +63,10 @@ class _Words:
         return re.compile(self.name + rb"(?:" + re.escape(label) + _NUMBER + then + rb"|)")
 
 
+_LONGEST_LINE = 4096
+"""Bytes of a line: what software prints of a step has a thousand or two."""
+_LINE = re.compile(rb"[^\n\r]{1,%d}" % _LONGEST_LINE)
+
 _TIMES = tuple(
     _Words.of(name)
     for name in (
@@ -88,7 +94,8 @@ def logged(path: Path, block_bytes: int = 0) -> Readings:
     exact, others = _readers(path)
     known: LineReader | MarkedReader | None = None
     lines = 0
-    for block in blocks(path, block_bytes):
+    for whole in blocks(path, block_bytes):
+        block = _in_short_lines(whole)
         lines = block.line_of(len(block.text) - 1)
         if any(mark in block.text for mark in _COMPILED):
             known, (exact, others) = None, _readers(path)
@@ -144,6 +151,18 @@ class MarkedReader(Protocol):
 def _readers(path: Path) -> tuple[list[MarkedReader], list[LineReader]]:
     exact: list[MarkedReader] = [MlLog(), *(_Lines.of(one) for one in EXACT)]
     return exact, [_Bars(), _Plain(path=path), _Lines.of(SUMMARY)]
+
+
+def _in_short_lines(block: LineBlock) -> LineBlock:
+    """Return a block in which no line is so long that a pattern takes for ever over it."""
+    if max(map(len, block.text.split(b"\n"))) <= _LONGEST_LINE:
+        return block
+    # A return parts lines for every pattern, and moves no line's number.
+    return LineBlock(text=_LINE.sub(_parted, block.text), line=block.line)
+
+
+def _parted(found: re.Match[bytes]) -> bytes:
+    return found[0] + b"\r" if len(found[0]) == _LONGEST_LINE else found[0]
 
 
 def _after_compiling(block: LineBlock) -> LineBlock:
@@ -363,7 +382,8 @@ class _Plain:
             if scale:
                 self.found.add(None, _number(number) * scale)
         for one in words.unread.finditer(block.text):
-            self.found.miss(block.line_of(one.start()), one[0].decode(errors="replace"))
+            line = 0 if self.found.unread else block.line_of(one.start())  # the first is shown
+            self.found.miss(line, one[0].decode(errors="replace"))
         return len(self.found.values) > before or self.found.unread > 0
 
     def _rates(self, block: LineBlock, told: Told, pattern: re.Pattern[bytes]) -> bool:
