@@ -180,8 +180,8 @@ def _ranks(path: Path, sweep: _Sweep, where: MeasuredCluster) -> int:
     if ranks > where.ranks or ranks % where.nodes:
         raise refused(
             path,
-            f"ran over {ranks} ranks, and {where.nodes} x {where.instance} has {where.ranks}; "
-            "correct --on",
+            f"ran over {counted(ranks, 'rank')}, and {where.nodes} x {where.instance} has "
+            f"{where.ranks}; correct --on",
         )
     return ranks
 

@@ -95,7 +95,7 @@ def logged(path: Path, block_bytes: int = 0) -> Readings:
     known: LineReader | MarkedReader | None = None
     lines = 0
     for whole in blocks(path, block_bytes):
-        block = _in_short_lines(whole)
+        block = in_short_lines(whole)
         lines = block.line_of(len(block.text) - 1)
         if any(mark in block.text for mark in _COMPILED):
             known, (exact, others) = None, _readers(path)
@@ -153,7 +153,7 @@ def _readers(path: Path) -> tuple[list[MarkedReader], list[LineReader]]:
     return exact, [_Bars(), _Plain(path=path), _Lines.of(SUMMARY)]
 
 
-def _in_short_lines(block: LineBlock) -> LineBlock:
+def in_short_lines(block: LineBlock) -> LineBlock:
     """Return a block in which no line is so long that a pattern takes for ever over it."""
     if max(map(len, block.text.split(b"\n"))) <= _LONGEST_LINE:
         return block
