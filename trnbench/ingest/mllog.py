@@ -46,7 +46,7 @@ class MlLog:
             start = place + len(self.mark)
             end = block.text.find(b"\n", start)
             end = min(end if end >= 0 else len(block.text), start + _LONGEST_ENTRY)
-            entry = block.text[start:end].strip()
+            entry = block.text[start:end].partition(b"\r")[0].strip()
             if entry != self._last:
                 self._last = entry
                 if not self._read(entry):
