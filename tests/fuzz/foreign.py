@@ -152,7 +152,7 @@ def kept(folder: Path) -> list[tuple[int, Sequence[str]]]:
     """
     for path in (HERE / "corpus").iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
-    found = []
+    found: list[tuple[int, Sequence[str]]] = []
     for text in (HERE / "corpus" / "lines.txt").read_text("utf-8").splitlines():
         if text and not text.startswith("#"):
             code, line = text.split(maxsplit=1)
