@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from pathlib import Path
 
+from tests.fuzz import foreign
+from tests.fuzz.texts import JUNK, NUMBERS, STEPS, damaged
 from trnbench.catalog.search import SECTIONS, built_in_folder
 
 ROOT = built_in_folder()
@@ -18,60 +19,6 @@ FILES = sorted(
 TABLES = sorted((ROOT / "workloads" / "published").glob("*.csv"))
 MOST_ROWS = 8
 """Of a published table that are kept: enough to be read, few enough to be quick."""
-JUNK = (
-    *("", "0", "-1", "1e400", "nan", "inf", "9" * 30, "0x10", "1_000", "1,000", "½", "²", "é"),
-    *("true", "none", "null", "[]", "{}", '"', "'", "=", "\\", "\x00", "\x1b[31m", "\ufeff", "\r"),
-    *("-", "--", "--=", "..", "/", "~", "*", "a,b", "1:2", ":", "@", "4 GiB", "4 GB/s", "1 parsec"),
-)
-NUMBERS = (
-    *("0", "-1", "0.5", "3", "1e-300", "5e-324", "1e-9", "1e9", "1e308", "1e400", "nan", "-inf"),
-    *("9" * 30, "9" * 400, "2147483647", "2147483648", "9223372036854775807", "1_000"),
-)
-_VALUE = re.compile(r'(?<=[=\[{,:\s])-?\d[\d_.eE+-]*|"[^"\n]*"')
-_QUANTITY = re.compile(r'"-?\d[\d.,eE+-]*( ?)')
-
-
-def other_values(text: str, chance: random.Random) -> str:
-    """Return a text that keeps its form, with one or two values at their extremes."""
-    for _ in range(chance.randint(1, 2)):
-        found = list(_VALUE.finditer(text))
-        if not found:
-            return text
-        at = chance.choice(found)
-        new = chance.choice(NUMBERS)
-        if quantity := _QUANTITY.match(at[0]):
-            new = f'"{new}{at[0][quantity.end() - len(quantity[1]) :]}'
-        elif at[0].startswith('"'):
-            new = json.dumps(chance.choice(JUNK))
-        text = text[: at.start()] + new + text[at.end() :]
-    return text
-
-
-def damaged(text: str, chance: random.Random) -> str:
-    """Return a text with one to three places cut, doubled, swapped or overwritten."""
-    if chance.random() < 0.6:
-        return other_values(text, chance)
-    for _ in range(chance.randint(1, 3)):
-        lines = text.split("\n")
-        at, line = chance.randrange(len(text) + 1), chance.randrange(len(lines))
-        match chance.randrange(6):
-            case 0:
-                text = text[:at] + text[at + chance.randint(1, 40) :]
-            case 1:
-                text = text[:at] + chance.choice(JUNK) + text[at:]
-            case 2:
-                text = "\n".join([*lines[:line], *lines[line + 1 :]])
-            case 3:
-                other = chance.randrange(len(lines))
-                lines[line], lines[other] = lines[other], lines[line]
-                text = "\n".join(lines)
-            case 4:
-                key = lines[line].partition("=")[0]
-                lines[line] = f"{key}= {chance.choice(JUNK)}"
-                text = "\n".join(lines)
-            case _:
-                text = text[:at] + chr(chance.randrange(1, 0x3000)) + text[at + 1 :]
-    return text
 
 
 def damaged_table(text: str, chance: random.Random) -> str:
@@ -172,11 +119,6 @@ CONFIGS: tuple[dict[str, object], ...] = (
     },
 )
 
-STEPS = (
-    "id,model,instance,nodes,tp,pp,gbs,seq,precision,framework,step_time_s\n"
-    "a,llama2-7b,trn1.32xlarge,1,8,1,64,4096,bf16,NxD,9.1\n"
-    "b,llama2-7b,trn1.32xlarge,2,8,1,64,4096,bf16,NxD,4.9\n"
-)
 _RUN = ("--model", "llama3.1-8b", "--on", "trn1.32xlarge:2", "--tp", "8")
 _MEASURED = (*_RUN, "--global-batch", "64", "--sequence", "2048")
 USES: dict[str, tuple[str, ...]] = {
@@ -212,6 +154,7 @@ USES: dict[str, tuple[str, ...]] = {
         "workload show {name}",
         "compare {name} --samples 1M --on trn1.32xlarge --nodes 1",
     ),
+    "fleets": ("fleet {name} --json",),
     "matrix": ("matrix --suite {name} --on trainium1",),
     "collective": ("collective --suite {name}",),
     "training": ("workload show {name}",),
@@ -222,7 +165,7 @@ USES: dict[str, tuple[str, ...]] = {
 def asked(seed: int, folder: Path) -> list[list[str]]:
     """Return the command lines of a seed, with the damaged input they read written in `folder`."""
     chance = random.Random(seed)
-    kind = chance.choices(range(7), (10, 3, 2, 2, 1, 1, 1))[0]
+    kind = chance.choices(range(10), (10, 3, 2, 2, 1, 1, 1, 6, 3, 2))[0]
     (folder / "steps.csv").write_text(STEPS)
     match kind:
         case 0:
@@ -249,6 +192,12 @@ def asked(seed: int, folder: Path) -> list[list[str]]:
         case 5:
             _write(folder / "prices.csv", damaged(PRICES, chance))
             return [["prices", "refresh", "--source", "prices.csv", "--dry-run"]]
+        case 7:
+            return foreign.of_another_tool(chance, folder)
+        case 8:
+            return foreign.of_answers(chance, folder)
+        case 9:
+            return foreign.of_configurations(chance, folder)
         case _:
             (folder / "run").mkdir()
             checkpoint(folder / "run" / chance.choice(CHECKPOINTS), chance)

@@ -8,8 +8,8 @@ import re
 import sys
 from pathlib import Path
 
-from tests.fuzz.inputs import JUNK
 from tests.fuzz.terminal import Terminal
+from tests.fuzz.texts import JUNK
 
 KEYS = (
     *("\t", "\x1b[Z", "\r", " ", "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[5~", "\x1b[6~"),

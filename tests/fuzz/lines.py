@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from tests.fuzz import inputs
-from tests.fuzz.inputs import JUNK, NUMBERS
+from tests.fuzz.texts import JUNK, NUMBERS, STEPS
 from trnbench.cli.main import VERBS, application
 from trnbench.workload.knob_text import knob_texts
 from trnbench.workload.layout import KNOBS
@@ -199,7 +199,7 @@ def line(seed: int, folder: Path) -> list[str]:
     likely = [path for path in known if not unfit and " ".join(path) in BASES]
     path = chance.choice([*known, *likely * 4])
     parameters = known[path]
-    (folder / "steps.csv").write_text(inputs.STEPS)
+    (folder / "steps.csv").write_text(STEPS)
     (folder / "config.json").write_text(inputs.config_json(chance))
     options = [one for one in parameters if one.opts[0].startswith("-")]
     base = BASES.get(" ".join(path), BASES.get(path[0], ""))

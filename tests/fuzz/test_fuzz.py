@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from tests.fuzz import judge, lines
+from tests.fuzz import foreign, judge, lines
 from tests.fuzz.judge import Ended, ended
 from tests.fuzz.keys import pressed
 from tests.fuzz.kills import killed, losses_after_kills
@@ -24,6 +24,16 @@ def home(monkeypatch):
     for name in HOMES:
         monkeypatch.setenv(f"XDG_{name}_HOME", "/nonexistent")
     monkeypatch.setenv("TRNBENCH_SPEC_PATH", "")
+
+
+@pytest.mark.slow
+def test_what_was_found_before_stays_mended(tmp_path, monkeypatch):
+    monkeypatch.setattr(judge, "MOST_BYTES", float("inf"))  # of the other tests of this process
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / ".home"))
+    monkeypatch.chdir(tmp_path)
+    for code, line in foreign.kept(tmp_path):
+        found = ended(line)
+        assert (found.wrong, found.code) == (None, code), line
 
 
 @pytest.mark.slow

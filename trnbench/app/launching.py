@@ -22,6 +22,8 @@ from trnbench.units import counted
 from trnbench.workload.json_file import read_object
 from trnbench.workload.layout import KNOBS
 
+_NUMBERS = ("nodes", "lnc", "tokens", "checkpoint_interval_s")
+_TEXTS = ("model", "instance", "calibration", "job", "purchase")
 _ANSWERS = ("plan", "compare", "train", "launch")
 
 
@@ -59,7 +61,18 @@ def options_of_answer(catalog: Catalog, path: Path, number: int = 1) -> dict[str
     row = rows[number - 1]
     if not isinstance(row, Mapping) or not row.get("feasible"):
         raise InputError(f"{path}: row {number} is one that cannot run")
-    return options_of_row(catalog, row)
+    return options_of_row(catalog, _with_plain_cells(path, number, row))
+
+
+def _with_plain_cells(path: Path, number: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row of a file; refuse one whose cells, as far as they are read, are of no kind."""
+    for name in (*_NUMBERS, *_TEXTS, *KNOBS):
+        value = row.get(name)
+        kinds = int | float if name in _NUMBERS else str if name in _TEXTS else int | float | str
+        if value is not None and not isinstance(value, kinds):
+            wanted = "a number" if name in _NUMBERS else "a text" if name in _TEXTS else "a value"
+            raise refused(path, f"row {number}: key {name}: expected {wanted}; correct it")
+    return row
 
 
 def options_of_row(catalog: Catalog, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,15 +127,16 @@ def _run_of_file(path: Path) -> AnsweredRun:
             run = {**document["run"]}
             run |= {key: tuple(run[key]) for key in ("models", "instances")}
             answer = {**document["answer"]}
-            answer |= {key: tuple(answer[key]) for key in ("rows", "columns")}
+            answer |= {key: {**answer[key]} for key in ("inputs", "summary")}
+            answer |= {"rows": tuple(map(dict, answer["rows"])), "columns": (*answer["columns"],)}
             return AnsweredRun(run=KeptRun(**run), answer=KeptAnswer(**answer))
-        rows = tuple(document["rows"])
+        rows = tuple(map(dict, document["rows"]))
         return AnsweredRun(
             run=_unknown_run(path, str(document["schema"]), str(document["version"])),
             answer=KeptAnswer(
-                inputs=document["inputs"],
+                inputs={**document["inputs"]},
                 rows=rows,
-                summary=document["summary"],
+                summary={**document["summary"]},
                 columns=tuple(dict.fromkeys(key for row in rows for key in row)),
             ),
         )

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISDIR, S_ISFIFO, S_ISREG
+from typing import TextIO
 
 from trnbench.errors import DataFileError, Fault, InputError
 
 _HEAD_BYTES = 65_536
+MOST_LINE = 1 << 20
+"""Characters of a line of a table; longer ones are not even read to their end."""
 _MOST_BELOW = 20_000
 """Files and folders in a folder that is meant; more is the root of a disk, or a home."""
 
@@ -35,6 +38,18 @@ def chunks(path: Path, *, what: str, size: int = _HEAD_BYTES) -> Iterator[bytes]
         while raw := file.read(size):
             _refuse_binary(path, raw, what)
             yield raw
+
+
+def bounded_lines(path: Path, file: TextIO) -> Iterator[str]:
+    """Yield the lines of an open text file; refuse one that no person and no tool writes."""
+    number = 0
+    while line := file.readline(MOST_LINE):
+        number += 1
+        if len(line) == MOST_LINE and line[-1] not in "\r\n":
+            raise refused(
+                path, f"line {number} has more than {MOST_LINE:,} characters; leave it out"
+            )
+        yield line
 
 
 def first_line(path: Path, *, what: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from trnbench.catalog.foreign import json_value
 from trnbench.catalog.text_file import chunks, refused
 from trnbench.evidence.columns import COLUMNS, StepColumn
 
@@ -96,10 +97,7 @@ def measured_text(rows: Sequence[Mapping[str, str]], *, as_json: bool = False) -
 
 def csv_of_json(path: Path, text: str) -> str:
     """Return the CSV text of a JSON file of measured rows; any other JSON is refused."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise refused(path, f"is not JSON: {str(error)[:80]}") from None
+    document = json_value(path, text)
     rows = document.get("rows") if isinstance(document, dict) else None
     if not isinstance(rows, list) or document.get("schema") != SCHEMA:
         raise refused(path, f"is no JSON of measured rows: its schema is not {SCHEMA}")

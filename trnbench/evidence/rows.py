@@ -13,6 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
+from trnbench.catalog.foreign import reads
 from trnbench.catalog.text_file import first_line, read_text, refused
 from trnbench.evidence.columns import COLUMNS, KNOB_COLUMNS, MODEL_COLUMNS, named_columns
 from trnbench.evidence.measured_columns import csv_of_json, is_measured, is_measured_json
@@ -146,6 +147,7 @@ class EvidenceFile:
     remarks: tuple[str, ...] = ()
 
 
+@reads("a table of measurements")
 def read_evidence(path: Path, given: Mapping[str, str] | None = None) -> EvidenceFile:
     """Return the rows of a CSV file; one of no known set is refused with what it lacks.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from trnbench.catalog.text_file import chunks
 from trnbench.records import dataclass
 
-_BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 4 << 20
 _PART_BYTES = 512 << 10
 """What is found in so much stays in a core's cache; by the first block, a format is known."""
 _ESCAPE = b"\x1b"
@@ -30,13 +30,14 @@ class LineBlock:
         return self.line + self.text.count(b"\n", 0, place)
 
 
-def blocks(path: Path) -> Iterator[LineBlock]:
+def blocks(path: Path, block_bytes: int = 0) -> Iterator[LineBlock]:
     """Yield a file as blocks of whole lines without terminal codes; refuse what is no text."""
-    line, rest, size = 1, b"", 2 * _BLOCK_BYTES
-    for read in chunks(path, what="log", size=_BLOCK_BYTES):
+    block_bytes = block_bytes or BLOCK_BYTES
+    line, rest, size = 1, b"", 2 * block_bytes
+    for read in chunks(path, what="log", size=block_bytes):
         whole = rest + read
         end = max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1
-        if not end and len(whole) > _BLOCK_BYTES:
+        if not end and len(whole) > BLOCK_BYTES:
             end = len(whole)  # no log has such a line: it is cut, not gathered
         text, rest = whole[:end], whole[end:]
         for part in _parts(text, size):

@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
+from trnbench.catalog.foreign import FAILURES, json_value, reads, why
 from trnbench.catalog.text_file import chunks, read_text, refused
 from trnbench.errors import InputError
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow
-from trnbench.ingest.readings import json_of, refuse_unread
+from trnbench.ingest.readings import refuse_unread
 from trnbench.program.collective import bus_factor, op_named
 from trnbench.records import dataclass
 from trnbench.units import counted
@@ -27,10 +29,14 @@ _PREFIX = re.compile(r"^(?:\[\d+,\d+\]<std\w+>:|\[?rank ?\d+\]?:|\d+: )+")
 """What launchers put before a line: mpirun --tag-output, torchrun, srun --label."""
 _NCCL_HEADING = re.compile(r"#\s+size\s+count\s+type\s+redop\s+root\s+(time|cputime)\s+algbw")
 _NCCL_ROW = re.compile(
-    r"(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)\s+([\d.e+]+)\s+([\d.e+]+|nan)\s+([\d.e+]+|nan)\s"
+    r"(\d{1,18})\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)\s+([\d.e+]+)\s+([\d.e+]+|nan)\s+([\d.e+]+|nan)\b\s*(.*)"
 )
+_WRONG = re.compile("#wrong")
+"""A column of nccl-tests: elements that came out wrong. Older ones print an error instead."""
 _NCCL_RANK = re.compile(r"#\s+Rank\s+\d+ ")
-_COMMAND = re.compile(r"(\w+)_perf\b|nccom-test\b([^\n]*)")
+_COMMAND = re.compile(r"\b(\w{1,40})_perf\b|nccom-test\b([^\n]*)")
+_LONGEST_LINE = 4096
+"""Characters of a line that are looked at: a row has some hundred, a command a few more."""
 _FAILED = "Failure running"
 _AGREE = 0.05
 """How far a printed bandwidth may lie from size over time; those below 1 GB/s are too coarse."""
@@ -72,6 +78,7 @@ class _Sweep:
     ranks: int = 0
     failed: int = 0
     zero: int = 0
+    wrong: int = 0
     unread: list[str] = field(default_factory=list)
 
 
@@ -82,6 +89,7 @@ def is_sweep(path: Path) -> bool:
     return any(word in head for word in words) or bool(_NCCL_HEADING.search(head))
 
 
+@reads("a sweep of collectives")
 def read_sweep(path: Path, where: MeasuredCluster) -> EvidenceFile:
     """Return a sweep of collectives as evidence; `where` is what no such file says."""
     text = read_text(path, what="text", max_bytes=MAX_BYTES)
@@ -90,6 +98,12 @@ def read_sweep(path: Path, where: MeasuredCluster) -> EvidenceFile:
     first = next(iter(sweep.unread), "")
     said = f"{counted(rows, 'row')} of {sweep.tool}"
     refuse_unread(path, len(sweep.unread), rows, said, first)
+    if sweep.wrong and not sweep.timed:
+        raise refused(
+            path,
+            f"all its {counted(sweep.wrong, 'size')} came out wrong (#wrong above 0); measure "
+            "again once `-c 1` finds no error",
+        )
     if not sweep.timed:
         why = f": {counted(sweep.failed, 'size')} failed" if sweep.failed else ""
         raise refused(path, f"has no time of a collective{why}")
@@ -103,12 +117,16 @@ def read_sweep(path: Path, where: MeasuredCluster) -> EvidenceFile:
     )
 
 
+_ALONE = "ran on one rank, which sends nothing: its bus bandwidth is 0"
+
+
 def _rows(
     path: Path, sweep: _Sweep, op: Op, ranks: int, where: MeasuredCluster
 ) -> Iterator[EvidenceRow]:
     here = {"instance": where.instance, "ranks": str(ranks)}
     if not where.neuron:
         here = {"platform": where.instance, "gpus": str(ranks)}
+    fault = _ALONE if ranks == 1 else None
     seen: dict[int, int] = {}
     for number, one in enumerate(sweep.timed, start=1):
         seen[one.size] = seen.get(one.size, 0) + 1
@@ -124,13 +142,17 @@ def _rows(
             "dtype": one.dtype,
             "algorithm": one.algorithm,
         }
-        yield EvidenceRow(id=cells["id"], line=number, cells=cells)
+        yield EvidenceRow(id=cells["id"], line=number, cells=cells, fault=fault)
 
 
 def _said(sweep: _Sweep, op: Op, ranks: int) -> str:
-    parts = [f"{counted(len(sweep.timed), 'size')} of {op} over {ranks} ranks by {sweep.tool}"]
+    parts = [
+        f"{counted(len(sweep.timed), 'size')} of {op} over {counted(ranks, 'rank')} by {sweep.tool}"
+    ]
     if sweep.zero:
         parts.append(f"{sweep.zero} of no bytes left out")
+    if sweep.wrong:
+        parts.append(f"{sweep.wrong} whose data came out wrong (#wrong above 0) left out")
     if sweep.failed:
         parts.append(f"{sweep.failed} that failed left out")
     if sweep.unread:
@@ -142,7 +164,9 @@ def _ranks(path: Path, sweep: _Sweep, where: MeasuredCluster) -> int:
     """Return the ranks of a group: as the file counts them, by its bus factor, or all there are."""
     factors = [one.ratio for one in sweep.timed if one.ratio is not None]
     ranks = sweep.ranks or where.ranks
-    if factors and not sweep.ranks:
+    if factors and not sweep.ranks and factors[-1] == 0:
+        ranks = 1
+    elif factors and not sweep.ranks:
         named = _named(sweep.op)
         ops: tuple[Op, ...] = (named,) if named else OPS
         able = {n for n in (where.ranks, *_divisors(where.ranks)) if _is_of(ops, n, factors[-1])}
@@ -156,8 +180,8 @@ def _ranks(path: Path, sweep: _Sweep, where: MeasuredCluster) -> int:
     if ranks > where.ranks or ranks % where.nodes:
         raise refused(
             path,
-            f"ran over {ranks} ranks, and {where.nodes} x {where.instance} has {where.ranks}; "
-            "correct --on",
+            f"ran over {counted(ranks, 'rank')}, and {where.nodes} x {where.instance} has "
+            f"{where.ranks}; correct --on",
         )
     return ranks
 
@@ -167,7 +191,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def _is_of(ops: tuple[Op, ...], ranks: int, factor: float) -> bool:
-    return any(abs(bus_factor(op, ranks) / factor - 1) < _NEAR for op in ops)
+    return any(abs(bus_factor(op, ranks) - factor) <= _NEAR * factor for op in ops)
 
 
 _NEAR = 0.004
@@ -197,7 +221,7 @@ def _op(path: Path, sweep: _Sweep, ranks: int) -> Op:
         if (factor is None or _is_of((op,), ranks, factor))
         and (reduces is None or reduces is (op in ("all-reduce", "reduce-scatter")))
     ]
-    if len(able) == 1:
+    if len(able) == 1 or (able and ranks == 1):
         return able[0]
     raise refused(
         path,
@@ -210,21 +234,21 @@ def _of_text(text: str) -> _Sweep:
     heading: list[str] = []
     sweep = _Sweep(tool=_NCCOM)
     for number, raw in enumerate(text.splitlines(), start=1):
-        line = _PREFIX.sub("", raw).strip()
+        line = _PREFIX.sub("", raw[:_LONGEST_LINE]).strip()
         if found := _COMMAND.search(line):
             words = [found[1] or "", *(found[2] or "").split()]
             sweep.op = next((word for word in words if _is_op(word)), sweep.op)
         if _NCCL_RANK.match(line):
             sweep.tool, sweep.ranks = _NCCL, sweep.ranks + 1
         elif found := _NCCL_HEADING.match(line):
-            sweep.tool, heading = _NCCL, [found[1]]
+            sweep.tool, heading = _NCCL, [found[1], *_WRONG.findall(line)]
         elif line.startswith("size(B)"):
             sweep.tool, heading = _NCCOM, line.split()
         elif heading and line[:1].isdigit():
             read = _nccl_row if sweep.tool == _NCCL else _nccom_row
             try:
                 read(sweep, heading, line)
-            except (ValueError, KeyError, ArithmeticError):
+            except FAILURES:
                 sweep.unread.append(f"line {number}: {line[:80]!r}")
     return sweep
 
@@ -234,16 +258,25 @@ def _is_op(word: str) -> bool:
 
 
 def _nccl_row(sweep: _Sweep, heading: list[str], line: str) -> None:
-    found = _NCCL_ROW.match(f"{line} ")
+    found = _NCCL_ROW.match(line)
     if found is None:
         raise ValueError(line)
-    size, _, dtype, redop, _, time_us, algbw, busbw = found.groups()
+    size, _, dtype, redop, _, time_us, algbw, busbw, rest = found.groups()
     times = [float(text) for text in (time_us, algbw, busbw)]
-    if int(size):
+    # Behind the times out of place stand what is wrong with them, and the same four in place.
+    wrong = rest.split()[::4] if len(heading) > 1 else []
+    if not int(size):
+        sweep.zero += 1
+    elif any(map(_is_wrong, wrong)):
+        sweep.wrong += 1
+    else:
         of = (int(size), dtype, redop)
         sweep.timed.append(_of_nccl(of, times, host=heading[0] == "cputime"))
-    else:
-        sweep.zero += 1
+
+
+def _is_wrong(count: object) -> bool:
+    """Return whether a count of wrong elements is above 0; it is N/A, or none, where unchecked."""
+    return count not in (None, "N/A") and float(str(count)) != 0
 
 
 def _nccom_row(sweep: _Sweep, heading: list[str], line: str) -> None:
@@ -283,7 +316,7 @@ def _ratio(size: int, time_us: float, algbw: float, busbw: float) -> float | Non
 
 
 def _of_json(path: Path, text: str) -> _Sweep:
-    table = json_of(path, text)
+    table = json_value(path, text)
     results = table.get("results")
     if not isinstance(results, list):
         raise refused(path, "has no `results`, as files of nccom-test and nccl-tests have")
@@ -300,11 +333,17 @@ def _of_json(path: Path, text: str) -> _Sweep:
         try:
             if nccl and not one["size"]:
                 sweep.zero += 1
+            elif nccl and any(map(_is_wrong, _wrong_of(one))):
+                sweep.wrong += 1
             else:
                 sweep.timed.append(_nccl_result(one) if nccl else _of_cells(one))
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
-            sweep.unread.append(f"result {number}: {type(error).__name__} {error}"[:90])
+        except FAILURES as error:
+            sweep.unread.append(f"result {number}: {why(error)}")
     return sweep
+
+
+def _wrong_of(one: Mapping[str, Any]) -> list[object]:
+    return [one[how].get("nwrong") for how in ("out_of_place", "in_place") if how in one]
 
 
 def _nccl_result(one: Mapping[str, object]) -> _Timed:

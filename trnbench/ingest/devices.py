@@ -15,15 +15,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+from trnbench.catalog.foreign import FAILURES, json_value, reads, why
 from trnbench.catalog.text_file import chunks, read_text, refused
 from trnbench.ingest.blocks import blocks
-from trnbench.ingest.readings import json_of, refuse_unread
+from trnbench.ingest.readings import refuse_unread
 from trnbench.records import dataclass
 
 DeviceTool = Literal["neuron-monitor", "neuron-profile", "nvidia-smi"]
 MAX_JSON_BYTES = 64 << 20
-_NO_SAMPLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
 _PERCENT = 100.0
+_MOST_ERRORS = 1e15
+_LONGEST_RUN_S = 1e9
+"""No count of errors and no run of a graph is above these."""
 _MIB = 2.0**20
 _SHARES = {
     "tensor_engine_active_time_percent": "tensor engine",
@@ -68,6 +71,7 @@ def device_tool(path: Path) -> DeviceTool | None:
     return "nvidia-smi" if "utilization.gpu" in first and "," in first else None
 
 
+@reads("a file of a monitor")
 def read_devices(path: Path) -> DeviceSummary:
     """Return what a file of a monitor or profiler says; refuse what is of none."""
     match device_tool(path):
@@ -130,8 +134,8 @@ def _monitor(path: Path) -> DeviceSummary:
             continue
         try:
             _take(found, json.loads(line))
-        except _NO_SAMPLE as error:
-            found.miss(number, error)
+        except FAILURES as error:
+            found.miss(number, why(error))
     return found.summary(path)
 
 
@@ -147,7 +151,10 @@ def _take(found: _Samples, sample: Mapping[str, Any]) -> None:
         held = used.get("usage_breakdown", {}).get("neuroncore_memory_usage", {})
         found.held = max([found.held, *(float(sum(core.values())) for core in held.values())])
         summed = report.get("execution_stats", {}).get("error_summary", {})
-        found.errors += sum(summed.values())
+        errors = sum(summed.values())
+        if not 0 <= errors <= _MOST_ERRORS:
+            raise ValueError(f"{errors:.40g} errors")
+        found.errors += errors
     if not all(0 <= one <= 1 for one in busy):
         raise ValueError(f"a core is busy {max(busy):.0%} of the time")
     found.seen += 1
@@ -157,25 +164,37 @@ def _take(found: _Samples, sample: Mapping[str, Any]) -> None:
 
 def _smi(path: Path) -> DeviceSummary:
     found = _Samples(tool="nvidia-smi")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        table = csv.reader(file)
-        heading = [name.strip().partition(" ")[0] for name in next(table)]
-        for cells in table:
-            row = dict(zip(heading, (cell.strip() for cell in cells), strict=False))
-            try:
-                busy = _amount(row["utilization.gpu"]) / _PERCENT
-                if not 0 <= busy <= 1:
-                    raise ValueError(f"a GPU is busy {busy:.0%} of the time")
-                held = _amount(row["memory.used"]) if "memory.used" in row else 0.0
-            except (ValueError, KeyError) as error:
-                found.miss(table.line_num, error)
-                continue
-            found.seen += 1
-            found.devices.add(row.get("uuid") or row.get("index") or "0")
-            found.held = max(found.held, held * _MIB)
-            if busy:
-                found.busy.append(busy)
+    heading: list[str] = []
+    for number, line in _lines(path):
+        try:
+            cells = _cells(line)
+            if not heading:
+                heading = [name.partition(" ")[0] for name in cells]
+            elif any(cells):
+                _take_smi(found, dict(zip(heading, cells, strict=False)))
+        except FAILURES as error:
+            found.miss(number, why(error))
     return found.summary(path)
+
+
+def _cells(line: bytes) -> list[str]:
+    text = line.decode("utf-8-sig", errors="replace").strip()
+    return [cell.strip() for cell in next(csv.reader([text]), [])]
+
+
+def _take_smi(found: _Samples, row: Mapping[str, str]) -> None:
+    """Take the sample of one GPU."""
+    busy = _amount(row["utilization.gpu"]) / _PERCENT
+    if not 0 <= busy <= 1:
+        raise ValueError(f"a GPU is busy {busy:.0%} of the time")
+    held = _amount(row["memory.used"]) if "memory.used" in row else 0.0
+    if not 0 <= held < float("inf"):
+        raise ValueError(f"a GPU holds {held:g} MiB")
+    found.seen += 1
+    found.devices.add(row.get("uuid") or row.get("index") or "0")
+    found.held = max(found.held, held * _MIB)
+    if busy:
+        found.busy.append(busy)
 
 
 def _amount(cell: str) -> float:
@@ -183,14 +202,14 @@ def _amount(cell: str) -> float:
 
 
 def _profile(path: Path) -> DeviceSummary:
-    table = json_of(path, read_text(path, what="JSON", max_bytes=MAX_JSON_BYTES))
+    table = json_value(path, read_text(path, what="JSON", max_bytes=MAX_JSON_BYTES))
     several = [one for one in table.values() if isinstance(one, dict) and "total_time" in one]
     if not several:
         raise refused(path, "has no profile with a total_time")
     for one in several:
         for key in ("total_time", "total_active_time_percent", *_SHARES):
             # By their name they are percent, and the profiler writes fractions.
-            most = float("inf") if key == "total_time" else 1.0
+            most = _LONGEST_RUN_S if key == "total_time" else 1.0
             value = one.get(key, 1.0)
             if not isinstance(value, int | float) or not 0 <= value <= most:
                 raise refused(path, f"{key}: {value!r:.40} is no number between 0 and {most:g}")

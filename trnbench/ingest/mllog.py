@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import field
 
+from trnbench.catalog.foreign import FAILURES
 from trnbench.ingest.blocks import LineBlock
 from trnbench.ingest.readings import Readings
 from trnbench.records import dataclass
 
 _MILLI = 1e-3
+_LONGEST_ENTRY = 65_536
+"""Bytes of an entry that are read; one has some hundred."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,20 +45,25 @@ class MlLog:
         while place >= 0:
             start = place + len(self.mark)
             end = block.text.find(b"\n", start)
-            entry = block.text[start : end if end >= 0 else len(block.text)].strip()
+            end = min(end if end >= 0 else len(block.text), start + _LONGEST_ENTRY)
+            entry = block.text[start:end].partition(b"\r")[0].strip()
             if entry != self._last:
                 self._last = entry
-                self._read(entry, block.line_of(place) if not entry.endswith(b"}") else 0)
+                if not self._read(entry):
+                    line = 0 if self.found.unread else block.line_of(place)  # the first is shown
+                    self.found.miss(line, entry.decode(errors="replace"))
             place = block.text.find(self.mark, start)
 
-    def _read(self, entry: bytes, line: int) -> None:
+    def _read(self, entry: bytes) -> bool:
+        """Take an entry; return whether it is one."""
         try:
             told = json.loads(entry)
             key, value, time_ms = told["key"], told["value"], float(told["time_ms"])
             more = told.get("metadata") or {}
             self._tell(key, value, time_ms, more)
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
-            self.found.miss(line, entry.decode(errors="replace"))
+        except FAILURES:
+            return False
+        return True
 
     def _tell(self, key: str, value: object, time_ms: float, more: dict[str, object]) -> None:
         samples = more.get("samples_count")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 from trnbench.arrays import FloatArray
 from trnbench.catalog.text_file import refused
@@ -27,16 +25,6 @@ def refuse_unread(path: Path, unread: int, of: int, said: str, first: str) -> No
             f"{unread:,} of {said} cannot be read, first {first}; expected at least "
             f"{1 - MOST_UNREAD:.0%}",
         )
-
-
-def json_of(path: Path, text: str) -> Any:  # noqa: ANN401 - plain data of any shape
-    """Return what the text of a JSON file says."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise refused(path, "not valid JSON: nested too deeply") from None
-    except ValueError as error:
-        raise refused(path, f"not valid JSON: {error}") from None
 
 
 @dataclass(slots=True, kw_only=True)

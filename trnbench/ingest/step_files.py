@@ -6,8 +6,9 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-from trnbench.catalog.text_file import chunks, first_line, read_text, refused
-from trnbench.ingest.readings import Readings, json_of
+from trnbench.catalog.foreign import json_value
+from trnbench.catalog.text_file import bounded_lines, chunks, first_line, read_text, refused
+from trnbench.ingest.readings import Readings
 from trnbench.ingest.step_formats import Told
 
 MAX_JSON_BYTES = 64 << 20
@@ -43,7 +44,7 @@ def _csv(path: Path, column: str) -> Readings:
     found = Readings(format=f"column {column}", told=told)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.reader(file, strict=True)
+            table = csv.reader(bounded_lines(path, file), strict=True)
             heading = [name.strip() for name in next(table)]
             place = heading.index(column)
             for cells in table:
@@ -70,7 +71,7 @@ def _is_one_object(path: Path) -> bool:
 
 def _json(path: Path) -> Readings:
     text = read_text(path, what="JSON", max_bytes=MAX_JSON_BYTES)
-    table = json_of(path, text)
+    table = json_value(path, text)
     lines = text.count("\n") + 1
     for read in (_trainer_state, _trainer_results, _nxd_metrics):
         if found := read(table):

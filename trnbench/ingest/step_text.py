@@ -22,7 +22,9 @@ from trnbench.records import dataclass
 _COMPILED = (b"NEURON_PARALLEL_COMPILE||", b"||PARALLEL_COMPILE||")
 """What a run that only compiles prints at its end: its steps computed nothing."""
 _GIB = 2.0**30
-_BAR = re.compile(rb"\| (\d{1,9})/(\d{1,9}) \[(\d{1,6}(?::\d\d)+)<[^,\n\r]*, +[\d.]+(?:s/it|it/s)")
+_BAR = re.compile(
+    rb"\| (\d{1,9})/(\d{1,9}) \[(\d{1,6}(?::\d\d){1,3})<[^,\n\r]*, +[\d.]+(?:s/it|it/s)"
+)
 _CONSUMED = re.compile(rb"\| (\d{1,9})/(\d{1,9}) \[[^\]\n\r]*?consumed_samples=(\d{1,15})\.0\b")
 """A tqdm bar (NxD Training, Hugging Face Trainer). Its own rate is an average that starts cold, so
 steps are told by the seconds that have passed, which are whole ones."""
@@ -36,6 +38,7 @@ _MANY = 1000
 _NUMBER = rb"(\d[\d,]*+\.?+\d*+(?:e[-+]?\d+)?+)"
 _BEFORE = rb"([^\d\n\r]{1,26})"
 _UNIT = rb"\s*(ms\b|msec\b|us\b|s\b|sec\b)?"
+_ANY_UNIT = rb"\s*(?:ms\b|msec\b|us\b|s\b|sec\b)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +59,13 @@ class _Words:
 
     def alike(self, label: bytes, unit: bytes) -> re.Pattern[bytes]:
         """Return the pattern of these words with one label and unit; empty with any other."""
-        then = rb"\s*" + unit + rb"\b" if unit else rb"(?!" + _UNIT.rstrip(b"?") + rb")"
+        then = rb"\s*" + unit + rb"\b" if unit else rb"(?!" + _ANY_UNIT + rb")"
         return re.compile(self.name + rb"(?:" + re.escape(label) + _NUMBER + then + rb"|)")
 
+
+_LONGEST_LINE = 4096
+"""Bytes of a line: what software prints of a step has a thousand or two."""
+_LINE = re.compile(rb"[^\n\r]{1,%d}" % _LONGEST_LINE)
 
 _TIMES = tuple(
     _Words.of(name)
@@ -75,6 +82,7 @@ _RATES: tuple[tuple[Told, re.Pattern[bytes]], ...] = (
     ("samples", re.compile(rb"seq(?:uence)?s?" + _PER_S)),
     ("samples", re.compile(rb"samples?" + _PER_S)),
 )
+_LINE_END = re.compile(rb"[\n\r]")
 _WHOLE_RUN = (b"train_", b"eval_")
 _LEADING_RATE = re.compile(_NUMBER + rb"\s*$")
 _RATE = re.compile(rb"[^\d\n\r]{0,16}?[:=\s]\s*" + _NUMBER)
@@ -82,12 +90,13 @@ _EACH = re.compile(rb"/\s*(?:gpu|device|core|chip|rank)|per[ _](?:gpu|device|cor
 _MILLI, _MICRO = 1e-3, 1e-6
 
 
-def logged(path: Path) -> Readings:
+def logged(path: Path, block_bytes: int = 0) -> Readings:
     """Return what a log tells of steps by the best known format in it; nothing if there is none."""
     exact, others = _readers(path)
     known: LineReader | MarkedReader | None = None
     lines = 0
-    for block in blocks(path):
+    for whole in blocks(path, block_bytes):
+        block = in_short_lines(whole)
         lines = block.line_of(len(block.text) - 1)
         if any(mark in block.text for mark in _COMPILED):
             known, (exact, others) = None, _readers(path)
@@ -145,6 +154,18 @@ def _readers(path: Path) -> tuple[list[MarkedReader], list[LineReader]]:
     return exact, [_Bars(), _Plain(path=path), _Lines.of(SUMMARY)]
 
 
+def in_short_lines(block: LineBlock) -> LineBlock:
+    """Return a block in which no line is so long that a pattern takes for ever over it."""
+    if max(map(len, block.text.split(b"\n"))) <= _LONGEST_LINE:
+        return block
+    # A return parts lines for every pattern, and moves no line's number.
+    return LineBlock(text=_LINE.sub(_parted, block.text), line=block.line)
+
+
+def _parted(found: re.Match[bytes]) -> bytes:
+    return found[0] + b"\r" if len(found[0]) == _LONGEST_LINE else found[0]
+
+
 def _after_compiling(block: LineBlock) -> LineBlock:
     end = max(block.text.rfind(mark) for mark in _COMPILED)
     start = block.text.find(b"\n", end) + 1 or len(block.text)
@@ -197,7 +218,7 @@ class _Lines:
             held = max(map(_number, set(memory.findall(text))), default=0.0)
             found.memory_bytes = max(found.memory_bytes, held * _GIB)
         if skipped:
-            read[:] = self._whole(read, skipped.findall(text))
+            read[:] = self._whole(read, text, skipped)
         values: Sequence[bytes] = read
         if self.pattern.groups > 1:
             steps: tuple[bytes, ...]
@@ -206,12 +227,21 @@ class _Lines:
         found.take(_numbers(values) * self.format.scale)
 
     def _whole(
-        self, read: list[tuple[bytes, bytes]], skips: list[bytes]
+        self, read: list[tuple[bytes, bytes]], text: bytes, skipped: re.Pattern[bytes]
     ) -> list[tuple[bytes, bytes]]:
         """Return the steps whose optimizer ran."""
-        if len(skips) != len(read) or not any(skip.strip(b"0") for skip in skips):
+        skips = skipped.findall(text)
+        if not any(skip.strip(b"0") for skip in skips):
             return read
-        whole = [one for one, skip in zip(read, skips, strict=True) if not skip.strip(b"0")]
+        if len(skips) == len(read):
+            whole = [one for one, skip in zip(read, skips, strict=True) if not skip.strip(b"0")]
+        else:  # some lines lack one of the two: each line tells of its own step
+            whole = [
+                one
+                for line in text.replace(b"\r", b"\n").split(b"\n")
+                if not any(skip.strip(b"0") for skip in skipped.findall(line))
+                for one in self.pattern.findall(line)
+            ]
         self.found.skipped += len(read) - len(whole)
         return whole
 
@@ -225,23 +255,14 @@ class _Lines:
 
 @dataclass(slots=True, kw_only=True)
 class _Bar:
-    """States of one bar: steps done and seconds passed; `consumed`: samples by steps, of two."""
+    """States of one bar: steps done and seconds passed."""
 
     steps: array[int] = field(default_factory=lambda: array("q"))
     seconds: array[int] = field(default_factory=lambda: array("q"))
-    consumed: dict[int, int] = field(default_factory=dict)
 
     @property
     def span_s(self) -> int:
         return max(self.seconds) - min(self.seconds)
-
-    @property
-    def batch(self) -> int | None:
-        if len(self.consumed) < _TWO:
-            return None
-        (first, before), (last, after) = sorted(self.consumed.items())
-        batch, rest = divmod(after - before, last - first)
-        return batch if batch > 0 and not rest else None
 
     def paces(self) -> Iterator[float]:
         """Yield seconds a step over stretches that are long enough to be told by whole seconds."""
@@ -259,11 +280,14 @@ class _Bar:
 
 @dataclass(slots=True, kw_only=True)
 class _Bars:
-    """Reads progress bars: those of one total belong together."""
+    """Reads progress bars: those of one total belong together; `consumed`: samples by steps."""
 
     bars: dict[bytes, _Bar] = field(default_factory=dict)
+    consumed: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
     def take(self, block: LineBlock) -> None:
+        if b"consumed_samples=" in block.text:
+            self._take_consumed(block)
         if b"it/s" not in block.text and b"s/it" not in block.text:
             return
         found: list[tuple[bytes, bytes, bytes]] = _BAR.findall(block.text)
@@ -280,11 +304,23 @@ class _Bars:
             done, _, elapsed = zip(*states, strict=True)
             bar.steps.extend(map(int, done))
             bar.seconds.extend(_clocks(elapsed))
-        short = any(len(bar.consumed) < _TWO for bar in self.bars.values())
-        if short and b"consumed_samples=" in block.text:
-            for done, total, samples in _CONSUMED.findall(block.text):
-                if total in self.bars and len(self.bars[total].consumed) < _TWO:
-                    self.bars[total].consumed[int(done)] = int(samples)
+
+    def _take_consumed(self, block: LineBlock) -> None:
+        """Take the samples of two states of each bar, which tell the batch."""
+        if self.bars and all(len(self.consumed.get(total, ())) >= _TWO for total in self.bars):
+            return
+        for done, total, samples in _CONSUMED.findall(block.text):
+            of_bar = self.consumed.setdefault(total, {})
+            if len(of_bar) < _TWO:
+                of_bar[int(done)] = int(samples)
+
+    def _batch(self, total: bytes) -> int | None:
+        states = sorted(self.consumed.get(total, {}).items())
+        if len(states) < _TWO:
+            return None
+        (first, before), (last, after) = states
+        batch, rest = divmod(after - before, last - first)
+        return batch if batch > 0 and not rest else None
 
     @property
     def sure(self) -> bool:
@@ -293,10 +329,10 @@ class _Bars:
 
     def readings(self) -> Readings:
         found = Readings(format="progress bar", remark="timed by a bar of whole seconds")
-        longest = max(self.bars.values(), key=lambda bar: bar.span_s, default=None)
-        if longest is not None:
-            found.values.extend(longest.paces())
-            found.batches.update(filter(None, [longest.batch]))
+        if self.bars:
+            longest = max(self.bars, key=lambda total: self.bars[total].span_s)
+            found.values.extend(self.bars[longest].paces())
+            found.batches.update(filter(None, [self._batch(longest)]))
         return found
 
 
@@ -362,7 +398,8 @@ class _Plain:
             if scale:
                 self.found.add(None, _number(number) * scale)
         for one in words.unread.finditer(block.text):
-            self.found.miss(block.line_of(one.start()), one[0].decode(errors="replace"))
+            line = 0 if self.found.unread else block.line_of(one.start())  # the first is shown
+            self.found.miss(line, one[0].decode(errors="replace"))
         return len(self.found.values) > before or self.found.unread > 0
 
     def _rates(self, block: LineBlock, told: Told, pattern: re.Pattern[bytes]) -> bool:
@@ -372,9 +409,9 @@ class _Plain:
             start = found.start()
             if start < end or text[max(start - 6, 0) : start].endswith(_WHOLE_RUN):
                 continue
-            leading = text[max(text.rfind(b"\n", 0, start) + 1, start - 40) : start]
-            end = text.find(b"\n", found.end())
-            end = len(text) if end < 0 else end
+            leading = _LINE_END.split(text[max(0, start - 40) : start])[-1]
+            ending = _LINE_END.search(text, found.end())
+            end = ending.start() if ending else len(text)
             number = _LEADING_RATE.search(leading) or _RATE.match(text, found.end(), end)
             if number is None:
                 continue

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnbench.arrays import FloatArray
+from trnbench.catalog.foreign import reads
 from trnbench.catalog.text_file import refused
 from trnbench.errors import DataFileError, Fault
 from trnbench.ingest.readings import Readings
@@ -83,12 +84,14 @@ class MeasuredSteps:
     remarks: tuple[str, ...]
 
 
-def read_steps(path: Path, run: RunSize | None = None) -> MeasuredSteps:
+@reads("a log of steps")
+def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) -> MeasuredSteps:
     """Return the measured steps of a log; refuse a file in which none, or too few, are read.
 
     A batch or a sequence that the file says need not be given, and may not differ from what is.
+    `block_bytes`: as much of the file is looked at at once; no result depends on it.
     """
-    readings = stepped_file(path) or logged(path)
+    readings = stepped_file(path) or logged(path, block_bytes)
     if not readings.values:
         raise NoSteps(str(path), [Fault(path="", message=_NONE)])
     run = _known(path, readings, run or RunSize())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from math import isinf
 from pathlib import Path
 from typing import NoReturn
 
+from trnbench.catalog.foreign import bounded_int
 from trnbench.catalog.text_file import read_text, refused
 
 MAX_BYTES = 8 << 20
@@ -18,6 +20,8 @@ def read_object(path: Path) -> dict[str, object]:
         value = json.loads(
             read_text(path, what="JSON", max_bytes=MAX_BYTES),
             parse_constant=_refuse_constant,
+            parse_int=bounded_int,
+            parse_float=_bounded_float,
             object_pairs_hook=_without_duplicates,
         )
     except RecursionError:
@@ -31,6 +35,13 @@ def read_object(path: Path) -> dict[str, object]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _bounded_float(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"{text:.40} is out of range")
+    return number
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from trnbench.ingest.step_formats import EXACT
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 def test_blocks_are_whole_lines_of_the_file_in_order(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(module, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 100)
     monkeypatch.setattr(module, "_PART_BYTES", 25)
     lines = [b"x" * (i * 7 % 20) for i in range(60)]
     text = ending.join([*lines, b"the last has no end"])
