@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISDIR, S_ISFIFO, S_ISREG
+from typing import TextIO
 
 from trnbench.errors import DataFileError, Fault, InputError
 
@@ -35,6 +36,18 @@ def chunks(path: Path, *, what: str, size: int = _HEAD_BYTES) -> Iterator[bytes]
         while raw := file.read(size):
             _refuse_binary(path, raw, what)
             yield raw
+
+
+@contextmanager
+def open_text(path: Path, *, what: str) -> Iterator[TextIO]:
+    """Give a text file of any length, to be read in pieces; lines end as they stand."""
+    with _reading(path, what):
+        file = path.open(encoding="utf-8-sig", newline="")
+    with file:
+        try:
+            yield file
+        except OSError as error:
+            raise refused(path, f"cannot be read: {error.strerror}") from None
 
 
 def first_line(path: Path, *, what: str) -> str:

@@ -19,6 +19,14 @@ BESIDE = ".trnbench-"
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those around it, if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(f"cannot make the folder {path}: {error.strerror}") from error
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; a link's target is what is written."""
     try:

@@ -142,14 +142,6 @@ def check_outputs(
                 )
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder, and those around it, if it is not there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentFault(f"cannot make the folder {path}: {error.strerror}") from error
-
-
 def _check_writable(path: Path) -> None:
     # Found out before the work starts, not after.
     if "\0" in str(path):
