@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnbench.analytic.step.memory_parts import CATEGORIES, MemoryCategory
 from trnbench.answers.figures import HIGH, LOW
+from trnbench.answers.interval import with_end
 from trnbench.answers.row import Cell, Row, cells
 from trnbench.catalog.provenance import Kind
 from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
@@ -47,7 +48,8 @@ class RunPart:
 
     def row(self) -> Row:
         """Return it as JSON and CSV hold it."""
-        return cells(self, "tokens run_share=share days cost_usd")
+        told = cells(self, "tokens run_share=share days cost_usd")
+        return {key: with_end(value) for key, value in told.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,8 @@ def first_line(path: Path, *, what: str) -> str:
 
 def _refuse_binary(path: Path, raw: bytes, what: str) -> None:
     if b"\0" in raw:
-        raise refused(path, f"is a binary file (NUL byte); expected {what} text")
+        text = what if what == "text" else f"{what} text"
+        raise refused(path, f"is a binary file (NUL byte); expected {text}")
 
 
 def files_below(folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -46,6 +47,8 @@ def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     the process wait until it is gone. What killed processes left behind is removed.
     """
     path = Path(os.path.realpath(path))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "its links lead round in a circle; remove one")
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     beside = path.parent / f"{_ours()}{os.getpid()}-{os.urandom(8).hex()}"
     with signals_wait():

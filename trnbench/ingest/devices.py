@@ -182,6 +182,10 @@ def _amount(cell: str) -> float:
     return float(cell.removesuffix("%").removesuffix("MiB"))
 
 
+_LONGEST_S = 1e9
+"""A profile of some thirty years is none."""
+
+
 def _profile(path: Path) -> DeviceSummary:
     table = json_of(path, read_text(path, what="JSON", max_bytes=MAX_JSON_BYTES))
     several = [one for one in table.values() if isinstance(one, dict) and "total_time" in one]
@@ -190,7 +194,7 @@ def _profile(path: Path) -> DeviceSummary:
     for one in several:
         for key in ("total_time", "total_active_time_percent", *_SHARES):
             # By their name they are percent, and the profiler writes fractions.
-            most = float("inf") if key == "total_time" else 1.0
+            most = _LONGEST_S if key == "total_time" else 1.0
             value = one.get(key, 1.0)
             if not isinstance(value, int | float) or not 0 <= value <= most:
                 raise refused(path, f"{key}: {value!r:.40} is no number between 0 and {most:g}")
