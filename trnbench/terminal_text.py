@@ -43,6 +43,15 @@ def control_character(text: str) -> str | None:
     )
 
 
+def markdown_text(text: str) -> str:
+    """Return a text that stands in Markdown as it is: on one line, no cell's end, no HTML, no link.
+
+    Who shows Markdown takes what looks like HTML for HTML.
+    """
+    told = " ".join(text.split()).replace("|", "\\|").replace("](", "]\\(")
+    return told.replace("<", "&lt;")
+
+
 def json_shown(text: str) -> str:
     """Return JSON in which no character can drive a terminal; it reads back as the same."""
     return _UNSAFE_BUT_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -274,3 +274,17 @@ def test_a_row_of_an_answer_is_launched_and_nothing_written():
     assert launch_row(catalog, other, scheduler="slurm", stack="nxdt").answer.feasible
     del other["calibration"]
     assert launch_choices(catalog, other).stack == "nxdt"
+
+
+def test_links_inside_the_folder_are_not_followed(run, tmp_path):
+    folder, victim = tmp_path / "job", tmp_path / "victim"
+    assert launched(run, folder, "nxdt", "slurm").code == 0
+    victim.write_text("mine")
+    before = (folder / "train.sh").read_bytes()
+    (folder / "README.md").unlink()
+    (folder / "README.md").symlink_to(victim)
+    done = launched(run, folder, "nxdt", "slurm", "--force", nodes=4)
+    assert done.code == 3
+    assert "README.md: it is a link" in done.err
+    assert victim.read_text() == "mine"
+    assert (folder / "train.sh").read_bytes() == before

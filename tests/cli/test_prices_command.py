@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -24,8 +25,10 @@ def own(tmp_path):
 
 
 def files(tmp_path):
+    """The files of a user, by name, without the lock that stays beside the lists."""
     found = (tmp_path / "data").rglob("*")
-    return {path.name: path.read_bytes() for path in found if path.is_file()}
+    there = (path for path in found if path.is_file() and path.name != ".prices.lock")
+    return {path.name: path.read_bytes() for path in there}
 
 
 @pytest.mark.slow
@@ -139,6 +142,57 @@ def test_the_policy_only_looks(run):
     assert done.code == 0
     actions = done.json["Statement"][0]["Action"]
     assert all(action.split(":")[1].startswith(("Get", "Describe", "Search")) for action in actions)
+
+
+def test_the_policy_is_a_table_where_one_is_asked_for(run):
+    done = run("prices", "refresh", "--policy", "--format", "csv")
+    lines = done.out.splitlines()
+    assert lines[0] == "service,action"
+    assert "pricing,pricing:GetProducts" in lines
+    assert (
+        "| ec2 | ec2:DescribeSpotPriceHistory |"
+        in run("prices", "refresh", "--policy", "--format", "markdown").out
+    )
+
+
+def test_what_could_not_be_read_again_is_not_written(run, own, tmp_path):
+    prices = {"us\u200eeast": {"linux": {"ondemand": "21.5"}}}
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps([{"instance_type": "trn1.32xlarge", "pricing": prices}]))
+    done = run("prices", "refresh", "--source", path)
+    assert done.code == 2
+    assert f"{path}: makes a list that trn1.32xlarge.toml cannot be: " in done.err
+    assert "U+200E" in done.err
+    assert files(tmp_path) == {}
+    assert run("prices", "refresh", "--source", own).code == 0
+
+
+def test_rates_that_others_added_meanwhile_stay(run, own, tmp_path):
+    from trnbench import app
+
+    first = app.refresh_prices(str(own))
+    own.write_text(RATES.replace("8.5", "8.25").replace("30", "29"))
+    second = app.refresh_prices(str(own))
+    # Both were read before either was written.
+    app.write_rates(first, str(own))
+    done = app.write_rates(second, str(own))
+    assert {one.change for one in done.rates} == {"changed"}
+    text = files(tmp_path)["trn1.32xlarge.toml"].decode()
+    assert "8.5 USD/h" in text
+    assert "8.25 USD/h" in text
+
+
+@pytest.mark.slow
+def test_eight_refreshes_at_once_keep_all_rates(run, tmp_path):
+    sources = []
+    for n in range(8):
+        sources.append(tmp_path / f"{n}.csv")
+        sources[n].write_text(f"{OWN}trn1.32xlarge,us-east-1,on-demand,2{n}.5,2026-11-1{n},mine\n")
+    command = [sys.executable, "-m", "trnbench", "prices", "refresh", "--quiet", "--source"]
+    running = [subprocess.Popen([*command, str(one)], stdout=subprocess.DEVNULL) for one in sources]
+    assert [one.wait() for one in running] == [0] * 8
+    rows = run("prices", "show", "trn1.32xlarge", "--json").json["rows"]
+    assert {row["usd_per_hour"] for row in rows} >= {20.5 + n for n in range(8)}
 
 
 KILLED = """

@@ -8,6 +8,7 @@ from pathlib import Path
 from trnbench.prices.feed.aws_answers import CapacityOffer
 from trnbench.prices.feed.aws_calls import AccountLimit, HeldCapacity
 from trnbench.prices.feed.ledger import ComparedRate
+from trnbench.prices.feed.reading import RatesRead
 from trnbench.prices.price import Price, PriceList
 from trnbench.records import dataclass
 
@@ -34,9 +35,10 @@ class PriceHistory:
 class Refresh:
     """What a refresh read, and the files as they become by it: the old text with rows at its end.
 
-    `failures` are services that did not answer.
+    `readings` are all that was read; `failures` are services that did not answer.
     """
 
+    readings: tuple[RatesRead, ...]
     rates: tuple[ComparedRate, ...]
     files: tuple[tuple[Path, str], ...]
     warnings: tuple[str, ...] = ()

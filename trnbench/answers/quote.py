@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trnbench.answers.interval import Interval, interval_cells
+from trnbench.answers.interval import Interval, interval_cells, with_end
 from trnbench.answers.row import Cell, cells
 from trnbench.answers.train import TrainAnswer
 from trnbench.plan.billing import Bill
@@ -162,7 +162,7 @@ def _time_cells(quote: Quote) -> dict[str, Cell]:
     days = None if quote.elapsed_s is None else quote.elapsed_s.scaled(1 / DAY_S)
     spent = "goodput wall_s=total_s start_s work_s checkpoint_s lost_s restart_s failures"
     kept = cells(quote.wall, f"{spent} checkpoint_interval_s checkpoint_bytes")
-    return interval_cells("days", days) | kept
+    return interval_cells("days", days) | {key: with_end(one) for key, one in kept.items()}
 
 
 def bill_cells(bill: Bill | None) -> dict[str, Cell]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from trnbench.analytic.step.memory_parts import CATEGORIES
+from trnbench.analytic.step.memory_parts import CATEGORIES, MemoryCategory
 from trnbench.answers.figures import HIGH, LOW
+from trnbench.answers.interval import with_end
 from trnbench.answers.row import Cell, Row, cells
 from trnbench.catalog.provenance import Kind
 from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
@@ -47,7 +48,8 @@ class RunPart:
 
     def row(self) -> Row:
         """Return it as JSON and CSV hold it."""
-        return cells(self, "tokens run_share=share days cost_usd")
+        told = cells(self, "tokens run_share=share days cost_usd")
+        return {key: with_end(value) for key, value in told.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +118,8 @@ class TrainAnswer:
             **cells(memory, "memory_available_bytes=available_bytes fit_probability"),
             **cells(memory, "worst_stage=stage"),
             **cells(step, "device_s_per_microbatch optimizer_s"),
-            **_seconds("exposed", STEP_CATEGORIES, step.exposed_s if step else {}),
-            **_seconds("hidden", COMMUNICATION, step.hidden_s if step else {}),
+            **_seconds(EXPOSED_PARTS, step.exposed_s if step else {}),
+            **_seconds(_HIDDEN_PARTS, step.hidden_s if step else {}),
             **_held(memory),
             **(self.part.row() if self.part else {}),
             "job_phases": [phase_row(one, step) for one in self.phases],
@@ -164,11 +166,22 @@ def phase_row(phase: PhaseFigures, step: StepFigures | None) -> Row:
 
 def _held(memory: RankMemory | None) -> Row:
     parts = memory.by_category if memory else {}
-    return {f"memory_{name}_bytes": parts.get(name) for name in CATEGORIES}
+    return {key: parts.get(name) for key, name in MEMORY_PARTS.items()}
 
 
-def _seconds(how: str, names: Iterable[str], seconds: Mapping[Any, float]) -> Row:
-    return {f"{how}_{name.replace('-', '_')}_s": seconds.get(name) for name in names}
+def _seconds(keys: Mapping[str, Any], seconds: Mapping[Any, float]) -> Row:
+    return {key: seconds.get(name) for key, name in keys.items()}
+
+
+def _timed(how: str, names: Iterable[str]) -> dict[str, str]:
+    return {f"{how}_{name.replace('-', '_')}_s": name for name in names}
+
+
+MEMORY_PARTS: Mapping[str, MemoryCategory] = {f"memory_{name}_bytes": name for name in CATEGORIES}
+"""Keys of a row that add up to the memory of a rank, in bytes, with what each is of."""
+EXPOSED_PARTS: Mapping[str, str] = _timed("exposed", STEP_CATEGORIES)
+"""Keys of a row that add up to the time of a step, in seconds, with what each is of."""
+_HIDDEN_PARTS = _timed("hidden", COMMUNICATION)
 
 
 def _rates(answer: TrainAnswer) -> dict[str, Cell]:

@@ -13,6 +13,7 @@ from trnbench.answers.row import Row
 from trnbench.answers.sheet import Sheet
 from trnbench.app import configuration as settings
 from trnbench.app import spec_files
+from trnbench.app.study_options import OptionsOf, check_options
 from trnbench.calibration.chip_efficiency import ChipEfficiency
 from trnbench.calibration.training_stack import TrainingStack
 from trnbench.catalog.document import Documented, load, load_named
@@ -41,6 +42,7 @@ from trnbench.workload import files as workload_files
 from trnbench.workload.hf_config import FILE, ImportedModel, import_config, read_config
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
+from trnbench.workload.study import Study
 from trnbench.workload.weights import active_parameter_count, parameter_count, parameters_by_block
 
 READERS = {**spec_files.READERS, **workload_files.READERS}
@@ -155,16 +157,20 @@ def diff(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[str, ...], tuple
 
 
 def check_files(
-    catalog: Catalog, paths: Sequence[Path], sections: Sequence[str]
+    catalog: Catalog,
+    paths: Sequence[Path],
+    sections: Sequence[str],
+    options_of: OptionsOf | None = None,
 ) -> tuple[FileCheck, ...]:
     """Return every fault of every named file; folders stand for the TOML files below them.
 
     Files in a folder named for their section may name each other, as if the folder were searched.
+    With the options of verbs, studies are checked for options that none of theirs has.
     """
     files = list(_files(paths))
     beside = dict.fromkeys(path.parent.parent for path in files if path.parent.name in SECTIONS)
     searched = Catalog((*(Folder(path, "validated") for path in beside), *catalog.folders))
-    return tuple(_check(searched, path, sections) for path in files)
+    return tuple(_check(searched, path, sections, options_of) for path in files)
 
 
 def info(catalog: Catalog) -> Mapping[str, object]:
@@ -233,11 +239,15 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         yield from below
 
 
-def _check(catalog: Catalog, path: Path, sections: Sequence[str]) -> FileCheck:
+def _check(
+    catalog: Catalog, path: Path, sections: Sequence[str], options_of: OptionsOf | None
+) -> FileCheck:
     section = None
     try:
         section = _section_of(path, sections)
         record = _read(catalog, section, path)
+        if isinstance(record, Study) and options_of is not None:
+            check_options(record, options_of)
     except DataFileError as error:
         return FileCheck(path=path, section=section, faults=error.faults)
     faults = [*_name_faults(catalog, section, path, record)]

@@ -173,6 +173,12 @@ def write_launch(
         raise InputError(f"nothing to write: {'; '.join(answer.step.reasons)}")
     folder = Path(folder)
     refuse_full(folder, force=force)
+    for name in (*answer.folder.texts, PREDICTION):
+        if (folder / name).is_symlink():
+            raise EnvironmentFault(
+                f"cannot write {folder / name}: it is a link, which may lead out of the folder",
+                hint="remove it, or name another folder",
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from trnbench.answers.prices import ClaimOnDay, PriceHistory, Refresh
 from trnbench.app.verbs.claims import claims
 from trnbench.catalog.document import load
+from trnbench.catalog.lock import locked
 from trnbench.catalog.provenance import Source
-from trnbench.catalog.search import Catalog, open_catalog, user_folder
+from trnbench.catalog.search import Catalog, open_catalog, user_folder, with_user_folder
 from trnbench.catalog.text_file import read_text
 from trnbench.catalog.toml_file import MAX_BYTES
+from trnbench.catalog.whole_file import make_folder, write_whole
 from trnbench.claims.claim import NoCheck, instances_of, load_claims
-from trnbench.errors import InputError
+from trnbench.errors import DataFileError, EnvironmentFault, InputError
 from trnbench.hardware.library import load_instance
 from trnbench.prices.feed.aws_calls import AwsQuestion, Connect, connect, read_aws
 from trnbench.prices.feed.files import read_price_file
@@ -83,8 +87,22 @@ def refresh_prices(
         made = day
     elif path.is_file():
         made = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()
-    reading = read_price_file(path, _names(catalog), made)
-    return _joined(catalog, [reading], made)
+    return _joined(catalog, [read_price_file(path, _names(catalog), made)], source)
+
+
+def write_rates(refresh: Refresh, source: str, *, catalog: Catalog | None = None) -> Refresh:
+    """Add what a refresh read to the user's lists as they are now, and return what was written.
+
+    Others may have added rates since it was read: so lists are read, changed and written under a
+    lock beside them.
+    """
+    catalog = catalog or open_catalog()
+    with locked(user_folder() / ".prices.lock"):
+        now = _joined(with_user_folder(catalog), refresh.readings, source)
+        for path, text in now.files:
+            make_folder(path.parent)
+            write_whole(path, text.encode())
+    return replace(refresh, rates=now.rates, files=now.files)
 
 
 def _from_aws(
@@ -104,13 +122,9 @@ def _from_aws(
     if not question.instances:
         raise InputError(f"none of {', '.join(names)} is sold by AWS")
     found = read_aws(question, clients)
-    joined = _joined(catalog, found.readings, now.date())
-    return Refresh(
-        rates=joined.rates,
-        files=joined.files,
-        warnings=joined.warnings,
+    return replace(
+        _joined(catalog, found.readings, AWS),
         failures=tuple(found.failures),
-        ignored=joined.ignored,
         offers=tuple(found.offers),
         limits=tuple(found.limits),
         held=tuple(found.held),
@@ -122,7 +136,7 @@ def _names(catalog: Catalog) -> Mapping[str, str]:
     return {name: users[0].name for name, users in catalog.users("instances").items()}
 
 
-def _joined(catalog: Catalog, readings: Sequence[RatesRead], day: datetime.date) -> Refresh:
+def _joined(catalog: Catalog, readings: Sequence[RatesRead], source: str) -> Refresh:
     """Return rates beside those known, and the user's files with those that are not there yet."""
     by_instance: dict[str, list[ComparedRate]] = {}
     for reading in readings:
@@ -131,16 +145,19 @@ def _joined(catalog: Catalog, readings: Sequence[RatesRead], day: datetime.date)
             mine.setdefault(rate.instance, []).append(rate)
         for name, rates in mine.items():
             newest = max(rate.day for rate in rates)
-            source = Source(title=reading.title, date=newest, url=reading.url)
+            where = Source(title=reading.title, date=newest, url=reading.url)
             known = find_prices(catalog, name)
-            found = compared(rates, known, source, reading.kind)
+            found = compared(rates, known, where, reading.kind)
             by_instance.setdefault(name, []).extend(found)
     files = []
     for name, rows in sorted(by_instance.items()):
         new = [row for row in rows if row.change != "known"]
         if new:
-            files.append(_with_rows(catalog, name, new))
+            path, text = _with_rows(catalog, name, new)
+            _read_back(path, text, source)
+            files.append((path, text))
     return Refresh(
+        readings=tuple(readings),
         rates=tuple(row for _, rows in sorted(by_instance.items()) for row in rows),
         files=tuple(files),
         warnings=tuple(warning for reading in readings for warning in reading.warnings),
@@ -165,3 +182,19 @@ def _with_rows(catalog: Catalog, name: str, rows: Sequence[ComparedRate]) -> tup
     else:
         text, sources = price_file_head(name, load_instance(catalog, name).title), {}
     return path, appended(text, sources, rows)
+
+
+def _read_back(path: Path, text: str, source: str) -> None:
+    """Refuse a text that would not be read again as the price list in `path`."""
+    try:
+        with TemporaryDirectory(prefix="trnbench-") as folder:
+            draft = Path(folder) / path.name
+            draft.write_text(text, encoding="utf-8")
+            load(draft, PriceList)
+    except DataFileError as error:
+        raise InputError(
+            f"{source}: makes a list that {path.name} cannot be: {error.faults[0]}",
+            hint="nothing is written; correct the source",
+        ) from error
+    except OSError as error:
+        raise EnvironmentFault(f"cannot try a price list: {error.strerror}") from error

@@ -172,14 +172,24 @@ def run_request(
         commitment=parsing.literal("commitment", commitment, Commitment),
         keep_checkpoints=keep_checkpoints,
         max_price_age_s=maybe(parsing.duration("--max-price-age"), max_price_age),
-        failures_per_node_day=maybe(_rate, failures_per_node_day),
+        failures_per_node_day=_rate(failures_per_node_day),
         checkpoint_interval_s=maybe(parsing.duration("--checkpoint-interval"), checkpoint_interval),
     )
     return _with_used_prices(catalog or open_catalog(), run)
 
 
-def _rate(text: str) -> float:
-    return parse(text, Dimension.COUNT)
+LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
+"""Failures of a node in a day: one in three million years, one in a minute and a half."""
+
+
+def _rate(given: float | str | None) -> float | None:
+    rate = maybe(lambda text: parse(text, Dimension.COUNT), given)
+    if rate and not LEAST_FAILURES <= rate <= MOST_FAILURES:
+        raise InputError(
+            f"--failures-per-node-day {rate:g} is no rate of machines: give 0, or "
+            f"{LEAST_FAILURES:g} to {MOST_FAILURES:g}"
+        )
+    return rate
 
 
 def today() -> datetime.date:

@@ -35,6 +35,11 @@ class SupportLine:
     since: str | None = None
     note: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a line about nothing."""
+        if not self.features:
+            raise ValueError("`features` names one or more")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:

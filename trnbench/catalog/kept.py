@@ -14,10 +14,13 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from stat import S_ISREG, S_IWGRP, S_IWOTH
 
 FILES_KEPT = 512
 """Of each kind, the latest."""
 MAX_BYTES = 16 << 20
+_LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""Opens a pipe without waiting for its other end, so that it can be looked at."""
 
 
 def digest_of(content: str) -> str:
@@ -28,7 +31,9 @@ def digest_of(content: str) -> str:
 def kept(kind: str, digest: str) -> object:
     """Return what is kept under a name; None if nothing is, or the file is damaged."""
     try:
-        with open(_path(kind, digest), "rb") as file:
+        with os.fdopen(os.open(_path(kind, digest), _LOOK), "rb") as file:
+            if not _is_ours(os.fstat(file.fileno())):
+                return None
             head, _, body = file.read().partition(b"\n")
         if head.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
             return None
@@ -36,6 +41,15 @@ def kept(kind: str, digest: str) -> object:
     except (OSError, ValueError, RecursionError):
         return None
     return found
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Return whether nobody else can have written a file, which is no pipe and not too large.
+
+    What is kept changes answers, and its digest says that it is whole, not whose it is.
+    """
+    mine = found.st_uid in (os.geteuid(), 0) and not found.st_mode & (S_IWGRP | S_IWOTH)
+    return S_ISREG(found.st_mode) and mine and found.st_size <= MAX_BYTES + _HEAD_BYTES
 
 
 def keep(kind: str, digest: str, content: object) -> None:

@@ -240,6 +240,14 @@ def open_catalog(
     return Catalog((*folders, Folder(built_in_folder(), BUILT_IN)))
 
 
+def with_user_folder(catalog: Catalog) -> Catalog:
+    """Return a catalogue of the same folders as they are now, the user's among them."""
+    *others, built_in = (one for one in catalog.folders if one.origin != USER)
+    user = user_folder()
+    mine = [Folder(user, USER)] if user.is_dir() else []
+    return Catalog((*others, *mine, built_in))
+
+
 def user_folder() -> Path:
     """Return the folder of the user's own data files (it need not exist)."""
     from platformdirs import user_data_path

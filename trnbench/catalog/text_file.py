@@ -52,6 +52,18 @@ def bounded_lines(path: Path, file: TextIO) -> Iterator[str]:
         yield line
 
 
+@contextmanager
+def open_text(path: Path, *, what: str) -> Iterator[TextIO]:
+    """Give a text file of any length, to be read in pieces; lines end as they stand."""
+    with _reading(path, what):
+        file = path.open(encoding="utf-8-sig", newline="")
+    with file:
+        try:
+            yield file
+        except OSError as error:
+            raise refused(path, f"cannot be read: {error.strerror}") from None
+
+
 def first_line(path: Path, *, what: str) -> str:
     """Return the first line of a file that is not blank, as far as it is text."""
     head = next(chunks(path, what=what), b"")
@@ -60,7 +72,8 @@ def first_line(path: Path, *, what: str) -> str:
 
 def _refuse_binary(path: Path, raw: bytes, what: str) -> None:
     if b"\0" in raw:
-        raise refused(path, f"is a binary file (NUL byte); expected {what} text")
+        text = what if what == "text" else f"{what} text"
+        raise refused(path, f"is a binary file (NUL byte); expected {text}")
 
 
 def files_below(folder: Path) -> list[Path]:

@@ -28,9 +28,8 @@ def read_known(path: Path) -> dict[str, object]:
     """Return the table in a file that many commands read: what it says may be kept since then."""
     text = read_text(path, what="TOML", max_bytes=MAX_BYTES)
     digest = digest_of(text)
-    found = kept(_KIND, digest)
-    if isinstance(found, dict):
-        return _with_dates(found)
+    if (found := _with_dates(kept(_KIND, digest))) is not None:
+        return found
     table = _parsed(path, text)
     with suppress(TypeError):  # a time of day: nothing that JSON holds
         keep(_KIND, digest, _without_dates(table))
@@ -67,14 +66,18 @@ def _without_dates(table: dict[str, object]) -> dict[str, object]:
     return {"table": plain(table, []), "dates": dates}
 
 
-def _with_dates(found: dict[str, Any]) -> dict[str, object]:
-    table: dict[str, object] = found["table"]
-    for (*place, last), text in found["dates"]:
-        within: Any = table
-        for key in place:
-            within = within[key]
-        within[last] = date.fromisoformat(text)
-    return table
+def _with_dates(found: Any) -> dict[str, object] | None:  # noqa: ANN401 - what JSON holds
+    """Return the table that is kept; None where nothing is, or something of another form."""
+    try:
+        table = found["table"]
+        for (*place, last), text in found["dates"]:
+            within = table
+            for key in place:
+                within = within[key]
+            within[last] = date.fromisoformat(text)
+    except (TypeError, ValueError, LookupError):
+        return None
+    return table if isinstance(table, dict) else None
 
 
 def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:

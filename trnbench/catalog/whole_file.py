@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -17,6 +18,14 @@ from trnbench.errors import EnvironmentFault
 BESIDE = ".trnbench-"
 """A file that is being written begins so, then says whose it is: `.trnbench-HOST-PID-RANDOM`."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those around it, if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(f"cannot make the folder {path}: {error.strerror}") from error
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -38,6 +47,8 @@ def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     the process wait until it is gone. What killed processes left behind is removed.
     """
     path = Path(os.path.realpath(path))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "its links lead round in a circle; remove one")
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     beside = path.parent / f"{_ours()}{os.getpid()}-{os.urandom(8).hex()}"
     with signals_wait():

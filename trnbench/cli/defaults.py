@@ -39,6 +39,33 @@ def configured(words: Sequence[str], verbs: Mapping[str, object]) -> Iterator[De
                 os.environ[name] = value
 
 
+def money_origins(context: typer.Context) -> tuple[str, ...]:
+    """Return where own prices and a discount come from that the working folder's file sets.
+
+    Who works in a folder of somebody else has not said them, and answers differ by them.
+    """
+    from trnbench.app.configuration import CURRENT, SETTINGS
+
+    found = CURRENT.get()
+    if found is None or not found.files:
+        return ()
+    file = str(found.files[-1])
+    told = {"prices": "own prices are", "discount": "a discount is"}
+    return tuple(
+        f"{words} set by {file}"
+        for key, words in told.items()
+        if (one := found.values.get(key)) is not None
+        and one.origin == file
+        and _is_default(context, SETTINGS[key].option)
+    )
+
+
+def _is_default(context: typer.Context, option: str) -> bool:
+    """Return whether a command takes an option from its defaults."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "DEFAULT_MAP"
+
+
 def take_scenario(context: typer.Context, path: Path | None) -> Path | None:
     """Let a scenario's file stand for the options of a command that are not given."""
     if path is None or context.resilient_parsing:

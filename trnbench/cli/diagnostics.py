@@ -71,6 +71,14 @@ def say_in_place(text: str) -> None:
         return
 
 
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def guarded(action: Callable[[], object], *, debug: bool) -> int:
     """Run `action` and return its exit code; every failure becomes a line, never a traceback."""
     try:
@@ -94,6 +102,10 @@ def guarded(action: Callable[[], object], *, debug: bool) -> int:
             say("trnbench: interrupted")
         return code
     except OSError as error:
+        if error.errno == errno.ENOENT and not error.filename and _folder_is_gone():
+            hint = "change to a folder that is there"
+            gone = "error: the working folder is gone"
+            return _failed(gone, hint, ExitCode.ENVIRONMENT, debug)
         place = f"{error.filename}: " if error.filename else ""
         hint = "free some space and run it again" if error.errno == errno.ENOSPC else None
         return _failed(f"error: {place}{error.strerror}", hint, ExitCode.ENVIRONMENT, debug)

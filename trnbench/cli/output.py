@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import pipe_may_end, say
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.records import dataclass
+from trnbench.terminal_text import shown
 
 if TYPE_CHECKING:
     from trnbench.report.report import Report
@@ -60,6 +61,8 @@ class Output:
     """Whether nobody reads: what is written is only remembered."""
     beside: Callable[[Report], object] | None = None
     """What is done with a report once it is written: other files are made of it."""
+    origins: tuple[str, ...] = ()
+    """Where defaults come from that change what an answer says of money."""
     reports: list[Report] = field(default_factory=list, compare=False)
     """What was written."""
 
@@ -71,13 +74,20 @@ class Output:
 
     def write(self, report: Report) -> None:
         """Write the report; a file appears whole or not at all."""
+        if self.origins:
+            inputs = {**report.inputs, "defaults": self.origins}
+            report = replace(report, inputs=inputs, notes=(*report.notes, *self.origins))
         self.reports.append(report)
         if self.silent:
             return
         from trnbench.report.formats import render
 
         to_terminal = self.destination == STDOUT and sys.stdout.isatty()
-        self.write_bytes(render(report, self.format.value, _style(to_terminal)))
+        data = render(report, self.format.value, _style(to_terminal))
+        if self.format is OutputFormat.TABLE and report.people is not None:
+            # (A drawing of its own has no place for notes.)
+            data += "".join(f"{shown(line)}\n" for line in self.origins).encode()
+        self.write_bytes(data)
         if self.beside is not None:
             self.beside(report)
 
@@ -140,14 +150,6 @@ def check_outputs(
                     f"{option}: {path} is one of the data files in {folder}",
                     hint="name another file; to replace this one, remove it first",
                 )
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder, and those around it, if it is not there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentFault(f"cannot make the folder {path}: {error.strerror}") from error
 
 
 def _check_writable(path: Path) -> None:

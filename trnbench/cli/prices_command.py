@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import ExitCode, help_alone
 from trnbench.cli.names import completes
-from trnbench.cli.output import make_folder
+from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
 from trnbench.errors import InputError
 from trnbench.parsing import date, names
@@ -105,8 +104,12 @@ def refresh(
 
     if policy:
         from trnbench.prices.feed.aws_calls import policy as document
+        from trnbench.report.prices import policy_report
 
-        out.write_bytes(f"{document()}\n".encode())
+        if out.format in (OutputFormat.TABLE, OutputFormat.JSON):
+            out.write_bytes(f"{document()}\n".encode())
+        else:
+            out.write(policy_report())
         return ExitCode.DONE
     if source is None:
         raise InputError("from where? --source aws, or --source FILE")
@@ -118,9 +121,7 @@ def refresh(
         catalog=catalog,
     )
     if not dry_run:
-        for path, text in found.files:
-            make_folder(path.parent)
-            write_whole(path, text.encode())
+        found = app.write_rates(found, source, catalog=catalog)
     inputs = {"source": source, "dry_run": dry_run}
     out.write(refresh_report(found, inputs, dry_run=dry_run))
     return ExitCode.ENVIRONMENT if found.failures else ExitCode.DONE

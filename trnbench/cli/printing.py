@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from trnbench.cli.asking import AGAIN, WORDS, files_read, given_options
+from trnbench.cli.defaults import money_origins
 from trnbench.cli.diagnostics import say
 from trnbench.cli.output import STDOUT, Output, OutputFormat, check_outputs, chosen_output
 from trnbench.cli.reporting import PLOTTING, REPORTING, beside_of
@@ -80,6 +81,8 @@ def printing(
         beside = beside_of(made)
         outputs, inputs = _paths(out.destination, options)
         check_outputs(outputs | beside.outputs, inputs, folders)
+        if kept:
+            out = replace(out, origins=money_origins(asked["context"]))
         if beside.outputs:
             out = replace(out, beside=functools.partial(beside.write, quiet=quiet))
         began = time.time()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trnbench.catalog.search import SPEC_SECTIONS, sections_of
-from trnbench.catalog.whole_file import write_whole
+from trnbench.catalog.whole_file import make_folder, write_whole
 from trnbench.cli.diagnostics import ExitCode, help_alone
 from trnbench.cli.names import completes
-from trnbench.cli.output import STDOUT, make_folder
+from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import printing
 
 if TYPE_CHECKING:

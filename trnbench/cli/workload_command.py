@@ -82,9 +82,10 @@ def validate_workloads(
 ) -> int:
     """Check workload files and list all their faults; exit code 2 if there are any."""
     from trnbench import app
+    from trnbench.cli.main import options_of
     from trnbench.report.catalog_reports import check_report
 
-    checks = app.check_files(catalog, paths, app.WORKLOAD_SECTIONS)
+    checks = app.check_files(catalog, paths, app.WORKLOAD_SECTIONS, options_of)
     out.write(check_report("workload-validate", checks))
     return ExitCode.MALFORMED if any(check.faults for check in checks) else ExitCode.DONE
 

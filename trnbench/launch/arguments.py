@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import takewhile
 
@@ -12,14 +12,21 @@ from trnbench.errors import InputError
 from trnbench.records import dataclass
 
 _ASSIGNED = re.compile(
-    r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s#;|&()]*)"
+    r"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s#;|&()]*)"
 )
-_NAMED = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
-_ARRAY = re.compile(r"(?ms)^\s*\w+=\((.*?)\)\s*$")
-_BATCH = re.compile(r"(?m)^\s*#SBATCH\s+(?:--nodes[= ]|-N\s*)(\d+)")
+_NAMED = re.compile(r"\$(?:\{(\w+)(?::-([^}\n]{0,400}))?\}|(\w+))")
+_OPENS = re.compile(r"(?m)^[ \t]*\w+=\(")
+_CLOSES = re.compile(r"(?m)\)[ \t]*$")
+_BATCH = re.compile(r"(?m)^[ \t]*#SBATCH[ \t]+(?:--nodes[= ]|-N[ \t]*)(\d{1,7})\b")
 _KEY = re.compile(r"[a-z_][\w.]*")
 _DEEP = 5
 """Variables that name variables, so many times."""
+MOST_CHARACTERS = 1 << 21
+"""A script whose variables are in their places; such as people write have some thousand."""
+_LONGEST_LINE = 1 << 14
+"""Quotes in longer lines are not minded: taking those apart grows as the square of a word."""
+_MOST = 10**12
+"""Whole numbers stay below: no knob comes near it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +56,28 @@ class Flags:
         return (self.values[name] or "true").lower() not in ("false", "0", "no")
 
 
+BESIDE = "give the knob as an option beside --config, and take it out of the file"
+"""What to do about a setting of a file that is not understood."""
+
+
 def whole(of: str, what: str, text: object, otherwise: int | None = None) -> int:
     """Return a whole number above 0; without a text what stands in for it."""
     if text is None and otherwise is not None:
         return otherwise
-    if isinstance(text, int) and not isinstance(text, bool) and text > 0:
+    if isinstance(text, int) and not isinstance(text, bool) and 0 < text < _MOST:
         return text
     if isinstance(text, str) and re.fullmatch(r"[1-9]\d{0,11}", text):
         return int(text)
-    raise InputError(
-        f"{of}: {what}: expected a whole number above 0, found {text!s:.40}",
-        hint="give the knob as an option beside --config, and take it out of the file",
-    )
+    huge = isinstance(text, int) and abs(text) >= _MOST
+    found = "one of more than 12 digits" if huge else f"{text!s:.40}"
+    raise InputError(f"{of}: {what}: expected a whole number above 0, found {found}", hint=BESIDE)
+
+
+def number(of: str, what: str, text: str) -> float:
+    """Return a number above 0, whole or not."""
+    if re.fullmatch(r"\d{1,12}(\.\d{0,12})?|\.\d{1,12}", text) and float(text) > 0:
+        return float(text)
+    raise InputError(f"{of}: {what}: expected a number above 0, found {text:.40}", hint=BESIDE)
 
 
 LISTS = ("recompute_modules", "hierarchical_context_parallel_sizes")
@@ -74,26 +91,22 @@ def read_flags(of: str, text: str) -> Flags:
     """
     text = re.sub(r"\\\n", " ", text)
     variables = {
-        # NAME=${NAME:-default} is what it is where nobody says otherwise.
-        name: re.sub(rf"\$\{{{name}:-([^}}]*)\}}", r"\1", value.strip("\"'"))
-        for name, value in _ASSIGNED.findall(text)
+        name: _defaulted(name, value.strip("\"'")) for name, value in _ASSIGNED.findall(text)
     }
-    text = _ARRAY.sub(lambda found: found[1], text)
+    text = _filled(of, _unwrapped(text), variables)
     values: dict[str, str | None] = {}
     settings: dict[str, str] = {}
     for line in text.splitlines():
-        if line.lstrip().startswith("#"):
+        if line.lstrip().startswith("#") or ("--" not in line and "=" not in line):
             continue
-        words = _words(line, variables)
+        words = _words(line)
         for place, word in enumerate(words):
             name, equals, value = word.partition("=")
             if word.startswith("--"):
-                after = words[place + 1] if place + 1 < len(words) else None
-                own = after if after is not None and not after.startswith("--") else None
                 name = name[2:].replace("-", "_")
-                if own is not None and name in LISTS:
-                    own = " ".join(takewhile(lambda one: one[:2] != "--", words[place + 1 :]))
-                values[name] = value if equals else own
+                behind = _behind(words, place)
+                own = " ".join(behind) if name in LISTS else next(behind, None)
+                values[name] = value if equals else own or None
             elif equals and _KEY.fullmatch(name):
                 settings[name] = value
     if (batch := _BATCH.search(text)) and "nnodes" not in values:
@@ -101,11 +114,51 @@ def read_flags(of: str, text: str) -> Flags:
     return Flags(of=of, values=values, settings=settings)
 
 
-def _words(line: str, variables: Mapping[str, str]) -> list[str]:
+def _behind(words: Sequence[str], place: int) -> Iterator[str]:
+    """Yield the words behind one, up to the next flag."""
+    following = (words[n] for n in range(place + 1, len(words)))
+    return takewhile(lambda one: not one.startswith("--"), following)
+
+
+def _defaulted(name: str, value: str) -> str:
+    """Return a variable's value; NAME=${NAME:-x} is x where nobody says otherwise."""
+    return _NAMED.sub(
+        lambda found: found[0] if found[1] != name or found[2] is None else found[2], value
+    )
+
+
+def _unwrapped(text: str) -> str:
+    """Return a script with what its arrays hold in place of NAME=( ... )."""
+    parts, at = [], 0
+    while (opens := _OPENS.search(text, at)) and (closes := _CLOSES.search(text, opens.end())):
+        parts += [text[at : opens.start()], text[opens.end() : closes.start()]]
+        at = closes.end()
+    return "".join((*parts, text[at:]))
+
+
+def _filled(of: str, text: str, variables: Mapping[str, str]) -> str:
+    """Return a script with variables in their places, or raise where they make too much of it."""
     for _ in range(_DEEP):
-        line = _NAMED.sub(
-            lambda found: variables.get(found[1] or found[3], found[2] or found[0]), line
-        )
+        parts, size, at = list[str](), 0, 0
+        for found in _NAMED.finditer(text):
+            value = variables.get(found[1] or found[3], found[2] or found[0])
+            parts += (text[at : found.start()], value)
+            size += found.start() - at + len(value)
+            at = found.end()
+            if size > MOST_CHARACTERS:
+                raise InputError(
+                    f"{of}: its variables, put in their places, make more than "
+                    f"{MOST_CHARACTERS:,} characters; leave out those that repeat others"
+                )
+        if not parts:
+            break
+        text = "".join((*parts, text[at:]))
+    return text
+
+
+def _words(line: str) -> list[str]:
+    if len(line) > _LONGEST_LINE:
+        return line.split()
     try:
         return shlex.split(line, comments=True)
     except ValueError:

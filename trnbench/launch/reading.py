@@ -13,16 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from trnbench.catalog.foreign import foreign
 from trnbench.catalog.text_file import read_text, refused
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import InputError
 from trnbench.launch.arguments import Flags, read_flags, whole
 from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
+from trnbench.launch.yaml_file import read_yaml
 from trnbench.records import dataclass
 from trnbench.workload.layout import Value
 
 Knobs: TypeAlias = dict[str, Value]
 _MOST_BYTES = 1 << 20
+_MOST_PYTHON_BYTES = 1 << 18
+"""Of Python a tree is made, some hundred times as large."""
 _DEEP = 3
 """Scripts that call scripts, so many times."""
 _IN_A_FOLDER = (nxdt.CONFIG, f"{torchtitan.MODULE}.py", "train.sh")
@@ -56,29 +60,41 @@ def read_config(path: Path) -> ConfigFile:
         inside = next((path / name for name in _IN_A_FOLDER if (path / name).is_file()), None)
         if inside is None:
             raise InputError(f"{path}: no configuration of a framework is in this folder")
-        found = _read(inside, _DEEP)
+        found = _read(inside, _DEEP, {})
         script = path / "train.sh"
         if found.ranks is None and script.is_file():
             found = _placed(found, read_flags(str(script), _text(script)))
     else:
-        found = _read(path, _DEEP)
+        found = _read(path, _DEEP, {})
     return _with_replicas(found)
 
 
-def _read(path: Path, deep: int) -> ConfigFile:
-    match path.suffix.lower():
-        case ".yaml" | ".yml":
-            return _of_yaml(path)
-        case ".toml":
-            return _of_toml(path)
-        case ".py":
-            try:
-                knobs = torchtitan.layout_of_function(str(path), _text(path))
-            except ValueError as error:
-                raise refused(path, str(error)) from None
-            return ConfigFile(path=path, framework=torchtitan.FACTS.name, knobs=knobs)
-        case _:
-            return _of_script(path, deep)
+def _read(path: Path, deep: int, seen: dict[Path, int]) -> ConfigFile:
+    """Return what a file says; `seen` are those read before, with how deep they could lead."""
+    seen[path] = deep
+    with foreign(path, "a configuration"):
+        match path.suffix.lower():
+            case ".yaml" | ".yml":
+                found = _of_yaml(path)
+            case ".toml":
+                found = _of_toml(path)
+            case ".py":
+                found = _of_python(path)
+            case _:
+                found = _of_script(path, deep, seen)
+    for name, value in found.knobs.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            whole(str(path), name, max(value, 1))
+    return found
+
+
+def _of_python(path: Path) -> ConfigFile:
+    text = read_text(path, what="configuration", max_bytes=_MOST_PYTHON_BYTES)
+    try:
+        knobs = torchtitan.layout_of_function(str(path), text)
+    except ValueError as error:
+        raise refused(path, str(error)) from None
+    return ConfigFile(path=path, framework=torchtitan.FACTS.name, knobs=knobs)
 
 
 def _text(path: Path) -> str:
@@ -86,14 +102,7 @@ def _text(path: Path) -> str:
 
 
 def _of_yaml(path: Path) -> ConfigFile:
-    import yaml
-
-    try:
-        config = yaml.safe_load(_text(path))
-    except (yaml.YAMLError, RecursionError) as error:
-        place = getattr(error, "problem_mark", None)
-        where = f" in line {place.line + 1}" if place is not None else ""
-        raise refused(path, f"is not one YAML document{where}") from None
+    config = read_yaml(path)
     if not isinstance(config, Mapping) or "distributed_strategy" not in config:
         raise refused(path, "has no distributed_strategy; expected a configuration of NxD Training")
     trainer = config.get("trainer")
@@ -139,7 +148,7 @@ _SIGNS: tuple[tuple[str, str, Callable[[Flags], Knobs]], ...] = (
 """A flag that only one framework has."""
 
 
-def _of_script(path: Path, deep: int) -> ConfigFile:
+def _of_script(path: Path, deep: int, seen: dict[Path, int]) -> ConfigFile:
     text = _text(path)
     flags = read_flags(str(path), text)
     if any(key in flags.settings for key in bridge.DEGREES.values()):
@@ -149,8 +158,10 @@ def _of_script(path: Path, deep: int) -> ConfigFile:
         if sign in flags:
             return _placed(ConfigFile(path=path, framework=name, knobs=reader(flags)), flags)
     for inside in _called(path, text, flags) if deep else ():
+        if seen.get(inside, 0) >= deep:
+            continue
         try:
-            return _placed(_read(inside, deep - 1), flags)
+            return _placed(_read(inside, deep - 1, seen), flags)
         except NoLayout:
             continue
     raise NoLayout(
@@ -163,8 +174,9 @@ def _called(path: Path, text: str, flags: Flags) -> list[Path]:
     """Return the files beside a script that it leads to: configurations it names, scripts."""
     named = [f"{flags.text('config_name')}.yaml", f"{flags.text('module')}.py"]
     named += [str(flags.text(name)) for name in ("config_file", "job.config_file")]
-    named += re.findall(r"[\w.-]+\.(?:sh|yaml|yml|toml)\b", text)
-    beside = (path.parent / Path(name).name for name in named)
+    words = (word.rstrip(".-") for word in re.findall(r"[\w.-]+", text))
+    named += [word for word in words if word.endswith((".sh", ".yaml", ".yml", ".toml"))]
+    beside = (path.parent / Path(name).name for name in dict.fromkeys(named) if len(name) < 256)
     found = dict.fromkeys(one for one in beside if one.is_file() and one.name != path.name)
     return list(found)
 

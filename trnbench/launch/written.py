@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from trnbench.launch.values import word
+from trnbench.terminal_text import markdown_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +42,10 @@ def json_text(value: object) -> str:
 
 
 def from_template(name: str, **context: object) -> str:
-    """Return a template of `templates/`, filled in; `|q` quotes for bash, `|word` keeps values."""
+    """Return a template of `templates/`, filled in.
+
+    `|q` quotes for bash, `|word` keeps values, `|md` is for Markdown.
+    """
     return _templates().get_template(f"{name}.j2").render(**context)
 
 
@@ -60,5 +64,6 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    templates.filters |= {"q": lambda text: shlex.quote(str(text)), "word": word}
+    templates.filters |= {"word": word, "md": markdown_text}
+    templates.filters["q"] = lambda text: shlex.quote(str(text))
     return templates

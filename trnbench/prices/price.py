@@ -92,6 +92,11 @@ class PriceList:
         default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
     )
 
+    def __post_init__(self) -> None:
+        """Refuse a list of nothing."""
+        if not self.price:
+            raise ValueError("`price` has one row or more: [[price]]")
+
     def rows(self, *, region: str, option: str) -> tuple[Price, ...]:
         """Return the rows of a region and purchase option, in the file's order."""
         return tuple(row for row in self.price if row.covers(region, option))

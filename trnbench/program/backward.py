@@ -257,10 +257,13 @@ class _Deriver:
         if gradient is None:
             return
         reads = (*op.reads, *op.writes, gradient)
-        assert all(map(self.wanted, op.reads)), op.name
-        outs = tuple(self.gradient(tensor, reads) for tensor in op.reads)
+        # Sinks are weights: frozen beside adapters, they are read again and get no gradient. That
+        # takes no product away, as that of sinks is a sum of what the pass has anyway.
+        into = [tensor for tensor in op.reads if self.wanted(tensor)]
+        assert all(tensor in into for tensor in op.reads if tensor.role != "weight"), op.name
+        outs = tuple(self.gradient(tensor, reads) for tensor in into)
         self.ops.append(replace(op, name=f"d.{op.name}", phase="B_input", reads=reads, writes=outs))
-        for tensor, out in zip(op.reads, outs, strict=True):
+        for tensor, out in zip(into, outs, strict=True):
             self.give(tensor, out)
 
     def _reverse_scan(self, op: ScanOp) -> None:

@@ -14,13 +14,12 @@ from itertools import islice
 
 from trnbench.answers.figures import FIGURES, HIGH, LOW
 from trnbench.answers.row import Row
+from trnbench.answers.train import EXPOSED_PARTS, MEMORY_PARTS
 from trnbench.records import dataclass
 from trnbench.report.plot import PlotAxis
 from trnbench.report.report import Report, cell_text, figure_or_key
 from trnbench.units import Dimension, show
 
-EXPOSED, MEMORY = "exposed_", "memory_"
-_NOT_PARTS = ("memory_bytes", "memory_capacity_bytes", "memory_available_bytes")
 _MOST_SERIES = 8
 _MOST_BARS = 12
 Mark = tuple[float, float, float, float]
@@ -127,24 +126,16 @@ def _losses(rows: Sequence[Row]) -> Chart | None:
 
 
 def _step_time(rows: Sequence[Row]) -> Chart | None:
-    return _bars("time of a training step", rows, _parts(rows, EXPOSED, "_s"), _seconds)
+    return _bars("time of a training step", rows, _parts(rows, EXPOSED_PARTS), _seconds)
 
 
 def _memory(rows: Sequence[Row]) -> Chart | None:
-    parts = _parts(rows, MEMORY, "_bytes")
-    if "weights" not in parts.values():
-        return None
-    return _bars("memory of a rank", rows, parts, _in(Dimension.BYTES))
+    return _bars("memory of a rank", rows, _parts(rows, MEMORY_PARTS), _in(Dimension.BYTES))
 
 
-def _parts(rows: Sequence[Row], before: str, behind: str) -> dict[str, str]:
-    """Return the titles of figures that are parts of a whole, by key."""
-    keys = dict.fromkeys(key for row in rows for key in row if key not in _NOT_PARTS)
-    return {
-        key: key.removeprefix(before).removesuffix(behind).replace("_", " ")
-        for key in keys
-        if key.startswith(before) and key.endswith(behind)
-    }
+def _parts(rows: Sequence[Row], titles: Mapping[str, str]) -> dict[str, str]:
+    """Return the titles of those parts of a whole that rows have, by key."""
+    return {key: title for key, title in titles.items() if any(key in row for row in rows)}
 
 
 def _timeline(rows: Sequence[Row]) -> Chart | None:

@@ -14,7 +14,7 @@ from trnbench.answers.figures import LOW
 from trnbench.answers.row import Cell
 from trnbench.report.report import Column, Report, as_table, draw_rows
 from trnbench.report.text_table import Style, markdown
-from trnbench.terminal_text import json_shown, shown, shown_lines
+from trnbench.terminal_text import json_shown, markdown_text, shown, shown_lines
 
 
 def _table(report: Report, style: Style) -> str:
@@ -31,10 +31,10 @@ def _markdown(report: Report, style: Style) -> str:
     """Return headline, table with intervals, and notes: fit for a comment on a change."""
     verdict = report.summary.get("verdict")
     table = with_intervals(report)
-    blocks = [f"**{verdict}**"] if isinstance(verdict, str) and verdict else []
+    blocks = [f"**{markdown_text(verdict)}**"] if isinstance(verdict, str) and verdict else []
     blocks.append(markdown(as_table(table)))
     if report.notes:
-        blocks.append("\n".join(f"- {note}" for note in report.notes))
+        blocks.append("\n".join(f"- {markdown_text(note)}" for note in report.notes))
     return shown_lines("\n\n".join(blocks))
 
 

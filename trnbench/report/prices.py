@@ -9,10 +9,11 @@ from dataclasses import asdict, replace
 
 from trnbench.answers.prices import PriceHistory, Refresh
 from trnbench.answers.row import Row, cells
+from trnbench.prices.feed.aws_calls import POLICY_ACTIONS
 from trnbench.prices.feed.ledger import ComparedRate
 from trnbench.prices.price import Price
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
-from trnbench.report.report import Report, columns, draw_rows
+from trnbench.report.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.report.text_table import Style
 from trnbench.units import significant
 
@@ -117,6 +118,17 @@ def _series(rows: Iterable[Price]) -> tuple[PlotSeries, ...]:
         )
         for (option, terms, points), regions in alike.items()
     )
+
+
+def policy_report() -> Report:
+    """Return what an account has to allow, a row for each action; people read the document."""
+    rows = tuple(
+        {"service": service, "action": action}
+        for service, actions in POLICY_ACTIONS.items()
+        for action in sorted(actions)
+    )
+    shown = tuple(Column(figure=figure_or_key(key)) for key in ("service", "action"))
+    return Report(verb="prices-policy", inputs={}, rows=rows, columns=shown)
 
 
 def refresh_report(refresh: Refresh, inputs: Mapping[str, object], *, dry_run: bool) -> Report:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from itertools import zip_longest
 
 from trnbench.records import dataclass
-from trnbench.terminal_text import shown
+from trnbench.terminal_text import markdown_text, shown
 
 GAP = "  "
 NARROWEST = 20
@@ -152,7 +152,7 @@ def markdown(table: TextTable) -> str:
     """Return the table in Markdown."""
 
     def line(cells: tuple[str, ...]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(markdown_text, cells)) + " |"
 
     rule = "| " + " | ".join("---:" if right else "---" for right in table.right) + " |"
     return "\n".join([line(table.headings), rule, *map(line, table.rows)])

@@ -31,6 +31,7 @@ from trnbench.records import dataclass
 from trnbench.units import DAY_S, Dimension
 
 Usd = Annotated[float, Dimension.USD]
+FIRST_YEAR, LAST_YEAR = 1970, 2200
 LONGEST_DAYS = 3 * 366
 
 
@@ -187,6 +188,8 @@ class FleetFile:
                 raise ValueError(f"the {what} {twice[0]!r} stands twice")
         if not 1 <= self.horizon_days <= LONGEST_DAYS:
             raise ValueError(f"`horizon` is from 1 to {LONGEST_DAYS} days")
+        if not FIRST_YEAR <= self.starts_on.year <= LAST_YEAR:
+            raise ValueError(f"`starts_on` is in the years {FIRST_YEAR} to {LAST_YEAR}")
 
     @property
     def horizon_days(self) -> int:

@@ -81,7 +81,7 @@ class Study:
             if not isinstance(values, list) or not values:
                 raise ValueError(f"the axis {name!r} is a list of values")
             for value in values:
-                if not (isinstance(value, _PLAIN) or (isinstance(value, dict) and value)):
+                if not (isinstance(value, _PLAIN) or _is_table(value)):
                     raise ValueError(f"the axis {name!r} has texts, numbers or tables of options")
                 verbs += [value[VERB]] if isinstance(value, dict) and VERB in value else []
         for verb in verbs:
@@ -93,13 +93,33 @@ class Study:
             for name, limit in limits.items():
                 if name not in self.axes:
                     raise ValueError(f"`exclude` names {name!r}, which is no axis")
-                if isinstance(limit, dict) and not (limit and set(limit) <= {*_BOUNDS}):
-                    raise ValueError(f"`exclude` of {name!r} takes values, or above and below")
+                if not (_is_limit(limit) if isinstance(limit, dict) else _is_option(limit)):
+                    raise ValueError(
+                        f"`exclude` of {name!r} takes values, or numbers above and below"
+                    )
+        for name, value in self.fixed.items():
+            if not _is_option(value):
+                raise ValueError(f"`fixed.{name}` is a text, a number, or a list of these")
 
     @property
     def size(self) -> int:
         """The number of combinations, those that are excluded among them."""
         return math.prod(len(values) for values in self.axes.values())
+
+
+def _is_option(value: object) -> bool:
+    """Return whether a value can be an option: a text, a number, or a list of these."""
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(one, _PLAIN) for one in values)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and all(map(_is_option, value.values()))
+
+
+def _is_limit(limit: Mapping[str, object]) -> bool:
+    numbers = (isinstance(one, int | float) for one in limit.values())
+    return bool(limit) and set(limit) <= {*_BOUNDS} and all(numbers)
 
 
 def cells_of(study: Study) -> Iterator[Cell]:

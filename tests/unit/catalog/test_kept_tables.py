@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.kept import FILES_KEPT, keep
+from trnbench.catalog.kept import FILES_KEPT, digest_of, keep
 from trnbench.catalog.toml_file import read_known, read_toml
 from trnbench.errors import DataFileError
 
@@ -80,4 +81,27 @@ def test_a_folder_that_cannot_be_written_does_no_harm_and_one_that_is_full_is_sw
         keep("tables", f"{number:064x}", {})
     assert len(list(folder.iterdir())) <= FILES_KEPT
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
+    assert read_known(file) == read_toml(file)
+
+
+FORMS = [7, "text", [], {}, {"table": 7, "dates": []}, {"table": {}, "dates": [7]}, {"table": {}}]
+FORMS += [{"table": {}, "dates": [[["a", "b"], "2024-02-29"]]}, {"table": {"a": 1}, "dates": None}]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_whole_table_of_another_form_is_read_anew(folder, file, form):
+    keep("tables", digest_of(TEXT), form)
+    assert read_known(file) == read_toml(file)
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "writable"])
+def test_what_others_may_have_put_there_is_not_believed(folder, file, what):
+    keep("tables", digest_of(TEXT), {"table": {"rate": 1}, "dates": []})
+    assert read_known(file) == {"rate": 1}
+    (kept,) = folder.iterdir()
+    if what == "writable":
+        kept.chmod(0o660)
+    else:
+        kept.unlink()
+        os.mkfifo(kept) if what == "pipe" else kept.mkdir()
     assert read_known(file) == read_toml(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,67 @@ def test_blocks_are_told_by_the_hour_of_a_machine(tmp_path):
     assert "CNY" in found.warnings[0]
 
 
+BLOCK = {
+    **{"InstanceType": "trn1.32xlarge", "InstanceCount": 2, "AvailabilityZone": "us-east-1a"},
+    **{"StartDate": "2026-12-01T11:30:00Z", "UpfrontFee": "48", "CapacityBlockDurationHours": 24},
+}
+PLAN = {
+    "properties": [
+        {"name": "instanceType", "value": "trn1.32xlarge"},
+        {"name": "region", "value": "us-east-1"},
+    ],
+    **{"rate": "9.5", "savingsPlanOffering": {"durationSeconds": 31_536_000}},
+}
+DEMAND = {
+    "termAttributes": {},
+    "priceDimensions": {"a": {"unit": "Hrs", "pricePerUnit": {"USD": "21.5"}}},
+}
+
+
+def saved(kind, part):
+    """A file of one offer; `part` is what of it has another shape."""
+    if kind == "offer":
+        return offer_file({"A": LINUX}, {"A": {"t": DEMAND | part}})
+    if kind == "block":
+        return {"CapacityBlockOfferings": [BLOCK | part]}
+    return {"searchResults": [PLAN | part]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "rates"),
+    [
+        *(("block", {}, 1), ("plan", {}, 1), ("offer", {}, 1)),
+        ("block", {"InstanceCount": "x"}, 0),
+        ("block", {"InstanceCount": 1e400}, 0),
+        ("block", {"CapacityBlockDurationHours": {}}, 0),
+        ("block", {"UpfrontFee": 10**400}, 0),
+        ("block", {"UpfrontFee": "1e30"}, 0),
+        ("plan", {"properties": 7}, 0),
+        ("plan", {"properties": [7]}, 0),
+        ("plan", {"savingsPlanOffering": ""}, 0),
+        ("plan", {"savingsPlanOffering": {"durationSeconds": "x"}}, 0),
+        ("offer", {"termAttributes": ""}, 1),
+        ("offer", {"termAttributes": "x"}, 1),
+        ("offer", {"priceDimensions": {"a": ""}}, 0),
+        ("offer", {"priceDimensions": ""}, 0),
+    ],
+)
+def test_rows_in_another_shape_are_left_out(tmp_path, kind, part, rates):
+    found = read(tmp_path, saved(kind, part))
+    assert len(found.rates) == rates
+    if kind != "offer" and not rates:
+        assert found.ignored == 1
+
+
+def test_pipes_and_endless_numbers_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataFileError, match="is a pipe"):
+        read_price_file(tmp_path / "pipe", NAMES, DAY)
+    digits = '{"CapacityBlockOfferings": [{"InstanceCount": ' + "9" * 5000 + "}]}"
+    with pytest.raises(DataFileError, match="a number of too many digits"):
+        read(tmp_path, digits)
+
+
 OWN = "instance,region,purchase,usd_per_hour,date_from,source\n"
 
 
@@ -222,9 +284,11 @@ def test_an_own_table(tmp_path):
     [
         ("trn1.32xlarg,us-east-1,on-demand,1,2026-11-01,x", "did you mean 'trn1.32xlarge'"),
         ("trn1.32xlarge,us-east-1,ondemand,1,2026-11-01,x", "did you mean 'on-demand'"),
-        ("trn1.32xlarge,us-east-1,on-demand,0,2026-11-01,x", "not a number above 0"),
-        ("trn1.32xlarge,us-east-1,on-demand,nan,2026-11-01,x", "not a number above 0"),
+        ("trn1.32xlarge,us-east-1,on-demand,0,2026-11-01,x", "not a number from"),
+        ("trn1.32xlarge,us-east-1,on-demand,nan,2026-11-01,x", "not a number from"),
+        ("trn1.32xlarge,us-east-1,on-demand,1e30,2026-11-01,x", "not a number from"),
         ("trn1.32xlarge,us-east-1,on-demand,1,01/11/2026,x", "not a date"),
+        ("trn1.32xlarge,us-east-1,on-demand,1,2026-11-01,x\u200e", "control character U+200E"),
         ("trn1.32xlarge,us-east-1,on-demand,1,2026-11-01,", "source is empty"),
         ("trn1.32xlarge,us east,on-demand,1,2026-11-01,x", "not the name of a region"),
         ("trn1.32xlarge,us-east-1,on-demand,1,2026-11-01,x,y", "more cells than columns"),

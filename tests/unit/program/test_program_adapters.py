@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.program.test_program_step import decoder
 from trnbench.catalog.search import open_catalog
-from trnbench.program.ops import CollectiveOp, Elementwise, MatMul
+from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, MatMul
 from trnbench.program.step import training_step
 from trnbench.program.tensor import element_bytes
 from trnbench.workload.layout import Layout
@@ -102,6 +102,29 @@ def test_adapters_on_attention_alone():
 
 def kept(layout):
     return {tensor.name for tensor in layer(layout).kept.tensors}
+
+
+def test_frozen_sinks_are_read_and_get_no_gradient():
+    plain = decoder()
+    heads = replace(plain.transformer.attention, sinks=True)
+    model = replace(plain, transformer=replace(plain.transformer, attention=heads))
+    for layout in (LORA, replace(LORA, adapter_on="attention")):
+        without = training_step(plain, layout).blocks["dense"]
+        with_sinks = training_step(model, layout).blocks["dense"]
+        (backward,) = attention_backward(with_sinks)
+        # Queries, keys and values have gradients; the 4 numbers of the sinks are read again.
+        assert len(backward.writes) == 3
+        assert "attention.sinks" in {one.name for one in backward.reads}
+        assert "attention.sinks" not in with_sinks.passes.backward.weights
+        # No product more or less, and 2 bytes for each of the 4 heads.
+        assert float(with_sinks.model_flop) == float(without.model_flop)
+        assert held(with_sinks, "weights") == held(without, "weights") + 2 * 4
+    (trained,) = attention_backward(training_step(model, LAYOUT_OF_ALL).blocks["dense"])
+    assert [one.name for one in trained.writes[3:]] == ["d.attention.sinks"]
+
+
+def attention_backward(block):
+    return [op for op in block.phase("B_input") if isinstance(op, AttentionOp)]
 
 
 def test_what_only_weight_gradients_read_is_not_kept():

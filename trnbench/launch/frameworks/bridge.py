@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterator, Mapping
 
 from trnbench.errors import InputError
-from trnbench.launch.arguments import Flags, whole
+from trnbench.launch.arguments import Flags, number, whole
 from trnbench.launch.framework import Framework, FrameworkCall
 from trnbench.launch.frameworks.megatron import (
     EXCHANGES,
@@ -155,6 +155,7 @@ def layout_of(flags: Flags) -> dict[str, Value]:
     if (kept := told.get("model.recompute_granularity")) is not None:
         some = told.get("model.recompute_num_layers", "1")
         found["recompute"] = recompute_of(
+            flags.of,
             kept,
             told.get("model.recompute_method"),
             whole(flags.of, "model.recompute_num_layers", some) if some != "null" else 1,
@@ -181,7 +182,7 @@ def layout_of(flags: Flags) -> dict[str, Value]:
     if (depths := told.get(DEPTHS)) is not None:
         found["mtp_depths"] = 0 if depths == "null" else whole(flags.of, DEPTHS, depths)
     if (factor := told.get("model.moe_expert_capacity_factor")) is not None:
-        found["capacity_factor"] = float(factor)
+        found["capacity_factor"] = number(flags.of, "model.moe_expert_capacity_factor", factor)
     modes = {spelled: job for job, spelled in _MODES.items()}
     if (mode := flags.text("mode")) in modes:
         found["job"] = modes[mode]

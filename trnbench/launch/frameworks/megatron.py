@@ -9,8 +9,8 @@ import datetime
 import re
 from collections.abc import Iterator, Mapping
 
-from trnbench.errors import InputError
-from trnbench.launch.arguments import Flags
+from trnbench.errors import MOST_NAMED, InputError, listed
+from trnbench.launch.arguments import BESIDE, Flags, number
 from trnbench.launch.framework import Framework, FrameworkCall, Texts, unwritten
 from trnbench.launch.plan import LaunchPlan
 from trnbench.workload.context_exchange import neighbours_of
@@ -78,19 +78,36 @@ def recompute_settings(mode: str) -> dict[str, object]:
     }
 
 
-def recompute_of(granularity: str | None, method: str | None, layers: int, modules: str) -> str:
-    """Return the mode that such a configuration means; what is not modelled is a ValueError."""
-    if granularity in (None, "null", "none"):
-        return "none"
-    if granularity == "full":
-        return f"full:{layers}" if method == "block" else "full"
+def recompute_of(
+    of: str, granularity: str | None, method: str | None, layers: int, modules: str
+) -> str:
+    """Return the mode that such a configuration means; what is not modelled is an InputError."""
+    match granularity:
+        case None | "null" | "none":
+            return "none"
+        case "full":
+            return f"full:{layers}" if method == "block" else "full"
+        case "selective":
+            return _selected(of, modules)
+        case _:
+            raise InputError(
+                f"{of}: recompute granularity {granularity:.40} is not modelled; modelled: full, "
+                "selective",
+                hint=BESIDE,
+            )
+
+
+def _selected(of: str, modules: str) -> str:
     named = {spelled: name for name, spelled in MODULES.items()}
     words = [word for word in re.split(r"[\s,\[\]'\"]+", modules) if word]
-    if unknown := next((word for word in words if word not in named), None):
-        raise ValueError(
-            f"recompute module {unknown} is not modelled; modelled: {', '.join(named)}"
+    if unknown := [word for word in dict.fromkeys(words) if word not in named]:
+        raise InputError(
+            f"{of}: recompute of {listed([f'{one:.40}' for one in unknown[:MOST_NAMED]])} "
+            f"is not modelled; modelled: {', '.join(named)}",
+            hint=BESIDE,
         )
-    return recompute_named(",".join(named[word] for word in words) or "selective")
+    chosen = dict.fromkeys(named[word] for word in words)
+    return recompute_named(",".join(chosen) or "selective")
 
 
 def _model(plan: LaunchPlan) -> Iterator[str]:
@@ -252,6 +269,7 @@ def layout_of(flags: Flags) -> dict[str, Value]:
     kept = flags.text("recompute_granularity")
     kept = "selective" if flags.true("recompute_activations") else kept
     again = recompute_of(
+        flags.of,
         kept,
         flags.text("recompute_method"),
         flags.whole("recompute_num_layers", 1),
@@ -278,7 +296,7 @@ def layout_of(flags: Flags) -> dict[str, Value]:
             flags.of, flags.text("optimizer_offload_fraction") or "1.0"
         )
     if (factor := flags.text("moe_expert_capacity_factor")) is not None:
-        found["capacity_factor"] = float(factor)
+        found["capacity_factor"] = number(flags.of, "--moe-expert-capacity-factor", factor)
     return found
 
 

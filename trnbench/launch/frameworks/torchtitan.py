@@ -123,7 +123,7 @@ def layout_of_function(of: str, text: str) -> dict[str, Value]:
     """Return the knobs that a configuration function settles: its keyword arguments and fields."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
+    except SyntaxError as error:
         raise ValueError(f"not Python: {error}") from None
     modes = {spelled: mode for mode, spelled in _RECOMPUTE.items() if spelled}
     told: dict[str, object] = {}
@@ -134,8 +134,7 @@ def layout_of_function(of: str, text: str) -> dict[str, Value]:
                 for keyword in node.keywords
                 if keyword.arg and isinstance(keyword.value, ast.Constant)
             }
-            name = ast.unparse(node.func).removesuffix(".Config").rpartition(".")[2]
-            if name in modes:
+            if (name := _called(node.func)) in modes:
                 told["mode"] = modes[name]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             for target in node.targets:
@@ -144,6 +143,17 @@ def layout_of_function(of: str, text: str) -> dict[str, Value]:
                 elif isinstance(target, ast.Name):
                     told.setdefault(target.id, node.value.value)
     return layout_of(of, told)
+
+
+def _called(function: ast.expr) -> str:
+    """Return the last name of what is called, before .Config."""
+    if isinstance(function, ast.Attribute) and function.attr == "Config":
+        function = function.value
+    match function:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case _:
+            return ""
 
 
 def layout_of(of: str, told: Mapping[str, object]) -> dict[str, Value]:

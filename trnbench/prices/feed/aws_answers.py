@@ -10,7 +10,7 @@ from itertools import accumulate
 from statistics import median
 from typing import Any
 
-from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, settled, usd
+from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, mapping, real, settled, usd
 from trnbench.records import dataclass
 
 SPOT_LEVELS = (0.1, 0.5, 0.9)
@@ -101,8 +101,8 @@ def block_offers(
     found = []
     for item in items:
         ultraserver = item.get("UltraserverType")
-        size = int((item.get("UltraserverCount") if ultraserver else None) or 0) or int(
-            item.get("InstanceCount") or 0
+        size = (_count(item.get("UltraserverCount")) if ultraserver else 0) or _count(
+            item.get("InstanceCount")
         )
         name = known(str(ultraserver or item.get("InstanceType")))
         minutes, start = _minutes(item, "CapacityBlockDuration"), item.get("StartDate")
@@ -119,17 +119,15 @@ def plan_offers(
     """
     found = []
     for item in items:
-        parts = item.get("ReservedCapacityOfferings") or [{}]
-        first = parts[0]
+        parts = item.get("ReservedCapacityOfferings")
+        first = mapping(parts[0]) if isinstance(parts, list) and parts else {}
         ultraserver = first.get("UltraServerType")
         sold = str(ultraserver or first.get("InstanceType") or "").removeprefix("ml.")
         size = first.get("UltraServerCount") if ultraserver else first.get("InstanceCount")
         there = {**item, "AvailabilityZone": first.get("AvailabilityZone")}
         minutes, start = _minutes(item, "Duration"), first.get("StartTime")
-        size = int(size or 0)
-        found.append(
-            _offer("training-plan", known(sold), size, there, minutes=minutes, start=start)
-        )
+        name, size = known(sold), _count(size)
+        found.append(_offer("training-plan", name, size, there, minutes=minutes, start=start))
     return _sorted(found)
 
 
@@ -142,8 +140,12 @@ def _sorted(
 
 
 def _minutes(item: Mapping[str, Any], prefix: str) -> float:
-    hours, minutes = item.get(f"{prefix}Hours") or 0, item.get(f"{prefix}Minutes") or 0
-    return 60.0 * float(hours) + float(minutes)
+    hours, minutes = real(item.get(f"{prefix}Hours")), real(item.get(f"{prefix}Minutes"))
+    return 60.0 * (hours or 0.0) + (minutes or 0.0)
+
+
+def _count(value: object) -> int:
+    return int(real(value) or 0)
 
 
 def _offer(
@@ -203,10 +205,12 @@ def savings_reading(
     other_money: dict[str, None] = {}
     ignored = 0
     for item in items:
-        about = {str(p.get("name")): str(p.get("value")) for p in item.get("properties") or ()}
-        plan = item.get("savingsPlanOffering") or {}
+        told = item.get("properties")
+        properties = map(mapping, told if isinstance(told, list) else ())
+        about = {str(one.get("name")): str(one.get("value")) for one in properties}
+        plan = mapping(item.get("savingsPlanOffering"))
         name = known(about.get("instanceType") or str(item.get("usageType", "")).split(":")[-1])
-        years = round(float(plan.get("durationSeconds") or 0) / YEAR_S)
+        years = round((real(plan.get("durationSeconds")) or 0) / YEAR_S)
         rate, region = usd(item.get("rate")), about.get("region")
         linux = about.get("productDescription", "Linux/UNIX") == "Linux/UNIX"
         shared = about.get("tenancy", "shared") == "shared"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import re
@@ -10,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from trnbench.catalog.text_file import refused
+from trnbench.catalog.foreign import foreign
+from trnbench.catalog.text_file import open_text, refused
 from trnbench.prices.feed.aws_answers import (
     block_offers,
     block_reading,
@@ -37,19 +37,8 @@ def read_price_file(path: Path, instances: Mapping[str, str], day: datetime.date
     `instances`: the names and aliases of instance types, each with the name it stands for. `day`
     is when the file was made, for files that do not say.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(file, path, instances, day)
-    except FileNotFoundError:
-        raise refused(path, "no such file") from None
-    except IsADirectoryError:
-        raise refused(path, "is a folder; expected a file of prices") from None
-    except OSError as error:
-        raise refused(path, f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise refused(path, "is not UTF-8 text") from None
-    except csv.Error as error:
-        raise refused(path, f"not valid CSV: {error}") from None
+    with foreign(path, "a list of prices"), open_text(path, what="prices") as file:
+        return _read(file, path, instances, day)
 
 
 def _read(file: TextIO, path: Path, instances: Mapping[str, str], day: datetime.date) -> RatesRead:
@@ -98,4 +87,5 @@ def _answer(
         return savings_reading(items, known, day)
     offers, warnings = block_offers(items, known)
     found = block_reading(offers, day)
-    return RatesRead(title=found.title, rates=found.rates, warnings=warnings)
+    ignored = len(items) - len(offers)
+    return RatesRead(title=found.title, rates=found.rates, warnings=warnings, ignored=ignored)

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from trnbench.catalog.text_file import refused
 from trnbench.prices.feed.json_stream import JsonReader
-from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, settled, usd
+from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, mapping, settled, usd
 from trnbench.records import dataclass
 
 TITLE = "AWS Price List"
@@ -179,7 +179,7 @@ def _add(
     for offer in offers:
         if not isinstance(offer, dict):
             continue
-        terms = _terms(offer.get("termAttributes") or {})
+        terms = _terms(mapping(offer.get("termAttributes")))
         parts = list(_parts(counted, offer.get("priceDimensions")))
         _rate(counted, place, parts, terms, day, _day(offer.get("effectiveDate")))
 
@@ -187,7 +187,7 @@ def _add(
 def _parts(counted: _Counted, dimensions: object) -> Iterator[tuple[str, float]]:
     """Yield (unit, amount) of what a term charges, in USD."""
     for one in dimensions.values() if isinstance(dimensions, dict) else ():
-        amounts = one.get("pricePerUnit")
+        amounts = mapping(one).get("pricePerUnit")
         if not isinstance(amounts, dict):
             continue
         if CURRENCY not in amounts:

@@ -15,7 +15,17 @@ from trnbench.catalog.text_file import refused
 from trnbench.errors import DataFileError, Fault, did_you_mean
 from trnbench.hardware.instance import PurchaseOption
 from trnbench.prices.feed.json_stream import JsonReader
-from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, over_zones, settled, usd
+from trnbench.prices.feed.reading import (
+    LEAST_USD,
+    MOST_USD,
+    FoundRate,
+    Known,
+    RatesRead,
+    over_zones,
+    settled,
+    usd,
+)
+from trnbench.terminal_text import control_character
 
 OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)
 OWN_COLUMNS = ("instance", "region", "purchase", "usd_per_hour", "date_from", "source")
@@ -148,7 +158,15 @@ def _own(
         wrong.append(f"{cells['region']!r} is not the name of a region")
     rate = usd(cells["usd_per_hour"])
     if cells["usd_per_hour"] and rate is None:
-        wrong.append(f"usd_per_hour {cells['usd_per_hour']!r} is not a number above 0")
+        wrong.append(
+            f"usd_per_hour {cells['usd_per_hour']!r:.40} is not a number from {LEAST_USD:g} to "
+            f"{MOST_USD:g}"
+        )
+    wrong += [
+        f"{name} has the control character {found}; remove it"
+        for name, text in cells.items()
+        if (found := control_character(text))
+    ]
     try:
         day = datetime.date.fromisoformat(cells["date_from"]) if cells["date_from"] else None
     except ValueError:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from statistics import median
+from typing import Any
 
 from trnbench.hardware.instance import PurchaseOption
 from trnbench.records import dataclass
+from trnbench.units import SANE, Dimension
 
+LEAST_USD, MOST_USD = SANE[Dimension.USD_PER_HOUR]
 Known = Callable[[str], str | None]
 """The name by which trnbench knows an instance type, from the seller's; None for all others."""
 
@@ -97,11 +101,22 @@ def over_zones(rates: Sequence[FoundRate]) -> tuple[FoundRate, ...]:
 
 
 def usd(text: object) -> float | None:
-    """Return a rate above 0 that stands there as text or number; None for anything else."""
+    """Return USD above 0 that stand there as text or number, as anything real costs, or None."""
+    value = real(text)
+    return value if value is not None and LEAST_USD <= value <= MOST_USD else None
+
+
+def real(text: object) -> float | None:
+    """Return the finite number that stands there as text or number; None for anything else."""
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         return None
     try:
         value = float(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return value if 0 < value < float("inf") else None
+    return value if isfinite(value) else None
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return a value if it is an object of JSON, else an empty one: a seller's left-out part."""
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,43 @@
+"""A lock beside the files that several processes read, change and write: one at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISREG
+
+from trnbench.errors import EnvironmentFault
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of this name until the block is left, waiting for others to leave theirs.
+
+    The file stays, empty: who removed it would let two in, each with a file of its own. The lock
+    ends with its process, however that ends.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise _unusable(path, error.strerror) from error
+    try:
+        if not S_ISREG(os.fstat(handle).st_mode):
+            raise _unusable(path, "it is not a regular file")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _unusable(path, error.strerror) from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def _unusable(path: Path, why: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"cannot lock {path}: {why}", hint="move it away, or look at its folder"
+    )
