@@ -108,7 +108,7 @@ def check_runs() -> tuple[int, list[Finding]]:
         with read(path) as connection:
             return store.counted(connection), [*findings(connection)]
     except Damaged as damage:
-        return 0, [Finding(kind="file", name=str(path), why=damage.message)]
+        return 0, [Finding(kind="file", name=str(path), reason=damage.message)]
 
 
 def recover_runs(named: Path | None, *, say: Say) -> tuple[Path, Recovered]:
@@ -125,8 +125,8 @@ def recover_runs(named: Path | None, *, say: Say) -> tuple[Path, Recovered]:
                 f"{path} is sound, and no damaged file was put aside", hint="name one: recover FILE"
             )
         named = aside[-1]
-    with salvaged(named) as source, opened(path) as target:
-        return named, recover(source, target)
+    with salvaged(named) as (source, names), opened(path) as target:
+        return named, recover(source, names, target)
 
 
 def redacted(one: AnsweredRun) -> AnsweredRun:

@@ -86,10 +86,13 @@ def _damage_report(
     return Report(
         verb=verb,
         inputs={},
-        rows=tuple(cells(one, "kind name why") for one in found),
-        columns=columns("kind", "name", "why"),
+        rows=tuple(cells(one, "kind name reason") for one in found),
+        columns=columns("kind", "name", "reason"),
         summary=summary,
         notes=notes,
+        people=lambda report, style: "\n\n".join(
+            [*([draw_rows(report, style)] if found else []), *map(style.wrap, notes)]
+        ),
     )
 
 

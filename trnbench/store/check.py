@@ -12,6 +12,8 @@ from trnbench.store.schema import CELL_SEAL
 from trnbench.store.snapshot import files_of, sound_blob
 from trnbench.store.studies import cell_content
 
+CELL_DAMAGE = "it is not what was kept"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -19,7 +21,7 @@ class Finding:
 
     kind: str
     name: str
-    why: str
+    reason: str
 
 
 def findings(connection: sqlite3.Connection) -> Iterator[Finding]:
@@ -27,22 +29,22 @@ def findings(connection: sqlite3.Connection) -> Iterator[Finding]:
     snapshots: dict[str, str] = {}
     for name, run in each_run(connection):
         if run is None:
-            yield Finding(kind="run", name=name, why="what is known of it was changed")
+            yield Finding(kind="run", name=name, reason="what is known of it was changed")
             continue
         try:
             answer_of(connection, run)
             inputs_of(connection, run)
         except Damaged as damage:
-            yield Finding(kind="run", name=name, why=damage.message)
+            yield Finding(kind="run", name=name, reason=damage.message)
             continue
         if run.snapshot not in snapshots:
             snapshots[run.snapshot] = snapshot_damage(connection, run.snapshot)
         if snapshots[run.snapshot]:
-            yield Finding(kind="run", name=name, why=snapshots[run.snapshot])
+            yield Finding(kind="run", name=name, reason=snapshots[run.snapshot])
     rows = connection.execute(f"SELECT seal = {CELL_SEAL}, study, key, content, bytes FROM cell")
     for sound, study, key, *content in rows:
         if not sound or cell_content(*content) is None:
-            yield Finding(kind="cell", name=f"{study}/{key}", why="it is not what was kept")
+            yield Finding(kind="cell", name=f"{study}/{key}", reason=CELL_DAMAGE)
 
 
 def snapshot_damage(connection: sqlite3.Connection, snapshot: str) -> str:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from trnbench.store.faults import Damaged, StoreFault, fault_found, fault_of, primary
+from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_found, fault_of, primary
 from trnbench.store.lock import locked
 from trnbench.store.place import (
     REMEDY,
@@ -160,7 +160,7 @@ def _to_fault(path: Path, connect: Callable[[], Done]) -> Done:
 def _faults(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except FAILURES as error:
         raise fault_of(path, error) from error
 
 
@@ -277,7 +277,7 @@ def known_version(connection: sqlite3.Connection, file: Path, path: Path | None 
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         connection.execute("COMMIT")
-    except sqlite3.DatabaseError as error:
+    except FAILURES as error:
         if isinstance(fault_of(path, error), Damaged) and not _says_ours(file):
             raise StoreFault(f"{path} is no file of kept runs", hint=REMEDY) from None
         raise

@@ -11,6 +11,8 @@ from trnbench.errors import EnvironmentFault
 
 RECOVERS = "`trnbench runs recover` brings what can be read into a sound file"
 CHECKS = "`trnbench runs check` reads every run and names the damaged ones"
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises; the second where it quotes damage that is no text."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PAGE_NOT_READ = re.compile(r"failed to get page|error code[= ]*(\d+)")
 
@@ -28,10 +30,12 @@ def primary(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
-def fault_of(path: Path, error: sqlite3.Error | OSError) -> StoreFault:
+def fault_of(path: Path, error: sqlite3.Error | UnicodeDecodeError | OSError) -> StoreFault:
     """Return an error of SQLite or of the system as a fault; a failed read is no damage."""
     if isinstance(error, OSError):
         return StoreFault(f"{path}: {error.strerror or error}")
+    if isinstance(error, UnicodeDecodeError):
+        return Damaged(f"{path} is damaged: it has no text where one belongs", hint=RECOVERS)
     kind = primary(error)
     if kind in _DAMAGED or (kind == sqlite3.SQLITE_ERROR and str(error).startswith("no such")):
         return Damaged(f"{path} is damaged: {error}", hint=RECOVERS)

@@ -179,12 +179,6 @@ def each_run(connection: sqlite3.Connection) -> Iterator[tuple[str, KeptRun | No
         yield str(row[0]), _run(row) if sound else None
 
 
-def run_at(connection: sqlite3.Connection, rowid: int) -> KeptRun:
-    """Return the run of a row that is sound."""
-    asked = f"SELECT {_COLUMNS} FROM run WHERE rowid = ?"
-    return _run(connection.execute(asked, (rowid,)).fetchone())
-
-
 def damaged_runs(connection: sqlite3.Connection) -> list[str]:
     """Return the ids of runs that are not what was kept, their answers left aside."""
     rows = connection.execute(f"SELECT id FROM run WHERE seal <> {RUN_SEAL}")

@@ -146,12 +146,12 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the file to the newest version, in one transaction: wholly, or not at all."""
+def migrate(connection: sqlite3.Connection, to: int | None = None) -> None:
+    """Bring the file to a version, the newest by default: in one transaction, or not at all."""
     with transaction(connection):
         # Another process may have done it while this one waited.
-        for script in MIGRATIONS[version_of(connection) :]:
+        for script in MIGRATIONS[version_of(connection) : to]:
             for statement in script.split(";"):
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) if to is None else to}")
