@@ -15,7 +15,7 @@ from trnbench.store.recovery import put_aside
 
 PROCESSES = 8
 
-needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+needs_strace = pytest.mark.skipif(STRACE is None, reason="no strace: it is not installed")
 
 
 @pytest.mark.slow
@@ -61,4 +61,4 @@ def test_eight_processes_on_a_damaged_file_keep_all_that_they_answer(tmp_path):
     assert aside.read_bytes() == bytes(data)
     with closing(sqlite3.connect(path)) as connection:
         tags = {row[0] for row in connection.execute("SELECT tag FROM run")}
-    assert tags == {f"t{number}" for number in range(PROCESSES)}
+    assert tags == {f"t{number}" for number in range(PROCESSES)}, "".join(said)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_found, fault_of, primary
-from trnbench.store.lock import locked
+from trnbench.store.lock import locked, shared
 from trnbench.store.place import (
     REMEDY,
     identity,
@@ -41,6 +41,14 @@ class Connection(sqlite3.Connection):
     """A connection that knows which file it has open, whatever its name is by now."""
 
     file: tuple[int, int] | None = None
+    lock: int | None = None
+
+    def close(self) -> None:
+        """Close the file, then let go of its lock."""
+        super().close()
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
 
 
 CONNECTION: type[Connection] = Connection
@@ -165,10 +173,16 @@ def _faults(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[Connection]:
+def _open(path: Path, lock: int | None = None) -> Iterator[Connection]:
     """Give a connection that stays open after the block, unless the block fails."""
     with _faults(path):
-        connection = connected(path)
+        try:
+            connection = connected(path)
+        except BaseException:
+            if lock is not None:
+                os.close(lock)
+            raise
+        connection.lock = lock
         try:
             yield connection
         except BaseException:
@@ -180,7 +194,7 @@ def _sound(path: Path) -> sqlite3.Connection:
     """Return a connection to read: of a file that is not there, or an older one, in memory."""
     if is_null(path) or not own_file(path):
         return _empty()
-    with _open(path) as connection:
+    with _open(path, shared(path, to_write=False)) as connection:
         version = known_version(connection, path)
         if version:
             check_whole(connection, path)
@@ -226,23 +240,22 @@ def _settled(path: Path, thorough: bool) -> Connection:
     for _ in range(_MOST_TRIES):
         if not own_file(path):
             _make(path)
+        lock = shared(path, to_write=False)  # none is made beside a file that may not be ours
         before = identity(path)
-        with _open(path) as connection:
+        with _open(path, lock) as connection:
             version = known_version(connection, path)
             connection.file = before
-            if identity(path) != before:
-                connection.close()  # it was put aside in between
-                continue
-            if thorough:
-                check_whole(connection, path)
-            for ending in ENDINGS:
-                with suppress(FileNotFoundError):
-                    make_private(path.with_name(path.name + ending))
-            if version < len(MIGRATIONS):
-                with locked(path):
-                    _bring_on(connection, path, version)
-            _set_up(connection, path)
-            return connection
+            if lock is not None and version == len(MIGRATIONS) and identity(path) == before:
+                if thorough:
+                    check_whole(connection, path)
+                for ending in ENDINGS:
+                    with suppress(FileNotFoundError):
+                        make_private(path.with_name(path.name + ending))
+                _set_up(connection, path)
+                return connection
+            connection.close()
+        with locked(path):
+            _bring_on(path)
     raise StoreFault(f"{path} is replaced again and again")
 
 
@@ -258,13 +271,22 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA secure_delete = ON")
 
 
-def _bring_on(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    if version:
-        _back_up(connection, path, version)
-    else:
-        # First of all the file says whose it is: one that is damaged later still does.
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    migrate(connection)
+def _bring_on(path: Path) -> None:
+    """Bring a file to the newest schema, while nobody else has it open."""
+    if not own_file(path):
+        return
+    make_private(path)
+    with _open(path) as connection, closing(connection):
+        version = known_version(connection, path)
+        if version == len(MIGRATIONS):
+            return
+        if version:
+            _back_up(connection, path, version)
+        else:
+            # First of all the file says whose it is: one that is damaged later still does.
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        _set_up(connection, path)
+        migrate(connection)
 
 
 def known_version(connection: sqlite3.Connection, file: Path, path: Path | None = None) -> int:
@@ -318,6 +340,7 @@ def _make(path: Path) -> None:
                 name = f"{put_aside[-1].name if put_aside else path.name + ASIDE}{ending}"
                 left.rename(path.with_name(name))
         make_file(path)
+        _bring_on(path)
 
 
 def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> None:
