@@ -233,10 +233,10 @@ def test_a_migration_is_whole_or_not_at_all_and_leaves_a_copy(path, monkeypatch)
     monkeypatch.setattr("trnbench.store.database.MIGRATIONS", failing)
     with pytest.raises(StoreFault), opened(path, say=print):
         pass
-    with sqlite3.connect(path) as connection:
-        assert schema.version_of(connection) == before
-        assert "later" not in tables(connection)
-    connection.close()
+    with sqlite3.connect(path) as plain:
+        assert schema.version_of(plain) == before
+        assert "later" not in tables(plain)
+    plain.close()
     good = (*failing[:-1], "CREATE TABLE later (x)")
     monkeypatch.setattr(schema, "MIGRATIONS", good)
     monkeypatch.setattr("trnbench.store.database.MIGRATIONS", good)
@@ -244,10 +244,10 @@ def test_a_migration_is_whole_or_not_at_all_and_leaves_a_copy(path, monkeypatch)
         assert "later" in tables(connection)
         assert connection.execute("SELECT count(*) FROM blob").fetchone() == (1,)
     copy = path.with_name(f"runs.db.version-{before}")
-    with sqlite3.connect(copy) as connection:
-        assert "later" not in tables(connection)
-        assert connection.execute("SELECT count(*) FROM blob").fetchone() == (1,)
-    connection.close()
+    with sqlite3.connect(copy) as plain:
+        assert "later" not in tables(plain)
+        assert plain.execute("SELECT count(*) FROM blob").fetchone() == (1,)
+    plain.close()
     assert copy.stat().st_mode & 0o777 == 0o600
 
 
