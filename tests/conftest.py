@@ -54,3 +54,6 @@ def pytest_terminal_summary(terminalreporter):
     missing = sum("no browser" in reason for reason in reasons)
     if missing:
         terminalreporter.write_line(f"not run: {missing} tests in a browser (no Chromium found)")
+    missing = sum("no strace" in reason for reason in reasons)
+    if missing:
+        terminalreporter.write_line(f"not run: {missing} tests of failing calls (no strace found)")

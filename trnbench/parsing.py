@@ -20,12 +20,24 @@ T = TypeVar("T")
 
 MOST = 2**31 - 1
 MOST_NODES = 1_000_000
+MOST_CHARACTERS = 100
 LEAST_SURE, MOST_SURE = 0.5, 0.99
 """The draws tell no more of the tails than this."""
 OPEN = ("", "any", "auto", "best")
 """Texts that leave a choice open."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BINARY = re.compile(r"(?P<number>.*[\d.])\s*(?P<prefix>[kKmMgGtT])")
+
+
+def short_text(what: str, *, most: int = MOST_CHARACTERS) -> Callable[[str], str]:
+    """Return a parser of texts that a list has room for, of so many characters at most."""
+
+    def parsed(text: str) -> str:
+        if len(text) > most:
+            raise InputError(f"{what} has {len(text):,} characters; {most} are the most")
+        return text
+
+    return parsed
 
 
 def whole(what: str, *, least: int = 1, most: int = MOST) -> Callable[[str], int]:

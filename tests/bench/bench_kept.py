@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 from tests.bench.figure import best_of, show
 from trnbench.ingest.steps import RunSize, read_steps
 from trnbench.store import runs
-from trnbench.store.database import FILE_VARIABLE, opened
+from trnbench.store.database import opened
+from trnbench.store.place import FILE_VARIABLE
 from trnbench.store.schema import transaction
 
 GIGABYTE, RUNS, REPEATS, BLOCK = 1_000_000_000, 10_000, 3, 100_000

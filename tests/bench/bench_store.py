@@ -12,12 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tests.bench.figure import REPEATS, best_of, show
-from trnbench.app.keeping import UTC_FORMAT, GivenAnswer, keep
+from trnbench.app.keeping import GivenAnswer, keep
 from trnbench.catalog.search import open_catalog
 from trnbench.cli.main import ask
 from trnbench.cli.main import main as trnbench
-from trnbench.store.database import FILE_VARIABLE, KEEP_VARIABLE, opened, store_path
-from trnbench.store.runs import MOST_RUNS, RunFilter, add, answer_of, found, listed
+from trnbench.store.database import opened
+from trnbench.store.place import FILE_VARIABLE, KEEP_VARIABLE, store_path
+from trnbench.store.runs import MOST_RUNS, UTC_FORMAT, RunFilter, add, answer_of, found, listed
 from trnbench.store.schema import transaction
 
 QUESTION = ("matrix", {"shapes": ["512x512x512"], "on": "trainium1"})

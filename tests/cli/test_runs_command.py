@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import time
+from contextlib import closing
 
 import pytest
 
@@ -87,6 +91,65 @@ def test_redacted_runs_tell_no_price(kept):
         assert row["days"]
     assert "USD redacted" in run["run"]["headline"]
     assert "redacted % below" in run["run"]["headline"]
+
+
+def file_of_runs(monkeypatch, tmp_path):
+    path = tmp_path / "runs.db"
+    monkeypatch.setenv("TRNBENCH_RUNS", str(path))
+    return path
+
+
+def test_a_damaged_answer_is_named_and_left_to_be_removed(kept, monkeypatch, tmp_path):
+    path = file_of_runs(monkeypatch, tmp_path)
+    for tag in ("one", "two"):
+        kept(*MATRIX, "-q", "--tag", tag)
+    assert kept("runs", "check").out.endswith("sound: 2 runs\n")
+    name = kept("runs", "list", "--tag", "one", "--json").json["rows"][0]["id"]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE answer SET content = x'00' WHERE run = ?", (name,))
+    for line in (("show", "one"), ("diff", "one", "two"), ("export", "one")):
+        outcome = kept("runs", *line)
+        assert outcome.code == 3
+        assert outcome.err.startswith(f"trnbench: error: run {name} is damaged: ")
+    outcome = kept("runs", "check", "--json")
+    assert outcome.code == 1
+    assert [row["name"] for row in outcome.json["rows"]] == [name]
+    outcome = kept("runs", "recover", "-q")
+    assert outcome.code == 1
+    assert "was damaged and is now" in outcome.err
+    assert kept("runs", "check").code == 0
+    assert [row["tag"] for row in kept("runs", "list", "--json").json["rows"]] == ["two"]
+    (aside,) = tmp_path.glob("*.damaged-*[0-9]")
+    assert kept("runs", "recover", aside, "--json").json["summary"]["known"] == 1
+    assert aside.exists()
+
+
+def test_what_is_no_file_of_runs_is_refused_and_left_alone(kept, monkeypatch, tmp_path):
+    path = file_of_runs(monkeypatch, tmp_path)
+    path.write_text("notes")
+    outcome = kept(*MATRIX)
+    assert outcome.code == 0
+    assert "not kept: " in outcome.err
+    assert "TRNBENCH_RUNS names the file" in outcome.err
+    for verb in ("list", "check"):
+        assert kept("runs", verb).code == 3
+    assert kept("runs", "recover").code == 3
+    assert path.read_text() == "notes"
+    assert [one.name for one in tmp_path.iterdir() if "damaged" in one.name] == []
+
+
+def test_no_name_and_no_clock_changes_the_exit_code(kept, monkeypatch, tmp_path):
+    file_of_runs(monkeypatch, tmp_path)
+    name = os.fsdecode(b"m\xe4rz")
+    assert kept(*MATRIX, "-q", "--tag", name, "-o", tmp_path / f"{name}.json").code == 0
+    assert kept("runs", "show", name).code == 0
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 4e11)
+    outcome = kept(*MATRIX, "-q")
+    assert outcome.code == 0
+    assert outcome.err.startswith("trnbench: this answer is not kept: ")
+    assert kept("runs", "show", "last").code == 0
+    assert "100 are the most" in kept(*MATRIX, "--tag", "x" * 101).err
 
 
 def test_bad_questions_about_runs_are_one_line(kept):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from trnbench.cli.main import main
-from trnbench.store.database import KEEP_VARIABLE, keeps
+from trnbench.store.place import KEEP_VARIABLE, keeps
 
 
 def test_without_a_terminal_it_refuses(capsys):

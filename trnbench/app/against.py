@@ -8,14 +8,11 @@ from trnbench.errors import InputError
 from trnbench.report.against import with_comparison
 from trnbench.report.report import Report
 from trnbench.store.against import held_against
-from trnbench.store.database import Say
 
 
-def compared_with(
-    report: Report, name: str, allowed: float | None, *, say: Say
-) -> tuple[Report, bool]:
+def compared_with(report: Report, name: str, allowed: float | None) -> tuple[Report, bool]:
     """Return a report beside the kept answer of a name, and whether it got worse than allowed."""
-    base = answered_run(name, say=say)
+    base = answered_run(name)
     if base.run.verb != report.verb:
         raise InputError(f"--against: {name} is of {base.run.verb}, and this is {report.verb}")
     against = held_against(base.answer, base.run, kept_answer(report), allowed)

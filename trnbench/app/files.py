@@ -36,7 +36,7 @@ from trnbench.hardware.figures import Compared, chip_figures, compare, figures
 from trnbench.hardware.instance import Instance, Platform
 from trnbench.hardware.library import load_chip, load_platform
 from trnbench.prices.price import PriceList, find_prices
-from trnbench.store.database import store_path
+from trnbench.store.place import is_null, shared_file_system, store_path
 from trnbench.units import Dimension, show
 from trnbench.workload import files as workload_files
 from trnbench.workload.hf_config import FILE, ImportedModel, import_config, read_config
@@ -204,11 +204,14 @@ def _defaults() -> Mapping[str, str]:
 
 
 def _kept_runs() -> str:
-    """Return where answers are kept, and how large that file is."""
+    """Return where answers are kept, how large that file is, and how it is written."""
     path = store_path()
-    if not path.is_file():
-        return f"{path} (none yet)"
-    return f"{path} ({show(path.stat().st_size, Dimension.BYTES, digits=3)})"
+    if is_null(path):
+        return f"{path} (nothing is kept)"
+    shared = shared_file_system(path)
+    way = f"rollback journal, as on {shared}" if shared else "write-ahead log"
+    size = show(path.stat().st_size, Dimension.BYTES, digits=3) if path.is_file() else "none yet"
+    return f"{path} ({size}; {way})"
 
 
 def _find(catalog: Catalog, name: str, sections: Sequence[str]) -> Entry:

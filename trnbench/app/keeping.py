@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any
 
 from trnbench.app.code_version import code_version
 from trnbench.catalog.search import Catalog
+from trnbench.errors import TrnbenchError
 from trnbench.records import dataclass
 from trnbench.report.formats import finite
 from trnbench.report.headline import headline
 from trnbench.report.report import Report
-from trnbench.store.database import Say, opened, store_path
-from trnbench.store.runs import OLDEST_DAYS, KeptAnswer, KeptRun, add, new_id, prune, remove_one
-from trnbench.store.schema import transaction
+from trnbench.store.database import Say, written
+from trnbench.store.place import store_path
+from trnbench.store.runs import (
+    UTC_FORMAT,
+    KeptAnswer,
+    KeptRun,
+    add,
+    new_id,
+    prune,
+    remove_one,
+)
 from trnbench.store.snapshot import take
-from trnbench.store.studies import prune_cells
 
 KEPT_VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet"),
     *("validate", "calibrate", "numerics", "measure", "study", "verify"),
 )
 """Verbs whose answers are kept."""
-UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 DATED = "price_date"
 """An option whose default is today: kept as it was then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenAnswer:
-    """An answer as it was given: the question, when, and how long it took."""
+    """An answer as it was given: the question, when, and how long it took.
+
+    Of the files `inputs` the text is kept where they are data; of `digested` a digest alone.
+    """
 
     report: Report
     options: Mapping[str, Any]
@@ -42,6 +53,7 @@ class GivenAnswer:
     seconds: float
     exit_code: int
     inputs: Sequence[Path] = ()
+    digested: Sequence[Path] = ()
     tag: str | None = None
     id: str | None = None
     """Given to the run, in place of one that has it; a new one where None."""
@@ -51,7 +63,9 @@ class GivenAnswer:
 
 def keep(catalog: Catalog, given: GivenAnswer, *, say: Say) -> str:
     """Keep an answer, forget what is too old, and return the id of the run."""
-    with opened(store_path(), say=say) as connection, transaction(connection):
+    answer = kept_answer(given.report)
+
+    def put(connection: Connection) -> str:
         run = KeptRun(
             id=given.id or new_id(connection),
             verb=given.report.verb,
@@ -71,11 +85,25 @@ def keep(catalog: Catalog, given: GivenAnswer, *, say: Say) -> str:
         )
         for name in (run.id, *given.replaces):
             remove_one(connection, name)
-        add(connection, run, kept_answer(given.report), given.inputs)
-        oldest = (given.started_at - timedelta(days=OLDEST_DAYS)).strftime(UTC_FORMAT)
-        prune(connection, oldest)
-        prune_cells(connection, oldest)
-    return run.id
+        add(connection, run, answer, given.inputs, given.digested)
+        prune(connection)
+        return run.id
+
+    return written(store_path(), put, say=say)
+
+
+def kept_or_said(keep_it: Callable[[], object], say: Say, what: str = "this answer is") -> bool:
+    """Keep something; what stands in the way is one line, and never an error."""
+    try:
+        keep_it()
+    except (TrnbenchError, OSError) as error:
+        hint = getattr(error, "hint", None)
+        say(f"{what} not kept: {error}{f'; {hint}' if hint else ''}")
+    except Exception as error:  # whatever it is: the answer was given
+        say(f"{what} not kept: {type(error).__name__}: {error}")
+    else:
+        return True
+    return False
 
 
 def kept_answer(report: Report) -> KeptAnswer:

@@ -11,7 +11,7 @@ from typing import Any
 
 from trnbench.answers.row import Row
 from trnbench.app.keeping import DATED, kept_answer
-from trnbench.app.runs import AnsweredRun, read_run, store_opened
+from trnbench.app.runs import AnsweredRun, read_run
 from trnbench.app.study import SPEC_DIR, answered_cell, study_named
 from trnbench.app.use_case import Progress, quiet
 from trnbench.catalog.search import Catalog
@@ -21,7 +21,7 @@ from trnbench.report.redaction import OWN_MONEY
 from trnbench.report.report import Report
 from trnbench.report.study import cell_rows
 from trnbench.store import snapshot
-from trnbench.store.database import Say
+from trnbench.store.database import read
 from trnbench.store.difference import (
     Chain,
     KeptRows,
@@ -30,6 +30,7 @@ from trnbench.store.difference import (
     moved_figures,
     unmatched,
 )
+from trnbench.store.place import store_path
 from trnbench.store.runs import inputs_of
 from trnbench.store.snapshot import KeptFile
 from trnbench.store.studies import KeptCell
@@ -61,13 +62,13 @@ class _Side:
 
 
 def diff_runs(
-    first: str, second: str, ask: AskAgain | None, *, say: Say, progress: Progress = quiet
+    first: str, second: str, ask: AskAgain | None, *, progress: Progress = quiet
 ) -> RunDiff:
     """Return what differs between two runs, and which part of it comes from what.
 
     Without `ask`, which part is known only where one alone differs.
     """
-    with store_opened(say) as connection, tempfile.TemporaryDirectory(prefix="trnbench-") as place:
+    with read(store_path()) as connection, tempfile.TemporaryDirectory(prefix="trnbench-") as place:
         one, two = (read_run(connection, name) for name in (first, second))
         if one.run.verb != two.run.verb:
             raise InputError(
@@ -133,13 +134,13 @@ def _side(connection: Connection, one: AnsweredRun, place: Path) -> _Side | str:
     if not files:
         return f"the data files of {run.id} are not kept here"
     restored: dict[str, str] = {}
-    for read in inputs_of(connection, run):
-        if read.content is None:
-            return f"{read.path} was too large to be kept with {run.id}"
-        path = place / run.id / read.sha256[:8] / Path(read.path).name
+    for one_read in inputs_of(connection, run):
+        if one_read.content is None:
+            return f"of {one_read.path}, no text is kept with {run.id}"
+        path = place / run.id / one_read.sha256[:8] / Path(one_read.path).name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(read.content)
-        restored[read.path] = str(path)
+        path.write_bytes(one_read.content)
+        restored[one_read.path] = str(path)
 
     def moved(value: Any) -> Any:  # noqa: ANN401 - plain data
         if isinstance(value, list):

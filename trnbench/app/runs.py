@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from sqlite3 import Connection
@@ -22,9 +21,15 @@ from trnbench.report.redaction import (
     without_own_options,
 )
 from trnbench.store import runs as store
-from trnbench.store.database import Say, opened, store_path
+from trnbench.store.check import Finding, findings
+from trnbench.store.database import Say, begin_anew, opened, read
+from trnbench.store.faults import Damaged
+from trnbench.store.place import identity, store_path
+from trnbench.store.recovery import Recovered, put_aside, recover, salvaged
 from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
 from trnbench.workload.json_file import read_object
+
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,29 +45,30 @@ class AnsweredRun:
         return tells_own_money(self.run.options, self.answer.inputs)
 
 
-@contextmanager
-def store_opened(say: Say) -> Iterator[Connection]:
-    """Open the file of kept runs after reading all of it for damage."""
-    with opened(store_path(), say=say, thorough=True) as connection:
-        yield connection
-
-
 def list_runs(
     catalog: Catalog, wanted: RunFilter, *, limit: int | None = None, say: Say
 ) -> list[KeptRun]:
-    """Return the runs looked for, newest first; models and instances by name or alias."""
+    """Return the runs looked for, newest first; models and instances by name or alias.
+
+    `say` is told of runs that are damaged: they are in no list.
+    """
     asked = replace(
         wanted,
         model=_known(catalog, "models", wanted.model),
         instance=_known(catalog, "instances", wanted.instance),
     )
-    with store_opened(say) as connection:
-        return store.listed(connection, asked, limit)
+    with read(store_path()) as connection:
+        damaged = store.damaged_runs(connection)
+        runs = store.listed(connection, asked, limit)
+    if damaged:
+        named = ", ".join(damaged[:_MOST_NAMED])
+        say(f"trnbench: not listed, for they are damaged: {named}; `trnbench runs check` says more")
+    return runs
 
 
-def answered_run(name: str, *, say: Say) -> AnsweredRun:
+def answered_run(name: str) -> AnsweredRun:
     """Return the run of an id, the beginning of one, a tag, or `last`, with its answer."""
-    with store_opened(say) as connection:
+    with read(store_path()) as connection:
         return read_run(connection, name)
 
 
@@ -74,9 +80,9 @@ def read_run(connection: Connection, name: str) -> AnsweredRun:
     return AnsweredRun(run=run, answer=store.answer_of(connection, run))
 
 
-def export_runs(names: Sequence[str], *, redact: bool, say: Say) -> list[Mapping[str, Any]]:
+def export_runs(names: Sequence[str], *, redact: bool) -> list[Mapping[str, Any]]:
     """Return runs with their answers as plain data."""
-    with store_opened(say) as connection:
+    with read(store_path()) as connection:
         exported = [read_run(connection, name) for name in names]
     return [
         {"run": asdict(one.run), "answer": asdict(one.answer), "own_prices": one.has_own_prices}
@@ -84,14 +90,43 @@ def export_runs(names: Sequence[str], *, redact: bool, say: Say) -> list[Mapping
     ]
 
 
-def remove_runs(names: Sequence[str], *, say: Say) -> list[KeptRun]:
+def remove_runs(names: Sequence[str]) -> list[KeptRun]:
     """Forget runs and return them; all are found before one is forgotten."""
     if not names:
         raise InputError("which runs? give ids; `trnbench runs list` shows them")
-    with store_opened(say) as connection:
+    with read(store_path()) as connection:
         found = {run.id: run for run in (store.found(connection, name) for name in names)}
+    with opened(store_path()) as connection:
         store.remove(connection, [*found.values()])
     return [*found.values()]
+
+
+def check_runs() -> tuple[int, list[Finding]]:
+    """Return how many runs are kept, and what is damaged of all that is."""
+    path = store_path()
+    try:
+        with read(path) as connection:
+            return store.counted(connection), [*findings(connection)]
+    except Damaged as damage:
+        return 0, [Finding(kind="file", name=str(path), reason=damage.message)]
+
+
+def recover_runs(named: Path | None, *, say: Say) -> tuple[Path, Recovered]:
+    """Bring what can be read of a damaged file into the file of kept runs; return which it was.
+
+    Without a name it is the file of kept runs itself, or what was put aside of it last.
+    """
+    path = store_path()
+    if named is None or identity(named) == identity(path):
+        begin_anew(path, say, lambda connection: not any(findings(connection)))
+        aside = put_aside(path)
+        if not aside:
+            raise InputError(
+                f"{path} is sound, and no damaged file was put aside", hint="name one: recover FILE"
+            )
+        named = aside[-1]
+    with salvaged(named) as (source, names), opened(path) as target:
+        return named, recover(source, names, target)
 
 
 def redacted(one: AnsweredRun) -> AnsweredRun:

@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from trnbench.app.code_version import code_version
-from trnbench.app.keeping import UTC_FORMAT, kept_answer
+from trnbench.app.keeping import kept_answer
 from trnbench.app.study_on_dask import on_dask
 from trnbench.app.study_sample import sample_first, unless_hopeless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
@@ -25,8 +24,11 @@ from trnbench.catalog.search import SECTIONS, Catalog, open_catalog
 from trnbench.errors import EnvironmentFault, InputError, TrnbenchError
 from trnbench.records import dataclass
 from trnbench.report.report import Report
-from trnbench.store.database import Say, StoreFault, opened, store_path
-from trnbench.store.snapshot import digest
+from trnbench.store.content import digest
+from trnbench.store.database import Say, read
+from trnbench.store.faults import StoreFault
+from trnbench.store.place import store_path
+from trnbench.store.runs import utc_now
 from trnbench.store.studies import KeptCell, cells_keeper, cells_kept
 from trnbench.units import counted
 from trnbench.workers import WorkerLost, Workers
@@ -115,8 +117,11 @@ def study_named(catalog: Catalog, name: str) -> Study:
     return read_study(catalog.find("studies", name).path)
 
 
-def kept_study(catalog: Catalog, study: Study, *, say: Say) -> StudyAnswer:
-    """Return what came of a study so far, asking nothing."""
+def kept_study(catalog: Catalog, study: Study, *, say: Say, required: bool = False) -> StudyAnswer:
+    """Return what came of a study so far, asking nothing.
+
+    Where that cannot be read it is nothing, and `say` is told why, unless it is `required`.
+    """
     base = [str(f.path.resolve()) for f in catalog.folders if f.origin == "--spec-dir"]
     cells = tuple(_placed(cell, base) for cell in cells_of(study))
     if not cells:
@@ -126,12 +131,13 @@ def kept_study(catalog: Catalog, study: Study, *, say: Say) -> StudyAnswer:
     keys = tuple(_key(cell, study.keep, data[_folder(cell)], version) for cell in cells)
     name = digest("\n".join((study.name, *keys)).encode())[:10]
     kept: dict[str, KeptCell] = {}
-    if store_path().is_file():
-        try:
-            with opened(store_path(), say=say, thorough=True) as connection:
-                kept = cells_kept(connection, name)
-        except StoreFault as error:
-            say(f"trnbench: what is known of {study.name} cannot be read: {error}")
+    try:
+        with read(store_path()) as connection:
+            kept = cells_kept(connection, name, say=say)
+    except StoreFault as error:
+        if required:
+            raise
+        say(f"trnbench: what is known of {study.name} cannot be read: {error}")
     return StudyAnswer(study=study, id=name, cells=cells, kept=kept, keys=keys)
 
 
@@ -166,7 +172,7 @@ def run_study(
         contextlib.closing(_outcomes(before, [*sample, *others], ask, effort, watch)) as outcomes,
     ):
         for done in unless_hopeless(before.study, outcomes, [key for key, _ in sample]):
-            at = datetime.now(tz=UTC).strftime(UTC_FORMAT)
+            at = utc_now()
             keep_done(done, at)
             kept |= {cell.key: cell for cell in done}
             asked += len(done)

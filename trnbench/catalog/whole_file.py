@@ -58,9 +58,11 @@ def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
             with os.fdopen(os.open(beside, flags, 0o600), "w+b") as file:
                 write(file)
                 file.flush()
-                os.fchmod(file.fileno(), mode)
+                with suppress(OSError):  # of file systems without modes
+                    os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
             beside.replace(path)
+            _sync_folder(path.parent)
         except BaseException:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
@@ -91,6 +93,16 @@ def signals_wait() -> Iterator[None]:
             signal.signal(held, handler)
         for first in came[:1]:
             signal.raise_signal(first)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name of a file to the disk, where the file system can."""
+    with suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _sweep(folder: Path) -> None:

@@ -44,6 +44,6 @@ def write_against(
     if against is not None:
         from trnbench.app.against import compared_with
 
-        report, regressed = compared_with(report, against, fail_over, say=out.narrate)
+        report, regressed = compared_with(report, against, fail_over)
     out.write(report)
     return regressed

@@ -20,7 +20,7 @@ from trnbench.cli.defaults import money_origins
 from trnbench.cli.diagnostics import say
 from trnbench.cli.output import STDOUT, Output, OutputFormat, check_outputs, chosen_output
 from trnbench.cli.reporting import PLOTTING, REPORTING, beside_of
-from trnbench.errors import TrnbenchError
+from trnbench.parsing import short_text
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Command = Callable[..., int | None]
 _WRITTEN = ("trace", "into")
 """Options whose paths are written, not read."""
+_CONFIGURATION = "config"
+"""Names what people run: their keys may be in it."""
 _SAYS_PATH = ("source",)
 """Options that name a file among other things."""
 
@@ -113,17 +115,18 @@ def _keep(
     asked: Mapping[str, Any],
 ) -> None:
     """Keep an answer; what stands in the way is a line on stderr and changes nothing else."""
-    from trnbench.store.database import keeps
+    from trnbench.store.place import keeps
 
     if not keeps():
         return
     seconds = time.time() - began
-    from datetime import UTC, datetime
+    from trnbench.app.keeping import GivenAnswer, keep, kept_or_said
 
-    from trnbench.app.keeping import GivenAnswer, keep
+    def keep_it() -> None:
+        from datetime import UTC, datetime
 
-    try:
         question = given_options(asked["context"])
+        configuration = options.get(_CONFIGURATION)
         keep(
             catalog,
             GivenAnswer(
@@ -134,12 +137,13 @@ def _keep(
                 seconds=seconds,
                 exit_code=code,
                 inputs=files_read(question, options),
+                digested=[configuration] if isinstance(configuration, Path) else (),
                 tag=asked["tag"],
             ),
-            say=out.narrate,
+            say=say,
         )
-    except (TrnbenchError, OSError) as error:
-        say(f"trnbench: this answer is not kept: {error}")
+
+    kept_or_said(keep_it, say, "trnbench: this answer is")
 
 
 def _paths(output: str, options: Mapping[str, object]) -> tuple[dict[str, Path], list[Path]]:
@@ -189,7 +193,11 @@ KEEPING = [
         False,
     ),
     typed_option(
-        "tag", str | None, typer.Option(metavar="TEXT", help="Keep the answer under this name.")
+        "tag",
+        str | None,
+        typer.Option(
+            parser=short_text("--tag"), metavar="TEXT", help="Keep the answer under this name."
+        ),
     ),
 ]
 SHARED = [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import functools
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trnbench.cli.asking import ASK
-from trnbench.cli.diagnostics import ExitCode, help_alone
+from trnbench.cli.diagnostics import ExitCode, help_alone, say
 from trnbench.cli.names import completes
 from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from trnbench.cli.output import Output
 
 application = typer.Typer(
-    help="Answers that were given before: list, show, compare, export, remove.",
+    help="Answers that were given before: list, show, compare, export, remove, check, recover.",
     callback=help_alone,
     invoke_without_command=True,
     rich_markup_mode=None,
@@ -84,7 +85,7 @@ def list_runs(
         since=None if since is None else since.isoformat(),
         until=None if after is None else after.isoformat(),
     )
-    runs = kept(catalog, wanted, limit=limit, say=out.narrate)
+    runs = kept(catalog, wanted, limit=limit, say=say)
     inputs: dict[str, object] = {"verb": verb, "model": model, "instance": instance, "tag": tag}
     inputs |= {"since": wanted.since, "until": until and until.isoformat(), "limit": limit}
     out.write(list_report(runs, inputs))
@@ -105,7 +106,7 @@ def show_run(
     from trnbench.app.runs import answered_run, redacted
     from trnbench.report.runs import shown_report
 
-    found = answered_run(run, say=out.narrate)
+    found = answered_run(run)
     told = redacted(found) if redact_prices else found
     out.write(shown_report(told.run, told.answer))
     return ExitCode.DONE
@@ -127,7 +128,7 @@ def diff(
     from trnbench.report.run_diff import diff_report
 
     with ProgressLine(quiet=out.quiet) as progress:
-        found = diff_runs(first, second, ASK.get(), say=out.narrate, progress=progress)
+        found = diff_runs(first, second, ASK.get(), progress=progress)
     out.write(diff_report(found))
     return ExitCode.DONE
 
@@ -142,7 +143,7 @@ def export(out: Output, catalog: Catalog, runs: Ids, redact_prices: Redact = Fal
 
     if out.format not in (OutputFormat.TABLE, OutputFormat.JSON):
         raise InputError("an export is JSON; leave out --format, or name a file .json")
-    exported = export_runs(runs, redact=redact_prices, say=out.narrate)
+    exported = export_runs(runs, redact=redact_prices)
     if not redact_prices and any(one["own_prices"] for one in exported):
         out.narrate(
             "prices or discounts of your own are inside; --redact-prices leaves out what tells them"
@@ -158,5 +159,41 @@ def remove(out: Output, catalog: Catalog, runs: Ids) -> int:
     from trnbench.app.runs import remove_runs
     from trnbench.report.runs import removed_report
 
-    out.write(removed_report(remove_runs(runs, say=out.narrate)))
+    out.write(removed_report(remove_runs(runs)))
     return ExitCode.DONE
+
+
+@application.command("check")
+@printing
+def check(out: Output, catalog: Catalog) -> int:
+    """Read every kept answer and study against its digest, size and shape; name the damaged."""
+    from trnbench.app.runs import check_runs
+    from trnbench.report.runs import checked_report
+
+    count, found = check_runs()
+    out.write(checked_report(count, found))
+    return ExitCode.ANSWER_IS_NO if found else ExitCode.DONE
+
+
+@application.command("recover")
+@printing
+def recover(
+    out: Output,
+    catalog: Catalog,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="A damaged file of runs; default: the one put aside last."
+        ),
+    ] = None,
+) -> int:
+    """Bring what can be read of a damaged file into the file of kept answers; name what is lost.
+
+    The damaged file stays as it is.
+    """
+    from trnbench.app.runs import recover_runs
+    from trnbench.report.runs import recovered_report
+
+    source, recovered = recover_runs(file, say=say)
+    out.write(recovered_report(source, recovered))
+    return ExitCode.ANSWER_IS_NO if recovered.lost else ExitCode.DONE

@@ -16,8 +16,8 @@ from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
-from trnbench.errors import EnvironmentFault, TrnbenchError
-from trnbench.parsing import whole
+from trnbench.errors import EnvironmentFault
+from trnbench.parsing import short_text, whole
 from trnbench.units import counted
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ def run_command(
         bool, typer.Option("--no-keep", help="Keep neither cells nor answer: it cannot go on.")
     ] = False,
     tag: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Keep the answer under this name.")
+        str | None,
+        typer.Option(
+            parser=short_text("--tag"), metavar="TEXT", help="Keep the answer under this name."
+        ),
     ] = None,
 ) -> int:
     """Ask every cell of a study that is not answered yet, and keep each when it is done.
@@ -79,13 +82,13 @@ def run_command(
     """
     from datetime import UTC, datetime
 
-    from trnbench.app.keeping import GivenAnswer
+    from trnbench.app.keeping import GivenAnswer, kept_or_said
     from trnbench.app.keeping import keep as keep_answer
     from trnbench.app.study import StudyEffort, kept_study, run_study, study_named
     from trnbench.app.study_options import check_options
     from trnbench.cli.main import options_of
     from trnbench.report.study import StudyView, study_report
-    from trnbench.store.database import keeps
+    from trnbench.store.place import keeps
 
     study = study_named(catalog, file)
     check_options(study, options_of)
@@ -124,21 +127,22 @@ def run_command(
         return ExitCode.INTERRUPTED
     code = ExitCode.ANSWER_IS_NO if report.summary["failed"] else ExitCode.DONE
     if effort.keep:
-        given = GivenAnswer(
-            report=report,
-            options={"file": study.provenance.path if study.name != file else file},
-            command=shlex.join(("trnbench", *WORDS.get())),
-            started_at=datetime.fromtimestamp(began, tz=UTC),
-            seconds=time.time() - began,
-            exit_code=code,
-            inputs=[Path(study.provenance.path)],
-            tag=tag,
-            id=answer.id,
-        )
-        try:
+
+        def keep_it() -> None:
+            given = GivenAnswer(
+                report=report,
+                options={"file": study.provenance.path if study.name != file else file},
+                command=shlex.join(("trnbench", *WORDS.get())),
+                started_at=datetime.fromtimestamp(began, tz=UTC),
+                seconds=time.time() - began,
+                exit_code=code,
+                inputs=[Path(study.provenance.path)],
+                tag=tag,
+                id=answer.id,
+            )
             keep_answer(catalog, given, say=say)
-        except (TrnbenchError, OSError) as error:
-            say(f"trnbench: this answer is not kept: {error}")
+
+        kept_or_said(keep_it, say, "trnbench: this answer is")
     return code
 
 
@@ -179,7 +183,7 @@ def show_command(
         out.refuse_plot()
     study = study_named(catalog, file)
     check_options(study, options_of)
-    answer = kept_study(catalog, study, say=out.narrate)
+    answer = kept_study(catalog, study, say=say, required=True)
     report = study_report(study, tuple(answer.each()), view, plot=plot)
     if out.destination != STDOUT and out.destination.endswith(PARQUET):
         from trnbench.report.parquet import write_parquet

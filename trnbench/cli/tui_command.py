@@ -64,7 +64,7 @@ def tui(
     Keys: ? lists all of them, ctrl+p searches commands, q leaves.
     """
     if no_keep:
-        from trnbench.store.database import KEEP_VARIABLE
+        from trnbench.store.place import KEEP_VARIABLE
 
         # The process that answers, and with --serve that of a tab, take it from the environment.
         os.environ[KEEP_VARIABLE] = "0"

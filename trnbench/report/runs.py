@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from trnbench.answers.row import Row, cells
 from trnbench.report.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.report.text_table import Style
+from trnbench.store.check import Finding
+from trnbench.store.recovery import Recovered
 from trnbench.store.runs import KeptAnswer, KeptRun
 from trnbench.terminal_text import json_shown
+from trnbench.units import counted
 
 _SHOWN = 2
 """So many names of a run stand in a list for people."""
@@ -51,6 +55,44 @@ def removed_report(runs: Sequence[KeptRun]) -> Report:
         rows=tuple(map(run_row, runs)),
         columns=columns("id", "started_at", "verb", "headline"),
         notes=(f"removed: {len(runs):,}",),
+    )
+
+
+def checked_report(count: int, found: Sequence[Finding]) -> Report:
+    """Return the report of a check of all kept runs: a row for each that is damaged."""
+    notes = (
+        ("`trnbench runs recover` brings what can be read into a sound file",)
+        if found
+        else (f"sound: {count:,} runs",)
+    )
+    return _damage_report("runs-check", found, {"runs": count, "damaged": len(found)}, notes)
+
+
+def recovered_report(source: Path, recovered: Recovered) -> Report:
+    """Return the report of a recovery: a row for each run or cell that is lost."""
+    told = cells(recovered, "runs cells known")
+    summary = {"from": str(source), **told, "lost": len(recovered.lost)}
+    notes = (
+        f"brought over from {source}: {counted(recovered.runs, 'run')}, "
+        f"{counted(recovered.cells, 'cell')}; there already: {counted(recovered.known, 'run')}; "
+        f"lost: {len(recovered.lost):,}",
+    )
+    return _damage_report("runs-recover", recovered.lost, summary, notes)
+
+
+def _damage_report(
+    verb: str, found: Sequence[Finding], summary: Mapping[str, object], notes: tuple[str, ...]
+) -> Report:
+    return Report(
+        verb=verb,
+        inputs={},
+        rows=tuple(cells(one, "kind name reason") for one in found),
+        columns=columns("kind", "name", "reason"),
+        summary=summary,
+        notes=notes,
+        people=lambda report, style: "\n\n".join(
+            [*([draw_rows(report, style)] if found else []), *map(style.wrap, notes)]
+        ),
     )
 
 

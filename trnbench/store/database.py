@@ -1,7 +1,8 @@
-"""The file of kept runs: private, sound and in the newest schema when it is open, or not opened.
+"""The file of kept runs: private, sound and in the newest schema when it is open to be written.
 
-A file that is damaged is kept aside under another name, and a new one made; one of a newer trnbench
-is left alone; before a migration the file is copied.
+Who reads changes nothing: no file is made, moved or brought to a newer schema, and one that is not
+there has no runs. Who writes finds a file, makes one, or puts a damaged one aside under another
+name and begins anew. A file of another program, of a newer trnbench or of no program is left alone.
 """
 
 from __future__ import annotations
@@ -9,135 +10,344 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
-from trnbench.errors import EnvironmentFault
-from trnbench.store.schema import APPLICATION, MIGRATIONS, migrate, version_of
+from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_found, fault_of, primary
+from trnbench.store.lock import locked, shared
+from trnbench.store.place import (
+    REMEDY,
+    identity,
+    is_null,
+    journal_mode,
+    make_file,
+    make_private,
+    own_file,
+)
+from trnbench.store.schema import (
+    APPLICATION,
+    MIGRATIONS,
+    add_functions,
+    migrate,
+    transaction,
+    version_of,
+)
 
-FILE_VARIABLE = "TRNBENCH_RUNS"
-"""Names another file than that in the user's data folder."""
-KEEP_VARIABLE = "TRNBENCH_KEEP"
+
+class Connection(sqlite3.Connection):
+    """A connection that knows which file it has open, whatever its name is by now."""
+
+    file: tuple[int, int] | None = None
+    lock: int | None = None
+
+    def close(self) -> None:
+        """Close the file, then let go of its lock."""
+        super().close()
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+
+CONNECTION: type[Connection] = Connection
+"""Every connection to a file is one of these."""
+ASIDE = ".damaged-"
+"""Stands between the name of a file that was put aside and the time when."""
+ENDINGS = ("", "-wal", "-shm", "-journal")
+"""SQLite's files of one database."""
+_MAGIC = b"SQLite format 3\0"
+_OWNER_AT = slice(68, 72)
 _BUSY_MS = 2000
-_OWNER_ONLY = 0o600
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_ASIDE = ("", "-wal", "-shm")
+_MOST_TRIES = 5
+_MOST_FOUND = 20
 
 Say = Callable[[str], object]
-
-
-class StoreFault(EnvironmentFault):
-    """The file of kept runs cannot be read or written here."""
-
-
-def store_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where runs are kept."""
-    named = environment.get(FILE_VARIABLE)
-    if named:
-        return Path(named)
-    from platformdirs import user_data_path
-
-    return user_data_path("trnbench") / "runs" / "runs.db"
-
-
-def keeps(environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether the environment lets answers be kept."""
-    return environment.get(KEEP_VARIABLE, "1").strip().lower() not in ("0", "false", "no", "off")
+Done = TypeVar("Done")
 
 
 @contextmanager
-def opened(path: Path, *, say: Say, thorough: bool = False) -> Iterator[sqlite3.Connection]:
-    """Open the file, making it if it is not there; `thorough` reads it all to find damage.
+def read(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the file to read after a check of all of it; nothing on the disk is changed.
 
     Every fault of SQLite inside the block is a StoreFault.
     """
     try:
-        connection = _sound(path, say, thorough)
-    except (sqlite3.Error, OSError) as error:
-        raise _fault(path, error) from error
-    with closing(connection):
+        connection = _sound(path)
+    except (StoreFault, OSError):
+        # A read that failed once, as on network homes, may succeed on another connection.
+        connection = _to_fault(path, lambda: _sound(path))
+    with closing(connection), _faults(path):
+        yield connection
+
+
+@contextmanager
+def opened(path: Path, *, say: Say | None = None, thorough: bool = False) -> Iterator[Connection]:
+    """Open the file to write, making it if it is not there; `thorough` checks all of it.
+
+    A damaged file is put aside, which `say` is told; where nobody is, damage is a fault. Every
+    fault of SQLite inside the block is a StoreFault.
+    """
+    if is_null(path):
+        raise StoreFault(f"{path} keeps nothing", hint=REMEDY)
+    try:
+        connection = _to_fault(path, lambda: _writable(path, thorough))
+    except Damaged:
+        if say is None:
+            raise
+        begin_anew(path, say)
+        connection = _to_fault(path, lambda: _writable(path, thorough))
+    with closing(connection), _faults(path):
+        yield connection
+
+
+def written(path: Path, work: Callable[[sqlite3.Connection], Done], *, say: Say) -> Done:
+    """Do work in one transaction of the file; again where the file was put aside meanwhile."""
+    for _ in range(_MOST_TRIES):
+        try:
+            with opened(path, say=say) as connection, transaction(connection):
+                done = work(connection)
+        except Damaged:
+            begin_anew(path, say)
+            continue
+        if identity(path) == connection.file:
+            return done
+    raise StoreFault(f"{path} is replaced again and again")
+
+
+def begin_anew(
+    path: Path, say: Say, is_sound: Callable[[sqlite3.Connection], bool] | None = None
+) -> None:
+    """Put a damaged file aside; not one that is found sound, as another process may have made.
+
+    `is_sound` looks at more than its pages.
+    """
+    try:
+        with locked(path):
+            if not own_file(path) or _is_sound(path, is_sound):
+                return
+            aside = _set_aside(path)
+    except OSError as error:
+        raise fault_of(path, error) from error
+    say(
+        f"trnbench: the file of kept runs was damaged and is now {aside}; "
+        "`trnbench runs recover` brings back what can be read"
+    )
+
+
+def check_whole(connection: sqlite3.Connection, path: Path) -> None:
+    """Read every page; a page that is damaged, or cannot be read, is a fault."""
+    found = connection.execute(f"PRAGMA integrity_check({_MOST_FOUND})").fetchall()
+    fault = fault_found(path, [str(row[0]) for row in found])
+    if fault is not None:
+        raise fault
+
+
+def connected(path: Path) -> Connection:
+    """Connect to a file that is there; SQLite makes none."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        timeout=_BUSY_MS / 1000,
+        factory=CONNECTION,
+    )
+    add_functions(connection)
+    return connection
+
+
+def _to_fault(path: Path, connect: Callable[[], Done]) -> Done:
+    try:
+        return connect()
+    except OSError as error:
+        raise fault_of(path, error) from error
+
+
+@contextmanager
+def _faults(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FAILURES as error:
+        raise fault_of(path, error) from error
+
+
+@contextmanager
+def _open(path: Path, lock: int | None = None) -> Iterator[Connection]:
+    """Give a connection that stays open after the block, unless the block fails."""
+    with _faults(path):
+        try:
+            connection = connected(path)
+        except BaseException:
+            if lock is not None:
+                os.close(lock)
+            raise
+        connection.lock = lock
         try:
             yield connection
-        except sqlite3.Error as error:
-            raise _fault(path, error) from error
-
-
-def _sound(path: Path, say: Say, thorough: bool) -> sqlite3.Connection:
-    try:
-        return _patiently(path, thorough)
-    except sqlite3.DatabaseError as error:
-        if _primary(error) not in _DAMAGED:
+        except BaseException:
+            connection.close()
             raise
-        aside = _set_aside(path)
-        say(f"the file of kept runs was damaged; it is now {aside}, and a new one was begun")
-        return _connected(path, thorough)
 
 
-def _patiently(path: Path, thorough: bool) -> sqlite3.Connection:
-    """Connect; while another process makes the file, SQLite does not wait by itself."""
+def _sound(path: Path) -> sqlite3.Connection:
+    """Return a connection to read: of a file that is not there, or an older one, in memory."""
+    if is_null(path) or not own_file(path):
+        return _empty()
+    with _open(path, shared(path, to_write=False)) as connection:
+        version = known_version(connection, path)
+        if version:
+            check_whole(connection, path)
+        if version == len(MIGRATIONS):
+            connection.execute("PRAGMA query_only = ON")
+            return connection
+        memory = _empty() if not version else _in_memory(connection)
+        connection.close()
+        return memory
+
+
+def _empty() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    add_functions(connection)
+    migrate(connection)
+    return connection
+
+
+def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a copy of an older file, in the newest schema."""
+    memory = sqlite3.connect(":memory:", isolation_level=None)
+    connection.backup(memory)
+    add_functions(memory)
+    migrate(memory)
+    return memory
+
+
+def _writable(path: Path, thorough: bool) -> Connection:
+    """Connect; while another process changes the journal, SQLite does not wait by itself."""
     end = time.monotonic() + _BUSY_MS / 1000
     while True:
         try:
-            return _connected(path, thorough)
-        except sqlite3.OperationalError as error:
-            if _primary(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            return _settled(path, thorough)
+        except StoreFault as fault:
+            error = fault.__cause__
+            busy = isinstance(error, sqlite3.Error) and primary(error) == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > end:
                 raise
         time.sleep(0.01)
 
 
-def _connected(path: Path, thorough: bool) -> sqlite3.Connection:
-    _make_private(path)
-    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_MS / 1000)
+def _settled(path: Path, thorough: bool) -> Connection:
+    for _ in range(_MOST_TRIES):
+        if not own_file(path):
+            _make(path)
+        lock = shared(path, to_write=False)  # none is made beside a file that may not be ours
+        before = identity(path)
+        with _open(path, lock) as connection:
+            version = known_version(connection, path)
+            connection.file = before
+            if lock is not None and version == len(MIGRATIONS) and identity(path) == before:
+                if thorough:
+                    check_whole(connection, path)
+                for ending in ENDINGS:
+                    with suppress(FileNotFoundError):
+                        make_private(path.with_name(path.name + ending))
+                _set_up(connection, path)
+                return connection
+            connection.close()
+        with locked(path):
+            _bring_on(path)
+    raise StoreFault(f"{path} is replaced again and again")
+
+
+def _set_up(connection: sqlite3.Connection, path: Path) -> None:
+    mode = journal_mode(path)
+    (now,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if now != mode.lower():
+        with suppress(sqlite3.OperationalError):  # others have it open: a later one changes it
+            connection.execute(f"PRAGMA journal_mode = {mode}")
+    # Without a log, only a full sync makes a lost power supply harmless.
+    connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'WAL' else 'FULL'}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")
+
+
+def _bring_on(path: Path) -> None:
+    """Bring a file to the newest schema, while nobody else has it open."""
+    if not own_file(path):
+        return
+    make_private(path)
+    with _open(path) as connection, closing(connection):
+        version = known_version(connection, path)
+        if version == len(MIGRATIONS):
+            return
+        if version:
+            _back_up(connection, path, version)
+        else:
+            # First of all the file says whose it is: one that is damaged later still does.
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        _set_up(connection, path)
+        migrate(connection)
+
+
+def known_version(connection: sqlite3.Connection, file: Path, path: Path | None = None) -> int:
+    """Return the version of a file of ours; another program's is refused by the name of `path`."""
+    path = path or file
     try:
         # One transaction reads all three: another process may be making the file just now.
         connection.execute("BEGIN")
         version = version_of(connection)
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-        foreign = owner != APPLICATION and (version or tables)
         connection.execute("COMMIT")
-        if foreign:
-            raise StoreFault(
-                f"{path} is a database of another program",
-                hint=f"{FILE_VARIABLE} names the file in which trnbench keeps runs",
-            )
-        if version > len(MIGRATIONS):
-            raise StoreFault(f"{path} was written by a newer trnbench, and is left as it is")
-        if thorough:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if found != "ok":
-                raise _damage(str(found))
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        if version < len(MIGRATIONS):
-            connection.execute("PRAGMA journal_mode = WAL")
-            if version:
-                _back_up(connection, path, version)
-            migrate(connection)
-        return connection
-    except BaseException:
-        connection.close()
+    except FAILURES as error:
+        if isinstance(fault_of(path, error), Damaged) and not _says_ours(file):
+            raise StoreFault(f"{path} is no file of kept runs", hint=REMEDY) from None
         raise
+    if owner != APPLICATION and (version or tables):
+        raise StoreFault(f"{path} is a database of another program", hint=REMEDY)
+    if version > len(MIGRATIONS):
+        raise StoreFault(f"{path} was written by a newer trnbench, and is left as it is")
+    return version
 
 
-def _make_private(path: Path) -> None:
-    if not path.parent.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _says_ours(path: Path) -> bool:
+    """Tell whether the first bytes of a file, however damaged it is, say that it is trnbench's."""
+    with path.open("rb") as file:
+        head = file.read(_OWNER_AT.stop)
+    return head.startswith(_MAGIC) and head[_OWNER_AT] == APPLICATION.to_bytes(4, "big")
+
+
+def _is_sound(path: Path, more: Callable[[sqlite3.Connection], bool] | None) -> bool:
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _OWNER_ONLY))
-    except FileExistsError:
-        # SQLite gives its journal the mode of the file.
-        if path.stat().st_mode & 0o077:
-            path.chmod(_OWNER_ONLY)
+        with _open(path) as connection, closing(connection):
+            version = known_version(connection, path)
+            if version:
+                check_whole(connection, path)
+            return more is None or version < len(MIGRATIONS) or more(connection)
+    except Damaged:
+        return False
+
+
+def _make(path: Path) -> None:
+    """Make an empty file, once; what SQLite left of one that was put aside goes there too."""
+    with locked(path):
+        if own_file(path):
+            return
+        put_aside = sorted(path.parent.glob(f"{path.name}{ASIDE}*[0-9]"))
+        for ending in ENDINGS[1:]:
+            left = path.with_name(path.name + ending)
+            if os.path.lexists(left):
+                name = f"{put_aside[-1].name if put_aside else path.name + ASIDE}{ending}"
+                left.rename(path.with_name(name))
+        make_file(path)
+        _bring_on(path)
 
 
 def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> None:
     """Copy the file as it is in an older version; the copy appears whole or not at all."""
     copy = path.with_name(f"{path.name}.version-{version}")
     beside = path.with_name(f"{path.name}.copying-{os.getpid()}")
-    _make_private(beside)
+    make_file(beside)
     try:
         with closing(sqlite3.connect(beside)) as target:
             connection.backup(target)
@@ -148,26 +358,10 @@ def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> None:
 
 
 def _set_aside(path: Path) -> Path:
+    """Rename a file and what SQLite has beside it; the file first, so that it is whole or away."""
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%f")
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
-    for ending in _ASIDE:
+    aside = path.with_name(f"{path.name}{ASIDE}{stamp}")
+    for ending in ENDINGS:
         with suppress(FileNotFoundError):
             path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
     return aside
-
-
-def _primary(error: sqlite3.Error) -> int:
-    """Return SQLite's kind of error, without its refinements."""
-    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-
-
-def _damage(what: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(what)
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
-
-
-def _fault(path: Path, error: sqlite3.Error | OSError) -> StoreFault:
-    if isinstance(error, OSError):
-        return StoreFault(f"{path}: {error.strerror or error}")
-    return StoreFault(f"{path}: {error}")

@@ -4,6 +4,9 @@ The tables are open to other readers of SQLite. `answer.inputs` and `answer.cont
 contents of `blob`, are zlib-compressed; the first two hold JSON in UTF-8:
 
     json.loads(zlib.decompress(content))    {"rows": [...], "summary": {...}, "columns": [...]}
+
+Rows of runs, answers and cells have a seal, by which a changed one is told; blobs are named by the
+digest of what they hold, and snapshots by that of their list of files.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from trnbench.store.content import inflated_bytes, sealed
 
 APPLICATION = 0x74726E62
 """Says in the file's header whose it is: "trnb"."""
@@ -69,8 +74,58 @@ CREATE TABLE cell (
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (_RUNS, _STUDIES)
+
+def _seal(texts: str, *others: str) -> str:
+    """Return the SQL of a seal; texts as bytes, for a damaged one may be no text."""
+    return f"sealed({', '.join([*(f'CAST({one} AS BLOB)' for one in texts.split()), *others])})"
+
+
+RUN_SEAL = _seal(
+    "id verb started_at version machine tag headline models instances options command snapshot",
+    *("seconds", "exit_code"),
+)
+ANSWER_SEAL = _seal(
+    "run inputs content",
+    *("inputs_bytes", "content_bytes"),
+    "(SELECT CAST(group_concat(one, char(10)) AS BLOB) FROM (SELECT "
+    "path || ' ' || bytes || ' ' || sha256 || ' ' || kept AS one "
+    "FROM input_file WHERE input_file.run = answer.run ORDER BY path))",
+)
+"""Of an answer with the list of files that it was made from."""
+CELL_SEAL = _seal("study key state content reason at", "bytes", "seconds")
+
+_SEALS = f"""
+ALTER TABLE run ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+ALTER TABLE answer ADD COLUMN inputs_bytes INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE answer ADD COLUMN content_bytes INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE answer ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+ALTER TABLE blob ADD COLUMN bytes INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE input_file ADD COLUMN kept TEXT NOT NULL DEFAULT '';
+ALTER TABLE cell ADD COLUMN bytes INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE cell ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+UPDATE blob SET bytes = inflated_bytes(content);
+UPDATE input_file SET kept = sha256 WHERE sha256 IN (SELECT sha256 FROM blob);
+UPDATE run SET seal = {RUN_SEAL};
+UPDATE answer SET inputs_bytes = inflated_bytes(inputs), content_bytes = inflated_bytes(content);
+UPDATE answer SET seal = {ANSWER_SEAL};
+UPDATE cell SET bytes = inflated_bytes(content);
+UPDATE cell SET seal = {CELL_SEAL}
+"""
+"""`input_file.kept` names the text that is kept of a file: empty where none is."""
+
+MIGRATIONS: tuple[str, ...] = (_RUNS, _STUDIES, _SEALS)
 """The statements that bring the file from version N to N + 1; what was released is never edited."""
+
+
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Give a connection the functions of seals, and texts that are damaged as texts."""
+    connection.create_function("sealed", -1, sealed, deterministic=True)
+    connection.create_function("inflated_bytes", 1, inflated_bytes, deterministic=True)
+    connection.text_factory = _text
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="backslashreplace")
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -91,12 +146,12 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the file to the newest version, in one transaction: wholly, or not at all."""
+def migrate(connection: sqlite3.Connection, to: int | None = None) -> None:
+    """Bring the file to a version, the newest by default: in one transaction, or not at all."""
     with transaction(connection):
         # Another process may have done it while this one waited.
-        for script in MIGRATIONS[version_of(connection) :]:
+        for script in MIGRATIONS[version_of(connection) : to]:
             for statement in script.split(";"):
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) if to is None else to}")

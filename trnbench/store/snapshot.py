@@ -7,21 +7,19 @@ the same chips, prices, calibrations and workloads, on whatever machine they wer
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from trnbench.catalog.search import SECTIONS, Catalog, Entry, Folder
 from trnbench.records import dataclass
+from trnbench.store.content import WrongContent, digest, inflated, squeezed
+from trnbench.store.faults import CHECKS, Damaged
 
 KEPT = "kept"
 """The origin of a data file that comes from a snapshot."""
-FAST = 1
-"""How hard to compress: what is kept is small, and the user waits."""
 _SHORT = 16
+_PLACES = {section: place for place, section in enumerate(SECTIONS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,34 +31,34 @@ class KeptFile:
     sha256: str
 
 
-def packed(value: object) -> bytes:
-    """Return what JSON can hold, compressed."""
-    return zlib.compress(json.dumps(value, ensure_ascii=False).encode(), FAST)
-
-
-def unpacked(content: bytes) -> Any:  # noqa: ANN401 - plain data of any shape
-    """Return what was packed."""
-    return json.loads(zlib.decompress(content))
-
-
-def digest(data: bytes) -> str:
-    """Return the name of a content."""
-    return hashlib.sha256(data).hexdigest()
-
-
 def put_blob(connection: sqlite3.Connection, data: bytes) -> str:
     """Keep a content, once, and return its name."""
     name = digest(data)
     known = connection.execute("SELECT 1 FROM blob WHERE sha256 = ?", (name,)).fetchone()
     if known is None:
-        connection.execute("INSERT INTO blob VALUES (?, ?)", (name, zlib.compress(data, FAST)))
+        connection.execute(
+            "INSERT INTO blob (sha256, content, bytes) VALUES (?, ?, ?)", (name, *squeezed(data))
+        )
     return name
 
 
 def blob(connection: sqlite3.Connection, name: str) -> bytes | None:
-    """Return a content that was kept, or None."""
-    row = connection.execute("SELECT content FROM blob WHERE sha256 = ?", (name,)).fetchone()
-    return None if row is None else zlib.decompress(row[0])
+    """Return a content that was kept, or None; one that its name does not fit is refused."""
+    row = connection.execute("SELECT content, bytes FROM blob WHERE sha256 = ?", (name,)).fetchone()
+    if row is None:
+        return None
+    data = inflated(*row)
+    if digest(data) != name:
+        raise WrongContent("it is not what its digest says")
+    return data
+
+
+def sound_blob(connection: sqlite3.Connection, name: str) -> bool:
+    """Tell whether a content is kept, and is what its name says."""
+    try:
+        return blob(connection, name) is not None
+    except WrongContent:
+        return False
 
 
 def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
@@ -68,7 +66,8 @@ def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
     entries = [entry for section in SECTIONS for entry in catalog.entries(section)]
     stamp = _stamp(entries)
     row = connection.execute(
-        "SELECT snapshot FROM snapshot_seen WHERE stamp = ?", (stamp,)
+        "SELECT snapshot FROM snapshot_seen JOIN snapshot_file USING (snapshot) WHERE stamp = ?",
+        (stamp,),
     ).fetchone()
     if row is not None:
         return str(row[0])
@@ -76,23 +75,32 @@ def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
         KeptFile(section=e.section, name=e.name, sha256=put_blob(connection, e.path.read_bytes()))
         for e in entries
     ]
-    text = "\n".join(f"{file.section}/{file.name} {file.sha256}" for file in files)
-    name = digest(text.encode())[:_SHORT]
+    name = snapshot_name(files)
     connection.executemany(
         "INSERT OR IGNORE INTO snapshot_file VALUES (?, ?, ?, ?)",
         [(name, file.section, file.name, file.sha256) for file in files],
     )
-    connection.execute("INSERT OR IGNORE INTO snapshot_seen VALUES (?, ?)", (stamp, name))
+    connection.execute("INSERT OR REPLACE INTO snapshot_seen VALUES (?, ?)", (stamp, name))
     return name
 
 
+def snapshot_name(files: Sequence[KeptFile]) -> str:
+    """Return the name of a snapshot of some files."""
+    ordered = sorted(files, key=lambda file: (_PLACES.get(file.section, len(_PLACES)), file.name))
+    text = "\n".join(f"{file.section}/{file.name} {file.sha256}" for file in ordered)
+    return digest(text.encode())[:_SHORT]
+
+
 def files_of(connection: sqlite3.Connection, snapshot: str) -> tuple[KeptFile, ...]:
-    """Return the data files of a snapshot, by section and name."""
+    """Return the data files of a snapshot, by section and name; none where they are not kept."""
     found = connection.execute(
         "SELECT section, name, sha256 FROM snapshot_file WHERE snapshot = ? ORDER BY 1, 2",
         (snapshot,),
     )
-    return tuple(KeptFile(section=s, name=n, sha256=h) for s, n, h in found)
+    files = tuple(KeptFile(section=s, name=n, sha256=h) for s, n, h in found)
+    if files and snapshot_name(files) != snapshot:
+        raise Damaged(f"the list of data files {snapshot} is damaged", hint=CHECKS)
+    return files
 
 
 def mixed(
@@ -110,7 +118,12 @@ def restore(
 ) -> Catalog | None:
     """Write data files into a folder; return the catalogue of them alone, None if one is lost."""
     for file in files:
-        content = blob(connection, file.sha256)
+        try:
+            content = blob(connection, file.sha256)
+        except WrongContent as error:
+            raise Damaged(
+                f"the kept data file {file.section}/{file.name} is damaged: {error}", hint=CHECKS
+            ) from None
         # A file of runs may come from elsewhere: its names must stay names.
         if content is None or file.section not in SECTIONS or Path(file.name).name != file.name:
             return None

@@ -9,9 +9,12 @@ from functools import partial
 from typing import Any
 
 from trnbench.records import dataclass
-from trnbench.store.database import Say, StoreFault, opened, store_path
-from trnbench.store.schema import transaction
-from trnbench.store.snapshot import packed, unpacked
+from trnbench.store.content import WrongContent, packed, plain, unpacked
+from trnbench.store.database import Say, opened
+from trnbench.store.faults import StoreFault
+from trnbench.store.place import store_path
+from trnbench.store.schema import CELL_SEAL, transaction
+from trnbench.units import counted
 
 DONE, FAILED = "done", "failed"
 
@@ -41,13 +44,30 @@ KeptCells = Sequence[KeptCell]
 def keep_cells(
     connection: sqlite3.Connection, study: str, cells: Sequence[KeptCell], at: str
 ) -> None:
-    """Keep cells in one transaction; one that failed before is replaced, one that is done stays."""
+    """Keep cells in one transaction; one that failed or is damaged is replaced, others stay."""
     with transaction(connection):
         connection.executemany(
-            "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (study, key) DO UPDATE SET "
-            "state = excluded.state, content = excluded.content, reason = excluded.reason, "
-            f"seconds = excluded.seconds, at = excluded.at WHERE cell.state = '{FAILED}'",
-            [(study, c.key, c.state, packed(c.rows), c.reason, c.seconds, at) for c in cells],
+            "INSERT INTO cell (study, key, state, content, bytes, reason, seconds, at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (study, key) DO UPDATE SET "
+            "state = excluded.state, content = excluded.content, bytes = excluded.bytes, "
+            "reason = excluded.reason, seconds = excluded.seconds, at = excluded.at, seal = '' "
+            f"WHERE cell.state = '{FAILED}' OR seal <> {CELL_SEAL}",
+            [
+                (
+                    study,
+                    c.key,
+                    c.state,
+                    *packed(c.rows),
+                    c.reason and plain(c.reason),
+                    c.seconds,
+                    at,
+                )
+                for c in cells
+            ],
+        )
+        connection.executemany(
+            f"UPDATE cell SET seal = {CELL_SEAL} WHERE study = ? AND key = ? AND seal = ''",
+            [(study, cell.key) for cell in cells],
         )
 
 
@@ -76,7 +96,7 @@ def cells_keeper(study: str, *, keep: bool, say: Say) -> Iterator[Callable[[Kept
 
     with ExitStack() as held:
         try:
-            connection = held.enter_context(opened(store_path(), say=say))
+            connection = held.enter_context(opened(store_path(), say=say, thorough=True))
         except StoreFault as error:
             say(f"trnbench: cells are not kept: {error}")
             yield lambda cells, at: None
@@ -84,22 +104,31 @@ def cells_keeper(study: str, *, keep: bool, say: Say) -> Iterator[Callable[[Kept
         yield partial(put, connection)
 
 
-def cells_kept(connection: sqlite3.Connection, study: str) -> dict[str, KeptCell]:
-    """Return the cells of a study that are kept, by key."""
+def cells_kept(connection: sqlite3.Connection, study: str, *, say: Say) -> dict[str, KeptCell]:
+    """Return the cells of a study that are kept, by key; damaged ones are left out, and told."""
     rows = connection.execute(
-        "SELECT key, content, reason, seconds FROM cell WHERE study = ?", (study,)
+        f"SELECT seal = {CELL_SEAL}, key, content, bytes, reason, seconds FROM cell "
+        "WHERE study = ?",
+        (study,),
     )
-    return {
-        key: KeptCell(
-            key=key,
-            rows=tuple(unpacked(content)),
-            reason=reason,
-            seconds=seconds,
-        )
-        for key, content, reason, seconds in rows
-    }
+    kept: dict[str, KeptCell] = {}
+    damaged = 0
+    for sound, key, content, size_bytes, reason, seconds in rows:
+        cell_rows = cell_content(content, size_bytes) if sound else None
+        if cell_rows is None:
+            damaged += 1
+        else:
+            kept[key] = KeptCell(key=key, rows=cell_rows, reason=reason, seconds=seconds)
+    if damaged:
+        say(f"trnbench: {counted(damaged, 'kept cell')} of this study: damaged, and open again")
+    return kept
 
 
-def prune_cells(connection: sqlite3.Connection, oldest: str) -> None:
-    """Forget cells that were kept before a time."""
-    connection.execute("DELETE FROM cell WHERE at < ?", (oldest,))
+def cell_content(content: bytes, size_bytes: int) -> tuple[Mapping[str, Any], ...] | None:
+    """Return the rows of a cell, or None where they are not what was kept."""
+    try:
+        rows = unpacked(content, size_bytes)
+    except WrongContent:
+        return None
+    sound = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    return tuple(rows) if sound else None

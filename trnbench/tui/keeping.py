@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from trnbench.errors import TrnbenchError
 from trnbench.records import dataclass
 
 if TYPE_CHECKING:
@@ -47,8 +46,8 @@ class AnswerKeeper:
 
         `stood`: the answer before is kept beside it.
         """
-        from trnbench.app.keeping import kept_answer
-        from trnbench.store.database import keeps
+        from trnbench.app.keeping import kept_answer, kept_or_said
+        from trnbench.store.place import keeps
 
         if not keeps():
             return
@@ -56,11 +55,12 @@ class AnswerKeeper:
         if content == self._last:
             return
         said: list[str] = []
-        try:
+
+        def keep_them() -> None:
             self._ids = self._kept(answers, began, seconds, () if stood else self._ids, said)
             self._last = content
-        except (TrnbenchError, OSError) as error:
-            said.append(f"answers are not kept: {error}")
+
+        kept_or_said(keep_them, said.append, "answers are")
         yield from (text for text in said if text not in self._told)
         self._told.update(said)
 

@@ -50,7 +50,7 @@ def kept_answer_text(catalog: Catalog, name: str, hooks: WorkHooks) -> str:
     from trnbench.report.runs import shown_report
     from trnbench.report.text_table import PLAIN
 
-    one = answered_run(name, say=lambda text: None)
+    one = answered_run(name)
     return render(shown_report(one.run, one.answer), "table", PLAIN).decode()
 
 
@@ -61,7 +61,7 @@ def difference_text(catalog: Catalog, names: tuple[str, str], hooks: WorkHooks) 
     from trnbench.report.run_diff import diff_report
     from trnbench.report.text_table import PLAIN
 
-    found = diff_runs(*names, None, say=lambda text: None)
+    found = diff_runs(*names, None)
     told = render(diff_report(found), "table", PLAIN).decode()
     return f"{told}\ntrnbench runs diff {names[0]} {names[1]}   asks both again, part by part"
 
@@ -70,7 +70,7 @@ def opened_run(catalog: Catalog, name: str, hooks: WorkHooks) -> AnsweredRun:
     """Return a kept run with its answer."""
     from trnbench.app.runs import answered_run
 
-    return answered_run(name, say=lambda text: None)
+    return answered_run(name)
 
 
 def scenario_of_options(options: dict[str, Any]) -> Scenario | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,14 @@ from trnbench.catalog.search import Catalog, Folder
 from trnbench.errors import InputError
 from trnbench.store import runs as store
 from trnbench.store import snapshot
+from trnbench.store.check import findings
+from trnbench.store.content import WrongContent, digest, inflated, squeezed
 from trnbench.store.database import opened
+from trnbench.store.faults import Damaged
+from trnbench.store.masking import masked
 from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
 from trnbench.store.schema import transaction
+from trnbench.store.studies import KeptCell, keep_cells
 
 
 @pytest.fixture
@@ -103,25 +109,138 @@ def test_filters_agree_with_what_runs_say(connection):
     assert ids(until="2026-01-02") == ["2", "1"]
 
 
-def test_old_and_surplus_runs_go_with_what_only_they_used(connection, tmp_path, monkeypatch):
+def day(number: int) -> str:
+    return f"{2020 + number // 360}-{number % 360 // 30 + 1:02}-{number % 30 + 1:02}T00:00:00Z"
+
+
+def ids(connection):
+    return [int(run.id, 16) for run in store.listed(connection, RunFilter())]
+
+
+def pruned(connection, now: str, monkeypatch):
+    monkeypatch.setattr(store, "utc_now", lambda: now)
+    with transaction(connection):
+        store.prune(connection)
+
+
+def test_old_runs_go_a_few_at_a_time_with_what_only_they_used(connection, tmp_path, monkeypatch):
     given = tmp_path / "rows.csv"
     given.write_text("a")
-    old = kept(1, started_at="2020-01-01T00:00:00Z")
-    tagged = kept(2, started_at="2020-01-01T00:00:00Z", tag="keep")
-    add(connection, old, tagged, inputs=[given])
-    add(connection, *(kept(n) for n in range(3, 10)))
-    with transaction(connection):
-        store.prune(connection, "2021")
-    assert [run.id[-1] for run in store.listed(connection, RunFilter())] == [*"98765432"]
-    monkeypatch.setattr(store, "MOST_RUNS", 3)
-    monkeypatch.setattr(store, "_SLACK", 0)
-    with transaction(connection):
-        store.prune(connection, "2021")
-    assert [run.id[-1] for run in store.listed(connection, RunFilter())] == [*"982"]
-    assert connection.execute("SELECT count(*) FROM blob").fetchone() == (1,)
-    store.remove(connection, [tagged])
+    add(connection, kept(0, started_at=day(0)), inputs=[given])
+    add(connection, kept(1, started_at=day(1), tag="keep"))
+    add(connection, *(kept(n, started_at=day(n)) for n in range(2, 10)))
+    add(connection, *(kept(n, started_at=day(1000 + n)) for n in range(10, 100)))
+    pruned(connection, day(1200), monkeypatch)
+    assert ids(connection) == [*range(99, 3, -1), 1]
     assert connection.execute("SELECT count(*) FROM blob").fetchone() == (0,)
-    assert connection.execute("SELECT count(*) FROM answer").fetchone() == (2,)
+    for _ in range(5):
+        pruned(connection, day(1200), monkeypatch)
+    assert ids(connection) == [*range(99, 9, -1), 1]
+    monkeypatch.setattr(store, "MOST_RUNS", 90)
+    monkeypatch.setattr(store, "_SLACK", 0)
+    pruned(connection, day(1200), monkeypatch)
+    assert ids(connection) == [*range(99, 10, -1), 1]
+    store.remove(connection, [kept(99)])
+    assert connection.execute("SELECT count(*) FROM answer").fetchone() == (89,)
+
+
+def test_no_clock_decides_what_goes(connection, monkeypatch):
+    add(connection, *(kept(n, started_at=day(n)) for n in range(100)))
+    add(connection, kept(100, started_at="2036-01-01T00:00:00Z"))
+    pruned(connection, "2036-01-01T00:00:00Z", monkeypatch)
+    add(connection, kept(101, started_at="2037-01-01T00:00:00Z"))
+    pruned(connection, day(101), monkeypatch)
+    assert len(ids(connection)) == 102
+    monkeypatch.setattr(store, "utc_now", lambda: day(101))
+    assert store.found(connection, "last").id == kept(99).id
+
+
+def test_a_changed_cell_of_any_table_is_told(connection, tmp_path):
+    given = tmp_path / "rows.csv"
+    given.write_text("a,b\n")
+    changes = {
+        "run": ("verb = 'matrix'", "headline = 'x'", "seconds = 2", "models = '[\"a'"),
+        "answer": ("content = x'00'", "inputs_bytes = 9", "seal = ''", "content_bytes = 1e8"),
+        "input_file": ("path = 'other'", "kept = ''", "bytes = 1"),
+        "blob": ("content = x'00'", "bytes = 3"),
+        "cell": ("content = x'00'", "state = 'failed'", "seal = 'x'"),
+    }
+    run = kept(1)
+    add(connection, run, inputs=[given])
+    keep_cells(connection, "s", [KeptCell(key="k", rows=({"a": 1},))], "2026")
+    assert not [*findings(connection)]
+    for table, ways in changes.items():
+        for way in ways:
+            connection.execute("BEGIN")
+            connection.execute(f"UPDATE {table} SET {way}")
+            found = [*findings(connection)]
+            assert [one.kind for one in found] == ["cell" if table == "cell" else "run"], way
+            connection.execute("ROLLBACK")
+    connection.execute("UPDATE run SET verb = 'matrix'")
+    assert store.listed(connection, RunFilter()) == []
+    assert store.damaged_runs(connection) == [run.id]
+    with pytest.raises(Damaged, match=f"run {run.id} is damaged"):
+        store.found(connection, "last")
+
+
+def test_a_content_is_never_unpacked_beyond_its_size():
+    content, size_bytes = squeezed(b"0" * 10_000_000)
+    assert len(inflated(content, size_bytes)) == size_bytes
+    for wrong in (-1, 0, 100, size_bytes - 1, size_bytes + 1, 2**40):
+        with pytest.raises(WrongContent):
+            inflated(content, wrong)
+
+
+def test_names_of_any_bytes_are_kept_and_found(connection, tmp_path):
+    name = os.fsdecode(b"m\xe4rz")
+    given = tmp_path / f"{name}.csv"
+    given.write_text("a")
+    run = kept(1, tag=name, command=name, options={"evidence": str(given)})
+    add(connection, run, inputs=[given])
+    found = store.found(connection, name)
+    assert (found.tag, found.command) == ("m\\udce4rz", "m\\udce4rz")
+    (read,) = store.inputs_of(connection, found)
+    assert read.path == found.options["evidence"]
+    assert [one.id for one in store.listed(connection, RunFilter(tag=name))] == [run.id]
+
+
+SECRET = "hf_0123456789"
+
+
+@pytest.mark.parametrize(
+    ("text", "gone"),
+    [
+        (f"export HF_TOKEN={SECRET}\n", True),
+        (f'wandb_api_key: "{SECRET}"', True),
+        (f'{{"AWS_SECRET_ACCESS_KEY": "{SECRET}", "tp": 8}}', True),
+        (f"[hub]\ntoken = '{SECRET}'\n", True),
+        (f'password = """\n{SECRET}\n"""', True),
+        (f"trnbench --api-key {SECRET}", True),
+        (f"Authorization: Bearer {SECRET}", True),
+        ("db_password = 12345", True),
+        ('tokens = "300B"', False),
+        ("tokens_per_s = 1.5e3", False),
+        ('key = "step_time_s"', False),
+        ("id,tokens,seq\na,1,2\n", False),
+    ],
+)
+def test_what_is_assigned_to_a_secret_name_is_masked(text, gone):
+    told = masked(text.encode()).decode()
+    assert (SECRET not in told and "12345" not in told) or not gone
+    assert (told == text) is not gone
+
+
+def test_of_scripts_configurations_and_logs_a_digest_alone_is_kept(connection, tmp_path):
+    names = {"job.sh": False, "c.yaml": False, "run.log": False, "mine.toml": False, "s.toml": True}
+    for name in names:
+        (tmp_path / name).write_text("x = 1\n")
+    run = kept(1)
+    with transaction(connection):
+        paths = [tmp_path / name for name in names]
+        store.add(connection, run, ANSWER, paths, [tmp_path / "mine.toml"])
+    read = store.inputs_of(connection, run)
+    assert {Path(one.path).name: one.content is not None for one in read} == names
+    assert {one.sha256 for one in read} == {digest(b"x = 1\n")}
 
 
 def catalog_of(folder: Path, **prices: str) -> Catalog:

@@ -1,0 +1,57 @@
+"""A file of kept runs read whole: which runs and cells in it are not what was kept."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from trnbench.records import dataclass
+from trnbench.store.faults import Damaged
+from trnbench.store.runs import answer_of, each_run, inputs_of
+from trnbench.store.schema import CELL_SEAL
+from trnbench.store.snapshot import files_of, sound_blob
+from trnbench.store.studies import cell_content
+
+CELL_DAMAGE = "it is not what was kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A run or a cell of a study that is damaged, or the whole `file`, and how that shows."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+def findings(connection: sqlite3.Connection) -> Iterator[Finding]:
+    """Yield what is damaged, after reading everything against its digest, size and shape."""
+    snapshots: dict[str, str] = {}
+    for name, run in each_run(connection):
+        if run is None:
+            yield Finding(kind="run", name=name, reason="what is known of it was changed")
+            continue
+        try:
+            answer_of(connection, run)
+            inputs_of(connection, run)
+        except Damaged as damage:
+            yield Finding(kind="run", name=name, reason=damage.message)
+            continue
+        if run.snapshot not in snapshots:
+            snapshots[run.snapshot] = snapshot_damage(connection, run.snapshot)
+        if snapshots[run.snapshot]:
+            yield Finding(kind="run", name=name, reason=snapshots[run.snapshot])
+    rows = connection.execute(f"SELECT seal = {CELL_SEAL}, study, key, content, bytes FROM cell")
+    for sound, study, key, *content in rows:
+        if not sound or cell_content(*content) is None:
+            yield Finding(kind="cell", name=f"{study}/{key}", reason=CELL_DAMAGE)
+
+
+def snapshot_damage(connection: sqlite3.Connection, snapshot: str) -> str:
+    """Return what is wrong with the data files of a snapshot; nothing where all are there."""
+    try:
+        files = files_of(connection, snapshot)
+    except Damaged as damage:
+        return damage.message
+    bad = [file for file in files if not sound_blob(connection, file.sha256)]
+    return f"its data file {bad[0].section}/{bad[0].name} is damaged or lost" if bad else ""

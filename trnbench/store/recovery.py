@@ -1,0 +1,182 @@
+"""What can be read of a damaged file of kept runs, brought into a sound one.
+
+First every row that SQLite still reads goes into a new file, whose indexes and schema are sound;
+then the runs and cells of it that are what was kept go into the file of kept runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from trnbench.records import dataclass
+from trnbench.store.check import Finding, snapshot_damage
+from trnbench.store.database import ASIDE, ENDINGS, connected, known_version
+from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_of
+from trnbench.store.place import own_file
+from trnbench.store.runs import KeptRun, answer_of, each_run
+from trnbench.store.schema import CELL_SEAL, add_functions, migrate, transaction
+from trnbench.store.snapshot import files_of, sound_blob
+from trnbench.store.studies import cell_content
+
+_TABLES = {
+    **dict.fromkeys(("run", "answer", "blob", "cell"), "rowid"),
+    "snapshot_file": "snapshot, section, name",
+    "input_file": "run, path",
+}
+"""What is brought over, each with the key in whose order its rows lie."""
+_MOST_GAP = 50_000
+"""So many row numbers between two readable ones are tried one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """How many runs and cells were brought over, how many were there already, and what is lost."""
+
+    runs: int
+    cells: int
+    known: int
+    lost: tuple[Finding, ...]
+
+
+def put_aside(path: Path) -> list[Path]:
+    """Return the damaged files that were put aside from a path, newest last."""
+    return sorted(path.parent.glob(f"{path.name}{ASIDE}*[0-9]"))
+
+
+@contextmanager
+def salvaged(path: Path) -> Iterator[tuple[sqlite3.Connection, list[str]]]:
+    """Give what can be read of a file as a sound one, and the ids of all runs that it knows of.
+
+    The file itself is not touched.
+    """
+    if not own_file(path):
+        raise StoreFault(f"{path} is not there")
+    with tempfile.TemporaryDirectory(prefix="trnbench-") as folder:
+        copy = Path(folder) / "copy"
+        for ending in ENDINGS:
+            if (beside := path.with_name(path.name + ending)).is_file() and ending != "-shm":
+                shutil.copyfile(beside, copy.with_name(copy.name + ending))
+        clean = sqlite3.connect(Path(folder) / "clean", isolation_level=None)
+        try:
+            with closing(clean), closing(connected(copy)) as raw:
+                clean.execute("PRAGMA synchronous = OFF")
+                add_functions(clean)
+                migrate(clean, known_version(raw, copy, path))
+                with transaction(clean):
+                    for table, key in _TABLES.items():
+                        _insert(clean, table, _rows(raw, table, key))
+                names = [str(row[0]) for row in _readable(raw, "SELECT id FROM run ORDER BY id")]
+                raw.close()
+                migrate(clean)
+                yield clean, names
+        except FAILURES as error:
+            raise fault_of(path, error) from error
+
+
+def recover(
+    source: sqlite3.Connection, names: Sequence[str], target: sqlite3.Connection
+) -> Recovered:
+    """Bring the sound runs and cells of a file into another, in one transaction."""
+    lost: dict[str, str] = dict.fromkeys(names, "its row cannot be read")
+    runs = known = cells = 0
+    cells_lost = []
+    with transaction(target):
+        for name, run in each_run(source):
+            lost.pop(name, None)
+            if target.execute("SELECT 1 FROM run WHERE id = ?", (name,)).fetchone():
+                known += 1
+            elif run is None:
+                lost[name] = "what is known of it was changed"
+            else:
+                try:
+                    answer_of(source, run)
+                except Damaged as damage:
+                    lost[name] = damage.message
+                else:
+                    _bring(source, target, run)
+                    runs += 1
+        asked = f"SELECT seal = {CELL_SEAL}, study, key, content, bytes FROM cell"
+        for sound, study, key, *content in source.execute(asked).fetchall():
+            if sound and cell_content(*content) is not None:
+                rows = source.execute(
+                    "SELECT * FROM cell WHERE (study, key) = (?, ?)", (study, key)
+                )
+                cells += _insert(target, "cell", rows)
+            else:
+                cells_lost.append(f"{study}/{key}")
+    return Recovered(
+        runs=runs,
+        cells=cells,
+        known=known,
+        lost=(
+            *(Finding(kind="run", name=name, reason=why) for name, why in lost.items()),
+            *(
+                Finding(kind="cell", name=name, reason="it is not what was kept")
+                for name in cells_lost
+            ),
+        ),
+    )
+
+
+def _bring(source: sqlite3.Connection, target: sqlite3.Connection, run: KeptRun) -> None:
+    """Copy the rows of a sound run as they are; its data files where all of them are sound."""
+
+    def copy(table: str, column: str, value: str) -> None:
+        _insert(
+            target, table, source.execute(f"SELECT * FROM {table} WHERE {column} = ?", (value,))
+        )
+
+    for table, column in (("run", "id"), ("answer", "run"), ("input_file", "run")):
+        copy(table, column, run.id)
+    blobs = source.execute("SELECT kept FROM input_file WHERE run = ?", (run.id,)).fetchall()
+    if not snapshot_damage(source, run.snapshot):
+        blobs += [(file.sha256,) for file in files_of(source, run.snapshot)]
+        # Rows of a snapshot name their contents, which have to be there first.
+        for (name,) in blobs:
+            copy("blob", "sha256", name)
+        copy("snapshot_file", "snapshot", run.snapshot)
+        return
+    for (name,) in blobs:
+        if name and sound_blob(source, name):
+            copy("blob", "sha256", name)
+
+
+def _insert(target: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> int:
+    """Insert rows that are not there and that the table can hold; return how many."""
+    count = 0
+    for row in rows:
+        marks = ", ".join("?" * len(row))
+        with suppress(sqlite3.IntegrityError, sqlite3.InterfaceError):
+            asked = f"INSERT OR IGNORE INTO {table} VALUES ({marks})"
+            count += target.execute(asked, tuple(row)).rowcount
+    return count
+
+
+def _rows(connection: sqlite3.Connection, table: str, key: str) -> Iterator[Sequence[object]]:
+    """Yield the rows of a table from both ends up to damage; of those between what is found."""
+    down = ", ".join(f"{name} DESC" for name in key.split(", "))
+    columns = "rowid, *" if key == "rowid" else "0, *"
+    ends = [0, 0]
+    for place, order in enumerate((key, down)):
+        for row in _readable(connection, f"SELECT {columns} FROM {table} ORDER BY {order}"):
+            ends[place] = row[0]
+            yield row[1:]
+    first, last = ends
+    for rowid in range(first + 1, min(last, first + _MOST_GAP)):
+        asked = f"SELECT * FROM {table} WHERE rowid = {rowid}"
+        yield from _readable(connection, asked)
+
+
+def _readable(connection: sqlite3.Connection, asked: str) -> Iterator[Sequence[Any]]:
+    """Yield rows up to the first that is damaged."""
+    try:
+        yield from connection.execute(asked)
+    except FAILURES as error:
+        if not isinstance(fault_of(Path(), error), Damaged):
+            raise
