@@ -19,6 +19,7 @@ from stat import S_ISREG, S_IWGRP, S_IWOTH
 FILES_KEPT = 512
 """Of each kind, the latest."""
 MAX_BYTES = 16 << 20
+_HEAD_BYTES = 65
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """Opens a pipe without waiting for its other end, so that it can be looked at."""
 
