@@ -97,7 +97,7 @@ def asdict(record: Struct) -> dict[str, Any]:
 def _plain(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, Struct):
         return asdict(value)
-    if isinstance(value, list | tuple):
+    if value.__class__ in (list, tuple):
         return type(value)([_plain(one) for one in value])
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
