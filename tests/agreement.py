@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
+from trnbench.records import Record, replace
 from trnbench.search.search import search
 from trnbench.workload.layout import Layout
 
@@ -38,8 +38,7 @@ WEIGHTY, FEWEST, OFF = 0.05, 3, 1.6
 when its median is more than that, or less than one over it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Record):
     """A layout that fits."""
 
     setup: TrainSetup

@@ -18,9 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
-from typing import Never
-
-from trnbench.records import dataclass
+from typing import NamedTuple, Never
 
 FEW = 16
 """As many names as one line of help can list."""
@@ -84,8 +82,7 @@ class UnknownNameError(InputError):
         self.name = name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(NamedTuple):
     """One thing wrong in a file: where (key path), what was found, what was expected."""
 
     path: str

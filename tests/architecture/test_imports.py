@@ -168,11 +168,15 @@ def test_private_modules_of_others_are_left_alone():
 
 
 def test_records_are_those_that_are_quick_to_import():
-    standard = re.compile(
-        r"^from dataclasses import .*\bdataclass\b|\bdataclasses\.dataclass", re.M
-    )
-    found = [path for path in modules("trnbench").values() if standard.search(path.read_text())]
-    assert [path.name for path in found] == ["records.py"]
+    assert [one for one in imports("trnbench") if one.module.split(".")[0] == "dataclasses"] == []
+
+
+def test_records_are_made_by_one_module_without_private_names():
+    made = [one for one in imports("trnbench") if one.top == "msgspec"]
+    assert {one.path for one in made} == {"trnbench/records.py"}
+    private = re.compile(r"__(struct|dataclass)_\w+|msgspec\._")
+    users = [path for path in modules("trnbench").values() if private.search(path.read_text())]
+    assert [path.name for path in users] == ["records.py"]
 
 
 def test_no_circle_of_imports():

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import redirect_stdout
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tests.bench.figure import REPEATS, best_of, show

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -34,6 +33,7 @@ from trnbench.app.verbs.matrix import MatrixRequest
 from trnbench.cli.main import main
 from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.parsing import count, duration, place, share, size
+from trnbench.records import replace
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.suite import Place, Product
 

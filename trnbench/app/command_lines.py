@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trnbench.app.run_parts import Part, part_text
 from trnbench.app.run_request import MAX_NODES, RunRequest
 from trnbench.catalog.search import BUILT_IN, USER, Catalog
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import BINARY_PREFIXES, COUNT_SUFFIXES, DAY_S, Dimension, parse
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ ARGUMENTS: Mapping[str, str] = {
 """The option of a verb that is written without its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandQuestion:
+class CommandQuestion(Record):
     """A verb and its options by name; an option of None is not given."""
 
     verb: str

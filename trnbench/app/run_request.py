@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import field, fields, replace
 from typing import Any
 
 from trnbench import parsing
@@ -23,7 +22,7 @@ from trnbench.plan.price_terms import (
     parse_assumption,
     parse_own_price,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record, field, fields, replace
 from trnbench.units import DAY_S, Dimension, parse
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
@@ -41,8 +40,7 @@ USUAL_INSTANCES = (
 """The run that is compared where nobody says which, and between which instance types."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
+class RunRequest(Record):
     """A run to be bought; what its layout leaves open is chosen.
 
     `nodes` to look at; none: powers of two up to `max_nodes`, as Capacity Blocks are sold.

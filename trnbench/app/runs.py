@@ -10,7 +10,7 @@ from typing import Any
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.records import dataclass
+from trnbench.records import Record, asdict, replace
 from trnbench.report.redaction import (
     OWN_MONEY,
     REDACTED,
@@ -32,8 +32,7 @@ from trnbench.workload.json_file import read_object
 _MOST_NAMED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweredRun:
+class AnsweredRun(Record):
     """A kept run with its answer."""
 
     run: KeptRun

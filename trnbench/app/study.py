@@ -22,7 +22,7 @@ from trnbench.app.study_sample import sample_first, unless_hopeless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.catalog.search import SECTIONS, Catalog, open_catalog
 from trnbench.errors import EnvironmentFault, InputError, TrnbenchError
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import Report
 from trnbench.store.content import digest
 from trnbench.store.database import Say, read
@@ -54,8 +54,7 @@ _ALWAYS = ("feasible", "reasons")
 CellAsk = Callable[[str, Mapping[str, Any], Catalog | None], tuple[Report | None, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyEffort:
+class StudyEffort(Record):
     """With what a study is run: local `workers`, or those of a Dask `scheduler`.
 
     `retry`: cells that failed before are asked again. `confirmed`: however many there are.
@@ -69,8 +68,7 @@ class StudyEffort:
     keep: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyAnswer:
+class StudyAnswer(Record):
     """A study with what came of its cells so far; `asked` cells were answered just now.
 
     `lost`: how a worker ended before it answered, where that left cells open.
@@ -100,8 +98,7 @@ class StudyAnswer:
             yield cell, self.kept.get(key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chunk:
+class _Chunk(Record):
     """Cells that one worker answers one after the other, and what it must have to do so."""
 
     cells: tuple[tuple[str, Cell], ...]
@@ -305,8 +302,7 @@ class _Losses:
                 yield key, cell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Watch:
+class _Watch(Record):
     """Whether to stop, and what was lost on the way."""
 
     cancel: Cancel

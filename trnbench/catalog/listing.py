@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trnbench.catalog.search import SINGULAR, Catalog, Entry
 from trnbench.errors import DataFileError, Fault, did_you_mean
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Record):
     """A data file as lists show it: read only as far as its title and aliases."""
 
     entry: Entry
@@ -20,8 +18,7 @@ class Listed:
     aliases: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileCheck:
+class FileCheck(Record):
     """The outcome of validating one file: its section if recognised, and all faults.
 
     `notes`: with what a good file will be used.
@@ -46,7 +43,7 @@ def _listed(catalog: Catalog, entry: Entry) -> Listed:
     except DataFileError as error:
         return Listed(entry=entry, title=f"unreadable: {error.faults[0]}", aliases=())
     if table.get("adds") is True:
-        entry = dataclasses.replace(entry, hides=())  # what lies below counts too
+        entry = replace(entry, hides=())  # what lies below counts too
     aliases = table.get("aliases", [])
     names = tuple(map(str, aliases)) if isinstance(aliases, list) else ()
     return Listed(entry=entry, title=str(table.get("title", "")), aliases=names)

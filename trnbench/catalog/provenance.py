@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
+from typing import Any
 
 from trnbench.errors import Fault, did_you_mean
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, field, fields, replace
 
 
 class Kind(IntEnum):
@@ -34,8 +34,7 @@ class Kind(IntEnum):
 KINDS: Mapping[str, Kind] = {kind.word: kind for kind in Kind}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Record):
     """Where something was read: title, date, and address or place where there is one."""
 
     title: str
@@ -43,8 +42,7 @@ class Source:
     url: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Record):
     """What one number rests on; `low` and `high` bound it (always there when it is assumed)."""
 
     text: str
@@ -56,16 +54,14 @@ class Evidence:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Record):
     """One of several values that sources give for the same thing."""
 
     value: str
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class Conflict(Record):
     """A disagreement between sources: the field, the readings, the one used and why."""
 
     field: str
@@ -74,16 +70,14 @@ class Conflict:
     values: tuple[Reading, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Record):
     """What a source asserts in words about performance or cost; not a number the model uses."""
 
     text: str
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class Provenance(Record):
     """All that a data file says about where its contents come from.
 
     `cited`: the id of the source of every number and text that has one, by key path.
@@ -110,8 +104,31 @@ class Provenance:
         return max(kinds, default=Kind.DERIVED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Sourced(Record):
+    """A record that a data file describes; equal where its contents are, wherever they come from.
+
+    The loader fills the field `provenance`, which no file may hold.
+    """
+
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all but the provenance."""
+        return other.__class__ is self.__class__ and _contents(self) == _contents(other)
+
+    def __hash__(self) -> int:
+        """Hash all but the provenance."""
+        return hash(_contents(self))
+
+
+PROVENANCE = "provenance"
+
+
+def _contents(record: Any) -> tuple[object, ...]:  # noqa: ANN401
+    return tuple(getattr(record, one.name) for one in fields(record) if one.name != PROVENANCE)
+
+
+class Note(Record):
     """The raw remarks beside one leaf of a file, before its schema gives it a dimension."""
 
     source: str | None

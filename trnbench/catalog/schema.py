@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from trnbench.catalog.provenance import join
+from trnbench.catalog.provenance import PROVENANCE, join
 from trnbench.catalog.quantity import Count, Total
+from trnbench.records import Record, fields
 from trnbench.units import Dimension
 
 TypeForm: TypeAlias = Any
 """A type expression such as `tuple[int, ...] | None`; Python 3.11 has no static type for these."""
 
 TAG = "topology"
-DERIVED = {"derived": True}
-"""Metadata of an attribute that the loader fills and no file may hold."""
 
 
 def is_record(form: TypeForm) -> bool:
     """Tell whether the form is a class of records."""
-    return is_dataclass(form)
+    return isinstance(form, type) and issubclass(form, Record)
 
 
 def keys_of(record: TypeForm) -> dict[str, str]:
@@ -95,7 +93,7 @@ def forms_of(record: TypeForm) -> dict[str, tuple[str, TypeForm]]:
     return {
         field.name: (_key(field.name, hints[field.name]), hints[field.name])
         for field in fields(record)
-        if not field.metadata.get("derived")
+        if field.name != PROVENANCE
     }
 
 

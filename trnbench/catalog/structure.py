@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args
@@ -37,6 +36,7 @@ from trnbench.catalog.schema import (
     tagged,
 )
 from trnbench.errors import Fault, TrnbenchError, did_you_mean
+from trnbench.records import MISSING, fields
 
 R = TypeVar("R")
 ValueReader: TypeAlias = Callable[[object, str, list[Fault]], Any]
@@ -105,9 +105,7 @@ def _leaf(make: Callable[[object], object]) -> ValueReader:
 def _record_reader(record: TypeForm) -> ValueReader:
     forms = {name: form for name, (_, form) in forms_of(record).items()}
     keys = keys_of(record)
-    needed = {
-        field.name for field in fields(record) if field.default is field.default_factory is MISSING
-    }
+    needed = {field.name for field in fields(record) if field.default is MISSING}
     readers: dict[str, ValueReader] = {}
 
     def read(value: object, path: str, faults: list[Fault]) -> object:

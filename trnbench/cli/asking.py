@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from trnbench.errors import InputError
-from trnbench.records import dataclass
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -47,12 +45,12 @@ _NO_QUESTION = frozenset(("context", "help"))
 _READ = (".toml", ".csv", ".json", ".jsonl", ".log", ".txt")
 
 
-@dataclass(slots=True, kw_only=True)
 class AskedAgain:
     """A question whose answer is caught before it is printed."""
 
-    catalog: Catalog | None
-    reports: list[Report] = field(default_factory=list)
+    def __init__(self, catalog: Catalog | None) -> None:
+        self.catalog = catalog
+        self.reports: list[Report] = []
 
 
 WORDS: ContextVar[tuple[str, ...]] = ContextVar("words", default=())
@@ -143,7 +141,7 @@ def asked(
 
     What cannot be asked raises as it does on the command line.
     """
-    again = AskedAgain(catalog=catalog)
+    again = AskedAgain(catalog)
     words = words_of(group, verb, options)
     token = AGAIN.set(again)
     try:

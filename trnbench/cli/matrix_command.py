@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,7 @@ from trnbench.cli.names import completes
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
+from trnbench.records import replace
 
 if TYPE_CHECKING:
     from trnbench.analytic.matrix.systolic import Dataflow

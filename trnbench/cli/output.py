@@ -48,8 +48,7 @@ _ENDINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Record):
     """The chosen format and destination of one run."""
 
     said_format: OutputFormat | None = None

@@ -7,7 +7,6 @@ import inspect
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import field
 from pathlib import Path
 
 from trnbench.arrays import FloatArray
 from trnbench.catalog.text_file import refused
 from trnbench.ingest.step_formats import Told
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 MOST_UNREAD = 0.1
 """A reader that misses more of the lines it is for does not understand the file."""

@@ -9,7 +9,7 @@ from dataclasses import field
 from itertools import takewhile
 
 from trnbench.errors import InputError
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 _ASSIGNED = re.compile(
     r"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s#;|&()]*)"
@@ -29,8 +29,7 @@ _MOST = 10**12
 """Whole numbers stay below: no knob comes near it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(Record):
     """Flags by name, dashes and underscores alike; `settings` are the words KEY=VALUE."""
 
     of: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -36,8 +35,7 @@ class NoLayout(InputError):
     """A script that says nothing of a layout, and leads to no file that does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigFile:
+class ConfigFile(Record):
     """What a configuration says: knobs by name, hosts and processes where it tells of them."""
 
     path: Path

@@ -7,11 +7,10 @@ import numpy as np
 from trnbench.errors import InputError
 from trnbench.numerics.formats import NumberFormat, format_named
 from trnbench.numerics.rounding import RoundingRule, round_to
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccumulateDemo:
+class AccumulateDemo(Record):
     """Where `count` additions of `step` to `start` end: exactly, and rounded after each."""
 
     format: str

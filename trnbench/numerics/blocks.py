@@ -31,7 +31,7 @@ from trnbench.numerics.rounding import (
     round_elements,
     widen,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 SCALE_RULES: tuple[ScaleRule, ...] = ("trainium", "ocp", "nvidia", "blockwise")
 _NV_SCALE = ml_dtypes.float8_e4m3fn
@@ -41,8 +41,7 @@ _E8M0_BIAS = 127
 _E8M0_NAN = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Blocks:
+class Blocks(Record, eq=False):
     """A quantised array; the grouped axis is last in both parts, `axis` is where it came from.
 
     `whole_scale` stands before the scales of all groups.

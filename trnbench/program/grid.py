@@ -6,7 +6,7 @@ The lowering reads a knob as the attribute of `Grid` that bears its name, and no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, fields, replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -15,7 +15,7 @@ from trnbench.arrays import FloatArray
 from trnbench.memo import Memo
 from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.tensor import ONE, Dim, array
-from trnbench.records import dataclass
+from trnbench.records import Record, fields, replace
 from trnbench.workload.context_exchange import neighbours_of
 from trnbench.workload.jobs import Job
 from trnbench.workload.layout import (
@@ -40,8 +40,7 @@ TIED_COPIES = 2
 """The first and the last stage hold the vocabulary that they share."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Grid:
+class Grid(Record, eq=False):
     """A layout, or an open grid of them: degrees as arrays, modes, and the precision's recipe.
 
     `beside`: it is that of a model beside the trained one, which is only passed forward;
@@ -90,10 +89,6 @@ class Grid:
     beside: bool = False
     valued: bool = False
     positions: FloatArray | None = None
-    _shape: Memo[None, tuple[int, ...]] = field(default_factory=Memo, init=False, repr=False)
-    _cuts: Memo[tuple[str, ...], tuple[FloatArray, tuple[str, ...]]] = field(
-        default_factory=Memo, init=False, repr=False
-    )
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -110,12 +105,13 @@ class Grid:
         """Degrees and batch sizes by name."""
         return {name: getattr(self, name) for name in DEGREES}
 
-    @property
+    @cached_property
+    def _cuts(self) -> Memo[tuple[str, ...], tuple[FloatArray, tuple[str, ...]]]:
+        return Memo()
+
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """The common shape of all layouts."""
-        return self._shape.of(None, self._common_shape)
-
-    def _common_shape(self) -> tuple[int, ...]:
         return np.broadcast_shapes(*(value.shape for value in self.arrays.values()))
 
     @property
@@ -168,7 +164,7 @@ class Grid:
 
     def layout_at(self, index: tuple[int, ...]) -> Layout:
         """Return the one layout at an index."""
-        return replace(self.layout, **self.at(index))  # type: ignore[arg-type]
+        return replace(self.layout, **self.at(index))
 
     def ranks(self, axis: str) -> FloatArray:
         """Return how many ranks a group along an axis has."""

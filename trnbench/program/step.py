@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray
-from trnbench.memo import Memo
 from trnbench.program.block import Block
 from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Grid, grid_of
@@ -20,14 +19,13 @@ from trnbench.program.products import JoinedProducts, Terms, joined_products
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 from trnbench.workload.recompute import of_layers, repeated_layers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepProgram:
+class StepProgram(Record, eq=False):
     """A training step of a model in a layout, or in every layout of an open grid.
 
     `model` has the depths that the layout trains.
@@ -43,10 +41,6 @@ class StepProgram:
     stages: tuple[StageClass, ...]
     closing: tuple[CollectiveOp, ...]
     reasons: tuple[Reason, ...]
-    _needed: Memo[None, FloatArray] = field(default_factory=Memo, init=False, repr=False)
-    _joined: Memo[None, tuple[JoinedProducts, ...]] = field(
-        default_factory=Memo, init=False, repr=False
-    )
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -70,22 +64,27 @@ class StepProgram:
 
     def products(self, known: Mapping[Terms, object]) -> tuple[JoinedProducts, ...]:
         """Return its matrix products side by side, but for those that are `known` already."""
-        ops = [op for block in self.blocks.values() for op in block.ops if isinstance(op, MatMul)]
         if known:
-            return joined_products(op for op in ops if op.terms not in known)
-        return self._joined.of(None, lambda: joined_products(ops))
+            return joined_products(op for op in self._products if op.terms not in known)
+        return self._joined
+
+    @property
+    def _products(self) -> Iterator[MatMul]:
+        ops = (op for block in self.blocks.values() for op in block.ops)
+        return (op for op in ops if isinstance(op, MatMul))
+
+    @cached_property
+    def _joined(self) -> tuple[JoinedProducts, ...]:
+        return joined_products(self._products)
 
     @property
     def legal(self) -> BoolArray:
         """Where a layout breaks no rule."""
         return legal(self.reasons, self.shape)
 
-    @property
+    @cached_property
     def model_flop(self) -> FloatArray:
         """FLOP of a step that the model needs: causal attention halved, nothing computed twice."""
-        return self._needed.of(None, self._model_flop)
-
-    def _model_flop(self) -> FloatArray:
         return array(
             self.micro_batches
             * sum(

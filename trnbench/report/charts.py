@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from trnbench.answers.figures import FIGURES, HIGH, LOW
@@ -26,8 +25,7 @@ Mark = tuple[float, float, float, float]
 """A point's x, y, and the ends of y's interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PictureSeries:
+class PictureSeries(Record):
     """Points of one kind, joined by a line or not."""
 
     label: str
@@ -35,8 +33,7 @@ class PictureSeries:
     joined: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointChart:
+class PointChart(Record):
     """Points over two axes; `diagonal` draws where both are equal."""
 
     title: str
@@ -46,8 +43,7 @@ class PointChart:
     diagonal: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarChart:
+class BarChart(Record):
     """Bars, each of parts from `start` on, in one unit; parts are named once for all bars."""
 
     title: str

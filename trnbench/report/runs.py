@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trnbench.answers.row import Row, cells
+from trnbench.records import replace
 from trnbench.report.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.report.text_table import Style
 from trnbench.store.check import Finding

@@ -39,8 +39,7 @@ _COLUMNS = f"{_ROWS}, exit_code, options, command, snapshot"
 _NAMES = tuple(_COLUMNS.split(", "))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRun:
+class KeptRun(Record):
     """What is known of a run without its answer.
 
     `options` are those that were given, by name and as they were written. `snapshot` names the data
@@ -63,8 +62,7 @@ class KeptRun:
     snapshot: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAnswer:
+class KeptAnswer(Record):
     """What was answered: the inputs as understood, rows by key, and the columns people see."""
 
     inputs: Mapping[str, Any]
@@ -82,8 +80,7 @@ class KeptInput:
     content: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
+class RunFilter(Record):
     """Which runs are looked for; what is None does not matter."""
 
     verb: str | None = None

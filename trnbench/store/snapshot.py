@@ -22,8 +22,7 @@ _SHORT = 16
 _PLACES = {section: place for place, section in enumerate(SECTIONS)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFile:
+class KeptFile(Record):
     """A data file of a snapshot."""
 
     section: str

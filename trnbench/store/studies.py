@@ -19,8 +19,7 @@ from trnbench.units import counted
 DONE, FAILED = "done", "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCell:
+class KeptCell(Record):
     """What came of a cell: rows, or the reason why there are none.
 
     `malformed`: it asks what cannot be asked, however the data are; known only as it is answered.

@@ -21,8 +21,7 @@ STOOD_S = 2.0
 """An answer that stood for less is replaced by the next."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedAnswer:
+class AskedAnswer(Record):
     """An answer to a question of the command line, which would exit with 0 if it is `good`."""
 
     catalog: Catalog

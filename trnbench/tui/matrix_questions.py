@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from trnbench.workload.suite import Product
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixQuestion:
+class MatrixQuestion(Record):
     """The products, or the suite, and how they are to run."""
 
     products: tuple[Product, ...]

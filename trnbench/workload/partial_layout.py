@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
-from trnbench.records import dataclass
 from trnbench.workload.jobs import sequences_per_sample
 from trnbench.workload.layout import ANY, DEGREES, KNOBS, RANK_DEGREES, Layout, Value
 
@@ -14,7 +12,6 @@ ALWAYS_SHOWN = ("tp", "pp", "dp")
 """Degrees that are shown even where they are 1."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class PartialLayout:
     """Any subset of a layout's knobs; those not given are open: to be chosen, or not known.
 
@@ -24,19 +21,32 @@ class PartialLayout:
     Values are checked once they are part of a `Layout`.
     """
 
-    pairs: tuple[tuple[str, Value], ...]
-    wanted: tuple[str, ...]
-    _by_name: dict[str, Value] = field(init=False, repr=False, compare=False)
-
     def __init__(self, **given: Any) -> None:  # noqa: ANN401
         for name in given:
             if name not in KNOBS:
                 raise TypeError(f"a layout has no {name!r}; it has {', '.join(KNOBS)}")
         pairs = tuple((name, given[name]) for name in KNOBS if given.get(name) not in (None, ANY))
-        object.__setattr__(self, "_by_name", dict(pairs))
+        self._by_name: Mapping[str, Value] = dict(pairs)
         wanted = (name for name, knob in KNOBS.items() if knob.on_request)
-        object.__setattr__(self, "pairs", pairs)
-        object.__setattr__(self, "wanted", tuple(n for n in wanted if given.get(n) == ANY))
+        self.pairs: Final[tuple[tuple[str, Value], ...]] = pairs
+        self.wanted: Final = tuple(n for n in wanted if given.get(n) == ANY)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is settled, and what is to be chosen."""
+        return isinstance(other, PartialLayout) and self._key == other._key
+
+    def __hash__(self) -> int:
+        """Hash what is settled, and what is to be chosen."""
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        """Return the call that makes it."""
+        said = ", ".join(f"{name}={value!r}" for name, value in self.said.items())
+        return f"PartialLayout({said})"
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.pairs, self.wanted
 
     @classmethod
     def of(cls, layout: Layout) -> PartialLayout:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import itertools
 import pickle
@@ -26,6 +25,7 @@ from trnbench.plan.checkpoint import checkpoint_bytes
 from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
+from trnbench.records import replace
 from trnbench.workload.library import load_model
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.weights import parameter_count
@@ -218,7 +218,7 @@ def test_searches_side_by_side_find_the_same():
 
 @pytest.mark.parametrize("equal_cost", [False, True])
 def test_rows_made_side_by_side_are_the_same(equal_cost):
-    run = dataclasses.replace(RUN, nodes=(4,)) if equal_cost else RUN
+    run = replace(RUN, nodes=(4,)) if equal_cost else RUN
     request = CompareRequest(
         run=run, equal_cost=equal_cost, baseline_nodes=4 if equal_cost else None
     )

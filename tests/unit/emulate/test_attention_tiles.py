@@ -111,7 +111,9 @@ def test_gradients_over_the_visits_are_those_of_attention(name, kernel):
     weights, log_sums = weights_of(call)
     dot = (slope * (weights @ v)).sum(axis=1, keepdims=True)
     by_q, by_k, by_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-    backward = AttentionCall(**{f: getattr(call, f) for f in call.__slots__} | {"backward": True})
+    backward = AttentionCall(
+        **{f: getattr(call, f) for f in call.__struct_fields__} | {"backward": True}
+    )
     for placed in (placed for run in visits(backward, kernel) for placed in run):
         rows = slice(placed.query, placed.query + placed.visit.queries)
         for start, end, masked in tiles_of(placed):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import Offers, offers_of
 from trnbench.prices.price import Price, PriceList
 from trnbench.prices.purchase import load_purchase_rules
+from trnbench.records import replace
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")
@@ -128,7 +128,7 @@ def test_a_savings_plan_at_the_users_own_rate_is_one_year():
     # 8,760 h x 8 USD/h
     assert paid.cost_usd == 70080
     assert any("1 year (assumed)" in note for note in paid.notes)
-    longer = offers_of(INSTANCE, dataclasses.replace(terms, term_years=3), prices=None, rules=RULES)
+    longer = offers_of(INSTANCE, replace(terms, term_years=3), prices=None, rules=RULES)
     assert paid_for(longer, DAY_S, 1).cost_usd == 3 * 70080
 
 

@@ -10,7 +10,6 @@ A cluster is bought in the cheapest way that keeps the footing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from trnbench import parsing
@@ -63,7 +62,7 @@ from trnbench.plan.objective import (
 )
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.quote_text import time_text
 from trnbench.search.result import Tally
 from trnbench.units import Dimension, counted, show, significant
@@ -72,8 +71,7 @@ LISTED = 5
 """So many cluster sizes are counted up, as 1, 2, 4 ... 512 if they are more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareRequest:
+class CompareRequest(Record):
     """A run to compare on its instance types.
 
     Without a deadline, numbers of nodes given with the run are the footing, and without these a
@@ -126,8 +124,7 @@ _Place: TypeAlias = tuple[str, int | None]
 """A row's instance type, and its number of nodes where these are the footing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(Record):
     """A row, its time and cost draw by draw, and the same with other stacks."""
 
     quote: Quote

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.numerics.rounding import RoundingRule
 from trnbench.parsing import literal, read
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
-from trnbench.records import dataclass
+from trnbench.records import Record, fields, replace
 from trnbench.workload.library import load_matrix_suite
 from trnbench.workload.product_text import parse_product
 from trnbench.workload.suite import Product
@@ -38,8 +37,7 @@ MAX_TRACED = 2_000_000
 CHECKED_ROWS = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixRequest:
+class MatrixRequest(Record):
     """What to run: every product in every format on every chip by every engine."""
 
     products: tuple[Product, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from trnbench.costs.instructions import instructions_of
 from trnbench.emulate.tensor_engine.machine import Core, InstructionEvent
@@ -21,14 +20,13 @@ from trnbench.mapping.tiling.legality import (
 from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel, schedule_of
 from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 OUTPUT_ROOM = "output room"
 """The one stall that is not the tensor engine's: copies out of PSUM that wait for room in SBUF."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceEvent:
+class TraceEvent(Record):
     """One instruction as it ran: when, seconds from the start, on which engine, what."""
 
     start_s: float
@@ -37,8 +35,7 @@ class TraceEvent:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixRun:
+class MatrixRun(Record):
     """How a product ran on the busiest of `cores` cores; NaN and empty if it cannot.
 
     `utilization`: busy part of the time, of each engine, DMA engine and triggering queue.

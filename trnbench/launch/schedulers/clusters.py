@@ -6,7 +6,6 @@ awsome-distributed-training, 2.aws-parallelcluster.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 
 from trnbench.launch.framework import Framework
@@ -14,6 +13,7 @@ from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.scheduler import JobFiles, ec2
 from trnbench.launch.schedulers.hosts import SLURM, slurm_files
 from trnbench.launch.written import yaml_text
+from trnbench.records import replace
 
 _CLUSTER = "cluster.yaml"
 _SHARED = "/fsx"
@@ -91,7 +91,7 @@ def _files(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
     return JobFiles(texts={**job.texts, _CLUSTER: cluster}, filled=(_CLUSTER,), start=start)
 
 
-PARALLELCLUSTER = dataclasses.replace(
+PARALLELCLUSTER = replace(
     SLURM,
     name="parallelcluster",
     title="Slurm on AWS ParallelCluster",

@@ -13,15 +13,14 @@ from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import parse_pattern, pattern_problem
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Precision: TypeAlias = Literal["native", "fast"]
 
 _SOLO_FORMATS = ("fp32", "tf32")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(Record):
     """How a systolic array takes a product.
 
     `passes` over the moving data, contraction elements a row of the array covers (`rows_per_pe`

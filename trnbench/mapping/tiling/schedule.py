@@ -24,7 +24,7 @@ from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Kernel: TypeAlias = Literal["naive", "hoisted", "blocked-free", "blocked"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
@@ -39,8 +39,7 @@ BUFFERS = 2
 SPARE_OUTPUT_ROWS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class Tile(Record):
     """The largest product of one instruction: stationary columns, moving columns, depth."""
 
     m: int
@@ -48,8 +47,7 @@ class Tile:
     k: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Transfer:
+class Transfer(Record, eq=False):
     """The shape of a DMA transfer: partitions it touches, rows of each, bytes of a row."""
 
     partitions: Number
@@ -62,8 +60,7 @@ class Transfer:
         return self.partitions * self.rows * self.row_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operand:
+class Operand(Record):
     """How an operand lies in memory: bytes of a stored element, and the elements along k that one
     stands for (`ratio`), that a row of the array takes (`stored_depth`); `turned`: k innermost.
     """
@@ -101,8 +98,7 @@ class Operand:
         return np.ceil(columns / self.partitions) * self.stored_depth if self.turned else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KernelSchedule:
+class KernelSchedule(Record, eq=False):
     """One kernel on one core.
 
     The outer loop goes over blocks of `outer`, then the other free dimension, then K. A block holds
@@ -169,8 +165,7 @@ class KernelSchedule:
         return self.k - (self.k_tiles - 1) * self.tile.k
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Frame:
+class _Frame(Record):
     """What all kernels of a product share."""
 
     tile: Tile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -13,7 +12,7 @@ from trnbench.errors import InputError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 Cores: TypeAlias = int | Literal["all"]
 
@@ -21,8 +20,7 @@ Cores: TypeAlias = int | Literal["all"]
 _TIE = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Split:
+class Split(Record, eq=False):
     """The share of the busiest core, and how many cores have work."""
 
     share: MatrixProduct

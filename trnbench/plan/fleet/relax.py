@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from trnbench.plan.fleet.problem import Fleet, FleetPlan
 from trnbench.plan.fleet.programme import Effort, solve
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 MOST = 24
 """So many limits are priced by solving again."""
@@ -15,8 +14,7 @@ LONGER = 4
 """The days are this many times as many where their number is lifted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifted:
+class Lifted(Record):
     """A limit, in words, and the fleet without it; `task` is the job that it is of, if of one."""
 
     what: str
@@ -24,8 +22,7 @@ class Lifted:
     task: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitCost:
+class LimitCost(Record):
     """What a limit costs: so many USD less without it; `sure` if that is more than the gap."""
 
     what: str
@@ -38,7 +35,7 @@ def liftable(fleet: Fleet) -> Iterator[Lifted]:
     for number, task in enumerate(fleet.tasks):
 
         def changed(number: int = number, **keys: object) -> Fleet:
-            one = replace(fleet.tasks[number], **keys)  # type: ignore[arg-type]
+            one = replace(fleet.tasks[number], **keys)
             tasks = (*fleet.tasks[:number], one, *fleet.tasks[number + 1 :])
             return replace(fleet, tasks=tasks)
 

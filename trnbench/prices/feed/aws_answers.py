@@ -19,8 +19,7 @@ YEAR_S = 31_536_000
 _REGION_OF_ZONE = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityOffer:
+class CapacityOffer(Record):
     """Machines on offer for a time, paid whole: a Capacity Block or a SageMaker training plan."""
 
     kind: str

@@ -11,7 +11,6 @@ import csv
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,8 +41,7 @@ _COLUMNS: Mapping[str, str] = {
 }
 
 
-@dataclass(slots=True, kw_only=True)
-class _Counted:
+class _Counted(State):
     """What a list came to so far."""
 
     known: Known

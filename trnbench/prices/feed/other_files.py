@@ -6,7 +6,6 @@ import csv
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, get_args

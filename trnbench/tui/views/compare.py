@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -14,6 +13,7 @@ from textual.widget import Widget
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.row import Row
 from trnbench.errors import TrnbenchError
+from trnbench.records import replace
 from trnbench.tui.cluster import Cluster, cluster_of
 from trnbench.tui.compare_pictures import (
     cluster_label,

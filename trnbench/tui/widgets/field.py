@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from trnbench.errors import TrnbenchError
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.completion import ListSuggester
 from trnbench.tui.widgets.line_input import LineInput
 
@@ -28,8 +28,7 @@ DEBOUNCE_S = 0.15
 """So long after the last key a text is looked at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldSpec:
+class FieldSpec(Record):
     """A field: its key, its label, how a text becomes a value, and known values.
 
     `parse` raises a TrnbenchError whose message is shown. `advice` stands where nothing is typed.
@@ -78,18 +77,20 @@ class Field(Widget):
         ),
     ]
 
-    @dataclass
     class Changed(Message):
         """A field has another good value; `before` is the text that it had."""
 
-        field: Field
-        before: str
+        def __init__(self, field: Field, before: str) -> None:
+            super().__init__()
+            self.field = field
+            self.before = before
 
-    @dataclass
     class Wanted(Message):
         """The user wants to choose the field's value from a list."""
 
-        field: Field
+        def __init__(self, field: Field) -> None:
+            super().__init__()
+            self.field = field
 
     class Judged(Message):
         """What is typed has become usable, or is so no longer."""

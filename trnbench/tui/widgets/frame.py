@@ -13,8 +13,6 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.records import dataclass
-
 SEPARATOR = " | "
 LAST_KEYS = 2
 """So many keys at the end, those of help and leaving, are there however narrow a terminal is."""
@@ -32,11 +30,12 @@ class ViewBar(Static):
     ViewBar { height: 1; background: $panel; color: $text-muted; }
     """
 
-    @dataclass
     class Wanted(Message):
         """The user wants to see another view."""
 
-        name: str
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
 
     def __init__(self, views: Sequence[tuple[str, str]], current: str) -> None:
         super().__init__("", markup=False)

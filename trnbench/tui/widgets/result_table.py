@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -17,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import replace
 from trnbench.report.report import Report, as_table
 from trnbench.tui.widgets.table_model import (
     EMPTY,
@@ -104,18 +103,20 @@ class ResultTable(ScrollView, can_focus=True):
     class Highlighted(Message):
         """The cursor is on another row, or the row under it has changed."""
 
-    @dataclass
     class Chosen(Message):
         """Enter, or a click on the row under the cursor."""
 
-        table: ResultTable
-        row: Row
+        def __init__(self, table: ResultTable, row: Row) -> None:
+            super().__init__()
+            self.table = table
+            self.row = row
 
-    @dataclass
     class FilterWanted(Message):
         """The rows are to be filtered by these words."""
 
-        words: str
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
 
     class Arranged(Message):
         """The lines are others: after a sort, a filter or new rows."""
