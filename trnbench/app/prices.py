@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,6 +25,7 @@ from trnbench.prices.feed.ledger import ComparedRate, appended, compared, price_
 from trnbench.prices.feed.reading import FoundRate, RatesRead
 from trnbench.prices.price import PriceList, find_prices, load_prices
 from trnbench.prices.purchase import load_purchase_rules
+from trnbench.records import replace
 
 AWS = "aws"
 

@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from trnbench.catalog.text_file import refused
 from trnbench.errors import TrnbenchError
-from trnbench.records import dataclass
+from trnbench.records import State
 from trnbench.terminal_text import shown
 
 _Args = ParamSpec("_Args")
@@ -39,8 +39,7 @@ _MOST_SHOWN = 80
 REMEDY = "correct it or leave it out"
 
 
-@dataclass(slots=True, kw_only=True)
-class Place:
+class Place(State):
     """Where a reader is in a file, such as "line 7" or "key results.3"; empty where unknown."""
 
     where: str = ""

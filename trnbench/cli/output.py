@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import pipe_may_end, say
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.terminal_text import shown
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Output(Record):
     """What is done with a report once it is written: other files are made of it."""
     origins: tuple[str, ...] = ()
     """Where defaults come from that change what an answer says of money."""
-    reports: list[Report] = field(default_factory=list, compare=False)
+    reports: list[Report] = field(default_factory=list)
     """What was written."""
 
     @property

@@ -20,6 +20,7 @@ from trnbench.cli.diagnostics import say
 from trnbench.cli.output import STDOUT, Output, OutputFormat, check_outputs, chosen_output
 from trnbench.cli.reporting import PLOTTING, REPORTING, beside_of
 from trnbench.parsing import short_text
+from trnbench.records import replace
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog

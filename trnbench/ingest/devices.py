@@ -18,7 +18,7 @@ from trnbench.catalog.foreign import FAILURES, json_value, reads, why
 from trnbench.catalog.text_file import chunks, read_text, refused
 from trnbench.ingest.blocks import blocks
 from trnbench.ingest.readings import refuse_unread
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field
 
 DeviceTool = Literal["neuron-monitor", "neuron-profile", "nvidia-smi"]
 MAX_JSON_BYTES = 64 << 20

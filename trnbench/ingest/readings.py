@@ -26,8 +26,7 @@ def refuse_unread(path: Path, unread: int, of: int, said: str, first: str) -> No
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Readings:
+class Readings(State):
     """Values of steps in base units, with the steps' numbers where lines have them.
 
     `line`: lines of the file so far. `unread`: lines of steps that could not be read; the first

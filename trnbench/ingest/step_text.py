@@ -250,8 +250,7 @@ class _Lines(State):
                     self.found.miss(number, state.decode(errors="replace"))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Bar:
+class _Bar(State):
     """States of one bar: steps done and seconds passed."""
 
     steps: array[int] = field(default_factory=lambda: array("q"))
@@ -275,8 +274,7 @@ class _Bar:
                 start = end
 
 
-@dataclass(slots=True, kw_only=True)
-class _Bars:
+class _Bars(State):
     """Reads progress bars: those of one total belong together; `consumed`: samples by steps."""
 
     bars: dict[bytes, _Bar] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from trnbench.errors import InputError
 from trnbench.launch.arguments import Flags, read_flags, whole
 from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
 from trnbench.launch.yaml_file import read_yaml
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.layout import Value
 
 Knobs: TypeAlias = dict[str, Value]

@@ -14,7 +14,7 @@ from itertools import islice
 from trnbench.answers.figures import FIGURES, HIGH, LOW
 from trnbench.answers.row import Row
 from trnbench.answers.train import EXPOSED_PARTS, MEMORY_PARTS
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.plot import PlotAxis
 from trnbench.report.report import Report, cell_text, figure_or_key
 from trnbench.units import Dimension, show

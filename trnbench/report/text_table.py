@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import zip_longest
 
-from trnbench.records import dataclass
+from trnbench.records import Record, force_setattr
 from trnbench.terminal_text import markdown_text, shown
 
 GAP = "  "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.store.faults import Damaged
 from trnbench.store.runs import answer_of, each_run, inputs_of
 from trnbench.store.schema import CELL_SEAL
@@ -15,8 +15,7 @@ from trnbench.store.studies import cell_content
 CELL_DAMAGE = "it is not what was kept"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Record):
     """A run or a cell of a study that is damaged, or the whole `file`, and how that shows."""
 
     kind: str

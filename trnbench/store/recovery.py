@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.store.check import Finding, snapshot_damage
 from trnbench.store.database import ASIDE, ENDINGS, connected, known_version
 from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_of
@@ -34,8 +34,7 @@ _MOST_GAP = 50_000
 """So many row numbers between two readable ones are tried one by one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class Recovered(Record):
     """How many runs and cells were brought over, how many were there already, and what is lost."""
 
     runs: int

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Never
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.store.content import WrongContent, digest, json_text, packed, plain, unpacked
 from trnbench.store.faults import CHECKS, Damaged
 from trnbench.store.masking import is_data, masked
@@ -71,8 +71,7 @@ class KeptAnswer(Record):
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptInput:
+class KeptInput(Record):
     """A file that was read to answer; `content` is None where no text of it is kept."""
 
     path: str

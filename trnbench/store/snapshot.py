@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trnbench.catalog.search import SECTIONS, Catalog, Entry, Folder
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.store.content import WrongContent, digest, inflated, squeezed
 from trnbench.store.faults import CHECKS, Damaged
 

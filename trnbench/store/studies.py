@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.store.content import WrongContent, packed, plain, unpacked
 from trnbench.store.database import Say, opened
 from trnbench.store.faults import StoreFault

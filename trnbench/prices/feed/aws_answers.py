@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, mapping, real, settled, usd
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 SPOT_LEVELS = (0.1, 0.5, 0.9)
 """A zone's spot rate is told by these levels of the time, in order: low, middle, high."""

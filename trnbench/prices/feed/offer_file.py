@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from trnbench.catalog.text_file import refused
 from trnbench.prices.feed.json_stream import JsonReader
 from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, mapping, settled, usd
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 TITLE = "AWS Price List"
 CURRENCY = "USD"

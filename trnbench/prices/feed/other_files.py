@@ -24,6 +24,7 @@ from trnbench.prices.feed.reading import (
     settled,
     usd,
 )
+from trnbench.records import replace
 from trnbench.terminal_text import control_character
 
 OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import isfinite
 from statistics import median
 from typing import Any
 
 from trnbench.hardware.instance import PurchaseOption
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import SANE, Dimension
 
 LEAST_USD, MOST_USD = SANE[Dimension.USD_PER_HOUR]
