@@ -37,7 +37,9 @@ def until(wanted: Callable[[], T], longest_s: float = 60.0) -> T:
 
 
 @contextmanager
-def begun(words: Sequence[str], folder: Path, **streams: int):
+def begun(
+    words: Sequence[str], folder: Path, *, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+):
     """Start a command line in a folder of its own session; yield it and the mark of its tree."""
     mark = str(folder)
     homes = {f"XDG_{name}_HOME": str(folder / name) for name in ("DATA", "STATE", "CONFIG")}
@@ -47,7 +49,8 @@ def begun(words: Sequence[str], folder: Path, **streams: int):
         cwd=folder,
         start_new_session=True,
         text=True,
-        **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **streams},  # type: ignore[arg-type]
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
     )
     try:
         yield process, mark

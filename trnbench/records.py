@@ -51,7 +51,11 @@ def field(*, metadata: Mapping[str, Any] | None = None, **default: Any) -> Any:
 
 class _Form(StructMeta):
     def __new__(
-        cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: object
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        space: dict[str, Any],
+        **options: Any,  # noqa: ANN401
     ) -> _Form:
         noted = {key: value for key, value in space.items() if isinstance(value, _Noted)}
         if any(isinstance(value, cached_property) for value in space.values()):

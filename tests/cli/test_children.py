@@ -13,6 +13,7 @@ import sys
 from contextlib import closing, suppress
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_no_command_runs_anything_of_the_folder_it_is_run_in(tmp_path, words):
         import asyncio
 
         with served(tmp_path) as (process, _):
-            painted = []
+            painted: list[Any] = []
             asyncio.run(opened_tab(address_of(process), painted.append))
         assert painted[0].data
     assert imported(tmp_path) == ""

@@ -30,6 +30,6 @@ def with_end(value: float | None) -> float | None:
 
 def interval_cells(name: str, span: Interval | None) -> dict[str, Cell]:
     """Return a figure and the ends of its interval, by the names they go by."""
-    ends = (None, None, None) if span is None else (span.value, span.low, span.high)
-    ends = tuple(map(with_end, ends))
+    of_span = (None, None, None) if span is None else (span.value, span.low, span.high)
+    ends = tuple(map(with_end, of_span))
     return dict(zip((name, f"low_{name}", f"high_{name}"), ends, strict=True))

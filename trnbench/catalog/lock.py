@@ -24,14 +24,14 @@ def locked(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, flags, 0o600)
     except OSError as error:
-        raise _unusable(path, error.strerror) from error
+        raise _unusable(path, error.strerror or str(error)) from error
     try:
         if not S_ISREG(os.fstat(handle).st_mode):
             raise _unusable(path, "it is not a regular file")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError as error:
-            raise _unusable(path, error.strerror) from error
+            raise _unusable(path, error.strerror or str(error)) from error
         yield
     finally:
         os.close(handle)

@@ -103,9 +103,9 @@ def guarded(action: Callable[[], object], *, debug: bool) -> int:
         return code
     except OSError as error:
         if error.errno == errno.ENOENT and not error.filename and _folder_is_gone():
-            hint = "change to a folder that is there"
             gone = "error: the working folder is gone"
-            return _failed(gone, hint, ExitCode.ENVIRONMENT, debug)
+            remedy = "change to a folder that is there"
+            return _failed(gone, remedy, ExitCode.ENVIRONMENT, debug)
         place = f"{error.filename}: " if error.filename else ""
         hint = "free some space and run it again" if error.errno == errno.ENOSPC else None
         return _failed(f"error: {place}{error.strerror}", hint, ExitCode.ENVIRONMENT, debug)

@@ -115,7 +115,7 @@ def tab_class() -> type[Any]:
 
         async def stop(self) -> None:
             """Ask the process to leave, and end one that does not."""
-            process = self._process
+            process: asyncio.subprocess.Process | None = self._process
             if process is None:
                 return
             try:

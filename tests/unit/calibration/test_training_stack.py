@@ -81,7 +81,7 @@ def test_a_calibration_is_read_as_what_it_holds_and_names_what_exists(name):
     record = READERS["calibration"](CALIBRATION / f"{name}.toml")
     kinds = {CHIP_PREFIX: ChipEfficiency, STACK_PREFIX: TrainingStack}
     prefix = name[: name.index("-") + 1]
-    assert type(record) is kinds.get(prefix, CollectiveStack)
+    assert isinstance(record, kinds.get(prefix, CollectiveStack))
     assert list(cross_faults(record, CATALOG)) == []
 
 

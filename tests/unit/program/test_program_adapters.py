@@ -105,6 +105,8 @@ def kept(layout):
 
 def test_frozen_sinks_are_read_and_get_no_gradient():
     plain = decoder()
+    assert plain.transformer is not None
+    assert plain.transformer.attention is not None
     heads = replace(plain.transformer.attention, sinks=True)
     model = replace(plain, transformer=replace(plain.transformer, attention=heads))
     for layout in (LORA, replace(LORA, adapter_on="attention")):

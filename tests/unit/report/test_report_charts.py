@@ -15,7 +15,7 @@ NO_PARTS = {
 
 
 def charts(*rows):
-    report = Report(verb="compare", inputs={}, rows=rows, columns=(), people=lambda *_: [])
+    report = Report(verb="compare", inputs={}, rows=rows, columns=(), people=lambda *_: "")
     return {chart.title: chart for chart in charts_of(report) if isinstance(chart, BarChart)}
 
 
