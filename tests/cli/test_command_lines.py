@@ -16,13 +16,7 @@ from trnbench.app.command_lines import (
     collective_question,
     command_line,
     compare_question,
-    count_text,
-    matrix_question,
-    place_text,
     plan_question,
-    share_text,
-    size_text,
-    time_text,
     train_question,
 )
 from trnbench.app.plan_request import PlanRequest
@@ -30,12 +24,14 @@ from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.verbs.compare import CompareRequest
-from trnbench.app.verbs.matrix import MatrixRequest
 from trnbench.cli.main import main
 from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.parsing import count, duration, place, share, size
+from trnbench.verbs.again import command_question
+from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.suite import Place, Product
+from trnbench.written import count_text, place_text, share_text, size_text, time_text
 
 DAY = datetime.date(2026, 11, 21)
 AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)
@@ -43,7 +39,7 @@ SECONDS = st.floats(1e-3, 1e11) | st.integers(1, 1000).map(lambda days: days * 8
 LEAST_SHARE = 1e-9
 """Less is refused as nonsense, unless it is 0."""
 USE_CASES = {
-    "matrix": "trnbench.app.verbs.matrix.run",
+    "matrix": "trnbench.verbs.matrix.run.run",
     "collective": "trnbench.app.verbs.collective.run",
     "train": "trnbench.app.verbs.train.run",
     "compare": "trnbench.app.verbs.compare.compare_run",
@@ -225,7 +221,7 @@ def test_a_step_is_asked_again(asked_by, layout, nodes, engines, seed, factor):
 
 
 def test_products_are_asked_again(asked_by):
-    request = MatrixRequest(
+    question = MatrixQuestion(
         products=(Product(m=8, k=16, n=32), Product(m=8, k=16, n=32, batch=4)),
         chips=("trainium1", "trainium2"),
         formats=("bf16", "fp8"),
@@ -233,9 +229,9 @@ def test_products_are_asked_again(asked_by):
         cores="all",
         pattern="4:16",
     )
-    assert asked_by(matrix_question(request, None).line) == request
+    assert asked_by(command_question("matrix", question).line) == question
     suite = asked_by("trnbench matrix --suite llama --on trainium2 --dtype bf16")
-    assert asked_by(matrix_question(suite, "llama").line) == suite
+    assert asked_by(command_question("matrix", suite).line) == suite
 
 
 @PLAIN

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from trnbench.app.verbs.explain import explain as explain
     from trnbench.app.verbs.fleet import fleet as fleet
     from trnbench.app.verbs.launch import launch as launch
-    from trnbench.app.verbs.matrix import matrix as matrix
     from trnbench.app.verbs.measure import measure as measure
     from trnbench.app.verbs.numerics import numerics as numerics
     from trnbench.app.verbs.plan import plan as plan
@@ -51,12 +50,18 @@ if TYPE_CHECKING:
     from trnbench.catalog.search import WORKLOAD_SECTIONS as WORKLOAD_SECTIONS
     from trnbench.catalog.search import Catalog as Catalog
     from trnbench.catalog.search import open_catalog as open_catalog
+    from trnbench.verbs.matrix.run import matrix as matrix
 
 VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
     *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
-_HOMES = {name: f"trnbench.app.verbs.{name}" for name in VERBS} | {
+_IN_FOLDERS = ("matrix",)
+"""Verbs that are a folder of `trnbench.verbs`."""
+_HOMES = {
+    name: f"trnbench.verbs.{name}.run" if name in _IN_FOLDERS else f"trnbench.app.verbs.{name}"
+    for name in VERBS
+} | {
     name: module
     for module, names in {
         "trnbench.app.files": (

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from trnbench.app.run_parts import Part, part_text
 from trnbench.app.run_request import MAX_NODES, RunRequest
 from trnbench.catalog.search import BUILT_IN, USER, Catalog
 from trnbench.records import dataclass
-from trnbench.units import BINARY_PREFIXES, COUNT_SUFFIXES, DAY_S, Dimension, parse
+from trnbench.written import (
+    count_text,
+    engine_text,
+    number_text,
+    place_text,
+    share_text,
+    size_text,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from trnbench.app.plan_request import PlanRequest
     from trnbench.app.train_request import TrainRequest
     from trnbench.app.verbs.compare import CompareRequest
-    from trnbench.app.verbs.matrix import MatrixRequest
 
 Value = str | int | float | bool | None
 ARGUMENTS: Mapping[str, str] = {
@@ -68,23 +74,6 @@ def command_line(verb: str, *arguments: str, **options: Value | Sequence[str]) -
             for one in value or ():
                 words += [option, one]
     return shlex.join(words)
-
-
-def matrix_question(request: MatrixRequest, suite: str | None) -> CommandQuestion:
-    """Return the question of products, or of a suite of them, on chips."""
-    shapes = [
-        f"{p.m}x{p.k}x{p.n}" + (f"x{p.batch}" if p.batch > 1 else "") for p in request.products
-    ]
-    options: dict[str, Value | Sequence[str]] = {
-        "shapes": () if suite else shapes,
-        "suite": suite,
-        "on": ",".join(request.chips),
-        "dtype": ",".join(request.formats),
-        "sparsity": request.pattern,
-        "kernel": None if request.kernel == "blocked" else request.kernel,
-        "cores": None if request.cores == 1 else request.cores,
-    }
-    return CommandQuestion(verb="matrix", options=options)
 
 
 def collective_question(
@@ -164,49 +153,6 @@ def with_folders(line: str, catalog: Catalog) -> str:
     """
     asked = [one.path for one in catalog.folders if one.origin not in (USER, BUILT_IN)]
     return line + "".join(f" --spec-dir {shlex.quote(str(path.resolve()))}" for path in asked)
-
-
-def number_text(number: float) -> str:
-    """Return a number to the last digit."""
-    return repr(number).removesuffix(".0")
-
-
-def count_text(number: float) -> str:
-    """Return a count as people write it, to the last digit: 2T, 1.5B, 123."""
-    for suffix, factor in sorted(COUNT_SUFFIXES.items(), key=lambda one: -one[1]):
-        text = number_text(number / factor) + suffix
-        if number >= factor > 1 and parse(text, Dimension.COUNT) == number:
-            return text
-    return number_text(number)
-
-
-def time_text(time_s: float) -> str:
-    """Return a time in whole days, or in seconds to the last digit."""
-    days = time_s / DAY_S
-    return f"{int(days)}d" if days == int(days) else f"{number_text(time_s)}s"
-
-
-def share_text(share: float) -> str:
-    """Return a share in %, to the last digit."""
-    return f"{(Decimal(repr(share)) * 100).normalize():f}%"
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a size in the largest unit of which it is a whole number."""
-    for prefix, factor in sorted(BINARY_PREFIXES.items(), key=lambda one: -one[1]):
-        if size_bytes % factor == 0:
-            return f"{size_bytes / factor:.0f}{prefix}B"
-    return number_text(size_bytes)
-
-
-def place_text(instance: str, nodes: int) -> str:
-    """Return a cluster as INSTANCE or INSTANCE:NODES."""
-    return instance if nodes == 1 else f"{instance}:{nodes}"
-
-
-def engine_text(engines: Sequence[str]) -> str:
-    """Return the name that stands for these engines."""
-    return "both" if len(engines) > 1 else engines[0]
 
 
 def _run_options(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
