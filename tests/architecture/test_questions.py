@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.parsing import duration, whole
-from trnbench.verbs.asking import Question, group, option
 
 ROOT = Path(__file__).parents[2]
 BEFORE = '    suite: str | None = option("A matrix suite."'

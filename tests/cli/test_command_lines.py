@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,6 @@ from trnbench.app.collective_request import CollectiveRequest, sizes_between
 from trnbench.app.command_lines import (
     collective_question,
     command_line,
-    compare_question,
     plan_question,
     train_question,
 )
@@ -23,11 +21,11 @@ from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.verbs.compare import CompareRequest
 from trnbench.cli.main import main
 from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.parsing import count, duration, place, share, size
 from trnbench.verbs.again import command_question
+from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.suite import Place, Product
@@ -42,7 +40,7 @@ USE_CASES = {
     "matrix": "trnbench.verbs.matrix.run.run",
     "collective": "trnbench.app.verbs.collective.run",
     "train": "trnbench.app.verbs.train.run",
-    "compare": "trnbench.app.verbs.compare.compare_run",
+    "compare": "trnbench.verbs.compare.run.compare_run",
     "plan": "trnbench.app.verbs.plan.plan_run",
 }
 
@@ -158,7 +156,7 @@ PLAIN = settings(
 
 def some_nodes(run, nodes):
     """Return a run on numbers of nodes that say it all."""
-    return replace(run, nodes=nodes, max_nodes=512) if nodes else run
+    return run.but(nodes=nodes, max_nodes=512) if nodes else run
 
 
 @PLAIN
@@ -180,20 +178,20 @@ def test_a_plan_is_asked_again(asked_by, run, nodes, deadline, budget):
     baseline=st.sampled_from((None, "trn1.32xlarge")),
 )
 def test_a_comparison_is_asked_again(asked_by, run, nodes, deadline, equal_cost, baseline):
-    request = CompareRequest(
+    request = CompareQuestion(
         run=some_nodes(run, nodes),
         deadline_s=deadline if deadline or not (equal_cost and nodes) else 1.0,
         equal_cost=equal_cost,
         baseline=baseline,
     )
-    assert asked_by(compare_question(request).line) == request
+    assert asked_by(command_question("compare", request).line) == request
 
 
 def test_a_baseline_on_so_many_nodes_is_asked_again(asked_by):
     line = "trnbench compare llama2-7b --tokens 1T --on p5.48xlarge --nodes 5 --equal-cost"
     request = asked_by(line + f" --price-date {DAY}")
     assert request.baseline_nodes == 5
-    assert asked_by(compare_question(request).line) == request
+    assert asked_by(command_question("compare", request).line) == request
 
 
 @PLAIN

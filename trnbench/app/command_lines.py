@@ -6,16 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trnbench.app.run_parts import Part, part_text
-from trnbench.app.run_request import MAX_NODES, RunRequest
+from trnbench.app.run_request import RunRequest
 from trnbench.catalog.search import BUILT_IN, USER, Catalog
 from trnbench.records import dataclass
 from trnbench.written import (
-    count_text,
     engine_text,
     number_text,
     place_text,
-    share_text,
     size_text,
     time_text,
 )
@@ -23,8 +20,19 @@ from trnbench.written import (
 if TYPE_CHECKING:
     from trnbench.app.plan_request import PlanRequest
     from trnbench.app.train_request import TrainRequest
-    from trnbench.app.verbs.compare import CompareRequest
 
+_BOUGHT = (
+    "tokens",
+    "samples",
+    "phase",
+    "purchase",
+    "region",
+    "price_date",
+    "discount",
+    "price",
+    "assume_price",
+)
+"""What is said of a run whose cluster is given."""
 Value = str | int | float | bool | None
 ARGUMENTS: Mapping[str, str] = {
     "matrix": "shapes",
@@ -116,27 +124,12 @@ def train_question(request: TrainRequest, *, plot: bool = False) -> CommandQuest
     return CommandQuestion(verb="train", options=options)
 
 
-def compare_question(request: CompareRequest) -> CommandQuestion:
-    """Return the question of a comparison."""
-    nodes = request.baseline_nodes
-    own = {} if nodes is None else {"nodes": str(nodes), "max_nodes": None}
-    options = {
-        "model": request.run.model,
-        **_run_options(request.run),
-        **own,
-        "deadline": _time(request.deadline_s),
-        "equal_cost": request.equal_cost or None,
-        "baseline": request.baseline,
-    }
-    return CommandQuestion(verb="compare", options=options)
-
-
 def plan_question(request: PlanRequest) -> CommandQuestion:
     """Return the question of a plan."""
     asked = request.asked
     options = {
         "model": request.run.model,
-        **_run_options(request.run),
+        **request.run.said(),
         "deadline": None if asked.assumed_deadline else _time(asked.deadline_s),
         "budget": asked.budget_usd,
         "objective": asked.objective,
@@ -155,52 +148,9 @@ def with_folders(line: str, catalog: Catalog) -> str:
     return line + "".join(f" --spec-dir {shlex.quote(str(path.resolve()))}" for path in asked)
 
 
-def _run_options(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
-    bounded = not run.nodes and run.max_nodes != MAX_NODES
-    return {
-        **_length_options(run.parts),
-        "on": ",".join(run.instances),
-        "nodes": ",".join(map(str, run.nodes)) or None,
-        "max_nodes": run.max_nodes if bounded else None,
-        **run.layout.said,
-        "headroom": None if run.headroom is None else share_text(run.headroom),
-        "confidence": None if run.confidence is None else share_text(run.confidence),
-        "stack": run.stack,
-        "lnc": run.logical_size,
-        "assume_supported": run.assume_supported or None,
-        **_purchase_options(run),
-        "term_years": run.term_years,
-        "commitment": None if run.commitment == "whole" else run.commitment,
-        "keep_checkpoints": run.keep_checkpoints,
-        "max_price_age": _time(run.max_price_age_s),
-        "failures_per_node_day": run.failures_per_node_day,
-        "checkpoint_interval": _time(run.checkpoint_interval_s),
-    }
-
-
-def _purchase_options(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
-    return {
-        "purchase": ",".join(run.purchase) or None,
-        "region": run.region,
-        "price_date": run.price_date.isoformat(),
-        "discount": share_text(run.discount) if run.discount else None,
-        "price": run.prices,
-        "assume_price": run.assumed_prices,
-    }
-
-
 def _bought_run(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
     """Return the length and the purchase of a run whose cluster is given."""
-    return {**_length_options(run.parts), **_purchase_options(run)}
-
-
-def _length_options(parts: Sequence[Part]) -> Mapping[str, Value | Sequence[str]]:
-    first = parts[0]
-    if len(parts) == 1 and first.sequence is None:
-        if first.tokens is None:
-            return {"samples": count_text(first.samples or 0.0)}
-        return {"tokens": count_text(first.tokens)}
-    return {"phase": [part_text(part, count_text(part.tokens or 0.0)) for part in parts]}
+    return {name: value for name, value in run.said().items() if name in _BOUGHT}
 
 
 def _texts(value: Value | Sequence[str]) -> Sequence[str]:

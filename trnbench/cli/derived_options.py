@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from inspect import Parameter
 from pathlib import Path
@@ -12,10 +12,10 @@ from typing import Any
 
 import typer
 
+from trnbench.asking.option import Option
+from trnbench.asking.question import Question
 from trnbench.cli.names import completes, completes_stacks
 from trnbench.cli.printing import Command, typed_option, with_signature
-from trnbench.verbs.asking import Question
-from trnbench.verbs.option import Option
 
 
 def asks(*kinds: type[Question]) -> Callable[[Command], Command]:
@@ -52,7 +52,7 @@ def parameter_of(one: Option) -> Parameter:
     if one.completes:
         about["autocompletion"] = _completion(one)
     if one.fills is not None:
-        about |= {"is_eager": True, "callback": functools.partial(_fill, one.fills)}
+        about |= {"is_eager": True, "callback": _filling(one.fills)}
     if one.bounds is not None:
         about |= {"min": one.bounds[0], "max": one.bounds[1]}
     kind, default = _type_of(one), _default(one)
@@ -72,14 +72,16 @@ def parameter_of(one: Option) -> Parameter:
 
 
 def _type_of(one: Option) -> Any:  # noqa: ANN401
-    if one.choices and one.several in ("", "one text"):
+    if one.choices and one.metavar is None and one.several in ("", "one text"):
         return StrEnum(one.name, {name.upper(): name for name in one.choices})
     return one.kind if one.several in ("", "repeated") else str
 
 
 def _default(one: Option) -> Any:  # noqa: ANN401
     """Return the default as Typer shows it; None where the help says it, if there is one."""
-    if one.default in (None, ()):
+    if one.default is None or one.default == () or "default:" in one.help:
+        return False if one.is_switch and one.default is False else None
+    if not one.default and one.kind is not bool:
         return None
     if one.kind in (bool, int, float) and not one.several:
         return one.default
@@ -92,10 +94,15 @@ def _completion(one: Option) -> Callable[[str], list[str]]:
     return completes(one.completes, several=one.several == "commas" and not one.argument)
 
 
-def _fill(fills: Any, context: typer.Context, path: Path | None) -> Path | None:  # noqa: ANN401
-    if path is not None and not context.resilient_parsing:
-        context.default_map = {**(context.default_map or {}), **fills(path)}
-    return path
+def _filling(fills: Callable[[Path], Mapping[str, Any]]) -> Callable[..., Path | None]:
+    """Return what Typer calls with a file: it stands for the options that are not given."""
+
+    def fill(context: typer.Context, path: Path | None) -> Path | None:
+        if path is not None and not context.resilient_parsing:
+            context.default_map = {**(context.default_map or {}), **fills(path)}
+        return path
+
+    return fill
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

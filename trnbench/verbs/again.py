@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnbench.app.command_lines import CommandQuestion
-from trnbench.verbs.asking import Question
+from trnbench.asking.question import Question
 
 
 def command_question(verb: str, question: Question) -> CommandQuestion:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnbench.verbs.asking import option
+from trnbench.asking.question import Question, option
+from trnbench.parsing import share
 from trnbench.written import engine_text
 
 ENGINES = ("analytic", "emulate", "both")
@@ -24,4 +25,21 @@ def engine_option(help: str, *more: str) -> Any:  # noqa: ANN401 - the type of t
         parse=_engines,
         write=engine_text,
         several="one text",
+    )
+
+
+DETAILS: Any = option("Show layouts, rates, remarks and counts too.", default=False)
+"""Whether people see all of an answer."""
+
+
+class Against(Question):
+    """A kept answer that this one is held against."""
+
+    against: str | None = option(
+        "Beside a kept run: an id, a tag, or the JSON of an answer as a file.", metavar="RUN"
+    )
+    fail_over: float | None = option(
+        "With --against: exit with 1 where a figure is worse by more: 5%; of errors: points.",
+        read=share,
+        metavar="SHARE",
     )

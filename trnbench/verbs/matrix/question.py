@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnbench import parsing
+from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
 from trnbench.mapping.tiling.choices import Cores, Kernel, Precision
 from trnbench.numerics.rounding_rules import RoundingRule
-from trnbench.verbs.asking import Question, option
 from trnbench.verbs.shared import engine_option
 from trnbench.workload.product_text import parse_product, product_text
 

@@ -10,6 +10,7 @@ import numpy as np
 from trnbench.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
 from trnbench.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
 from trnbench.app.use_case import Progress, quiet
+from trnbench.asking.function import verb_of
 from trnbench.catalog.provenance import Kind
 from trnbench.catalog.search import Catalog
 from trnbench.emulate.tensor_engine.matrix import MatrixRun, run_matrix
@@ -21,7 +22,6 @@ from trnbench.numerics.memory import check_memory
 from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
-from trnbench.verbs.function import verb_of
 from trnbench.verbs.matrix.answer import MatrixAnswer
 from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.workload.suite import Product

@@ -31,8 +31,8 @@ from typing import (
     get_origin,
 )
 
+from trnbench.asking.option import Given, Option, Several
 from trnbench.errors import UnknownNameError
-from trnbench.verbs.option import Given, Option, Several
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -60,7 +60,8 @@ class Declared:
 def option(
     help: str,
     *,
-    default: Any,  # noqa: ANN401 - the type of the field
+    default: Any = None,  # noqa: ANN401 - the type of the field
+    factory: Callable[[], Any] | None = None,
     name: str = "",
     read: Callable[[str], Callable[[str], Any]] | None = None,
     parse: Callable[[str], Any] | None = None,
@@ -78,12 +79,13 @@ def option(
 ) -> Any:  # noqa: ANN401 - the type of the field
     """Declare a field of a question as an option.
 
-    `read` makes a parser from the option's name, such as `parsing.duration`; `parse` is a parser.
-    Without either the field's type says how a text is read. `write` returns the text of a value
-    where the type does not tell. `several` says how more than one value is given: between "commas"
-    (the usual where the type is a tuple), "repeated", or by "one text". `completes` names sections
-    of the catalogue, or "stacks". `argument`: written without its name. Not `shown`: no option of
-    the command line. `fills` reads options that are not given from the file that this one names.
+    `factory` makes the value of an option that is not given. `read` makes a parser from the
+    option's name, such as `parsing.duration`; `parse` is a parser. Without either the field's type
+    says how a text is read. `write` returns the text of a value where the type does not tell.
+    `several` says how more than one value is given: between "commas" (the usual where the type is a
+    tuple), "repeated", or by "one text". `completes` names sections of the catalogue, or "stacks".
+    `argument`: written without its name. Not `shown`: no option of the command line. `fills` reads
+    options that are not given from the file that this one names.
     """
     about = dict(locals())
     return Declared(about.pop("default"), **about)
@@ -162,7 +164,7 @@ class Question:
             if name in values:
                 value = values.pop(name)
             elif isinstance(one, Option):
-                value = one.default
+                value = one.default if one.factory is None else one.factory()
             elif hasattr(one, "options"):
                 value = one.value({})
             elif one is ...:
@@ -209,6 +211,8 @@ class Question:
             elif hasattr(one, "options"):
                 mine = {name: left.pop(name) for name in one.options() if name in left}
                 values[field] = one.value(mine)
+            elif field in left:
+                values[field] = left.pop(field)
         for name in left:
             raise UnknownNameError("option", name, cls.options())
         return cls(**values)
@@ -220,7 +224,7 @@ class Question:
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401
         """Return the question with some fields changed."""
-        return type(self)(**{**self.__dict__, **changes})
+        return type(self)(**{**{name: self.__dict__[name] for name in self._fields}, **changes})
 
     def said(self) -> dict[str, Any]:
         """Return the options that ask this again, as texts: those that are not at their default."""
@@ -244,7 +248,11 @@ class Question:
 
     def __eq__(self, other: object) -> bool:
         """Compare field by field."""
-        return type(other) is type(self) and other.__dict__ == self.__dict__
+        return type(other) is type(self) and all(
+            getattr(other, name) == value
+            for name, value in self.__dict__.items()
+            if name in self._fields
+        )
 
     def __hash__(self) -> int:
         """Return a hash of the values."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from typing import Any, Protocol, TypeVar, cast
 
+from trnbench.asking.option import Option
+from trnbench.asking.question import Question
 from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.verbs.asking import Question
-from trnbench.verbs.option import Option
 
 Q = TypeVar("Q", bound=Question)
 A_co = TypeVar("A_co", covariant=True)
 A = TypeVar("A")
 Q_co = TypeVar("Q_co", bound=Question, covariant=True)
+_CATALOG = "Catalog | None"
 NO_OPTIONS = ("catalog", "progress", "cancel", "workers")
 """Arguments of every verb that say where to look and who hears of progress, not what is asked."""
 
@@ -56,22 +57,22 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> Verb[Q, A]:
     verb.__module__ = run.__module__
     lines = [f"    {one.name}: {one.help}" for one in options.values()]
     verb.__doc__ = "\n".join([inspect.getdoc(run) or "", "", "Options:", "", *lines, ""])
-    parameters = [_argument(one) for one in options.values()]
-    parameters.sort(key=lambda one: one.kind)
-    hooks = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in _hooks(known)]
     answer = inspect.signature(run).return_annotation
-    verb.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*parameters, *hooks], return_annotation=answer
-    )
+    hooks = [known[one] for one in NO_OPTIONS[1:] if one in known]
+    verb.__signature__ = signature_of(options, answer, hooks)  # type: ignore[attr-defined]
     verb.request = request  # type: ignore[attr-defined]
     return cast("Verb[Q, A]", verb)
 
 
-def _hooks(known: Any) -> list[Parameter]:  # noqa: ANN401
-    catalog = Parameter(
-        "catalog", Parameter.KEYWORD_ONLY, default=None, annotation="Catalog | None"
-    )
-    return [catalog, *(known[name] for name in NO_OPTIONS[1:] if name in known)]
+def signature_of(
+    options: Mapping[str, Option], answer: object, hooks: Sequence[Parameter] = ()
+) -> inspect.Signature:
+    """Return the signature of a function that takes options, a catalogue and hooks by name."""
+    catalog = Parameter("catalog", Parameter.KEYWORD_ONLY, default=None, annotation=_CATALOG)
+    arguments = [_argument(one) for one in options.values()]
+    arguments.sort(key=lambda one: one.kind)
+    own = [*arguments, catalog, *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in hooks)]
+    return inspect.Signature(own, return_annotation=answer)
 
 
 def _argument(one: Option) -> Parameter:

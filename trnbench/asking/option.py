@@ -26,27 +26,28 @@ _WRITERS: Mapping[object, Callable[[Any], str]] = {
 
 
 class Option(NamedTuple):
-    """An option of a question; see `trnbench.verbs.asking.option`."""
+    """An option of a question; see `trnbench.asking.question.option`."""
 
     field: str
     name: str
-    default: Any
     help: str
-    kind: type
+    default: Any = None
+    factory: Callable[[], Any] | None = None
+    kind: type = str
     """What one text is read to where it has no parser: bool, int, float, Path or str."""
-    read: Callable[[str], Callable[[str], Any]] | None
-    parse: Callable[[str], Any] | None
-    write: Callable[[Any], str] | None
-    choices: tuple[str, ...]
-    several: Several
-    metavar: str | None
-    completes: tuple[str, ...]
-    argument: bool
-    shown: bool
-    short: str
-    variable: str | None
-    fills: Callable[[Path], Mapping[str, Any]] | None
-    bounds: tuple[int, int] | None
+    read: Callable[[str], Callable[[str], Any]] | None = None
+    parse: Callable[[str], Any] | None = None
+    write: Callable[[Any], str] | None = None
+    choices: tuple[str, ...] = ()
+    several: Several = ""
+    metavar: str | None = None
+    completes: tuple[str, ...] = ()
+    argument: bool = False
+    shown: bool = True
+    short: str = ""
+    variable: str | None = None
+    fills: Callable[[Path], Mapping[str, Any]] | None = None
+    bounds: tuple[int, int] | None = None
 
     @property
     def flag(self) -> str:
