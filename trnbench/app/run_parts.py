@@ -141,9 +141,11 @@ def shown_part(part: Part) -> dict[str, object]:
 class _Length(Question):
     """The options that say how long a run is."""
 
-    tokens: float | None = option("Tokens to train on: 2T, 300B.", read=parsing.count, metavar="N")
+    tokens: float | None = option(
+        "Tokens to train on: 2T, 300B.", default=None, read=parsing.count, metavar="N"
+    )
     samples: float | None = option(
-        "Or samples of --sequence tokens each: 50K.", read=parsing.count, metavar="N"
+        "Or samples of --sequence tokens each: 50K.", default=None, read=parsing.count, metavar="N"
     )
     phase: tuple[str, ...] = option(
         "Or parts of the run, each with its own sequence length, and knobs of its own if need be: "

@@ -85,21 +85,25 @@ class RunRequest(Question):
     headroom: float | None = option(
         "Memory per rank to leave free, e.g. 10%; default: the most that reserve and "
         "fragmentation may take.",
+        default=None,
         read=parsing.share,
         metavar="SHARE",
     )
     confidence: float | None = option(
         "Keep deadline and budget with this probability, 50% to 99%; default: by the estimate.",
+        default=None,
         read=parsing.confidence,
         metavar="SHARE",
     )
     stack: str | None = option(
         "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "
         "torchtitan, ...; default: the instance's.",
+        default=None,
         completes=("stacks",),
     )
     logical_size: int | None = option(
         "Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
+        default=None,
         name="lnc",
         read=parsing.whole,
         metavar="N",
@@ -113,7 +117,9 @@ class RunRequest(Question):
         default=(),
         metavar="OPTION,...",
     )
-    region: str | None = option("Region, e.g. us-east-2; default: the cheapest main one.")
+    region: str | None = option(
+        "Region, e.g. us-east-2; default: the cheapest main one.", default=None
+    )
     price_date: datetime.date = option(
         "Prices as known on this day; default: today.",
         factory=today,
@@ -142,7 +148,10 @@ class RunRequest(Question):
         metavar="'A=4x B'",
     )
     term_years: int | None = option(
-        "Years of a reservation or savings plan: 1 or 3.", read=parsing.whole, metavar="N"
+        "Years of a reservation or savings plan: 1 or 3.",
+        default=None,
+        read=parsing.whole,
+        metavar="N",
     )
     commitment: Commitment = option(
         "Charge a term whole, or only the run's share of it.",
@@ -151,20 +160,25 @@ class RunRequest(Question):
     )
     keep_checkpoints: str | None = option(
         "Bill the storage of the last N checkpoints: 3@s3-standard or 3@fsx-lustre.",
+        default=None,
         metavar="N@STORE",
     )
     max_price_age_s: float | None = option(
         "Warn of rates older than this at the price date: 90d.",
+        default=None,
         name="max_price_age",
         read=parsing.duration,
         metavar="TIME",
         variable=MAX_AGE_VARIABLE,
     )
     failures_per_node_day: float | None = option(
-        "Failures per node per day, e.g. 0.005; default: the chip's rate.", metavar="RATE"
+        "Failures per node per day, e.g. 0.005; default: the chip's rate.",
+        default=None,
+        metavar="RATE",
     )
     checkpoint_interval_s: float | None = option(
         "Time between checkpoints: 30min; default: the optimum.",
+        default=None,
         name="checkpoint_interval",
         read=parsing.duration,
         metavar="TIME",

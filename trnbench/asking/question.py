@@ -60,7 +60,7 @@ class Declared:
 def option(
     help: str,
     *,
-    default: Any = None,  # noqa: ANN401 - the type of the field
+    default: Any = ...,  # noqa: ANN401 - the type of the field
     factory: Callable[[], Any] | None = None,
     name: str = "",
     read: Callable[[str], Callable[[str], Any]] | None = None,
@@ -88,6 +88,10 @@ def option(
     options that are not given from the file that this one names.
     """
     about = dict(locals())
+    if default is ...:
+        if factory is None:
+            raise TypeError(f"an option without a default: {help}")
+        about["default"] = None
     return Declared(about.pop("default"), **about)
 
 

@@ -37,6 +37,7 @@ class CompareQuestion(Question):
     run: RunRequest = group(RunRequest)
     deadline_s: float | None = option(
         "Finish within this time, each on its smallest cluster; default, without --nodes: 60d.",
+        default=None,
         name="deadline",
         read=parsing.duration,
         metavar="TIME",
@@ -47,6 +48,7 @@ class CompareQuestion(Question):
     )
     baseline: str | None = option(
         "Instance type to compare the others with; default: the first.",
+        default=None,
         metavar="INSTANCE",
         completes=("instances",),
     )
@@ -126,11 +128,13 @@ class CompareShowing(Question):
 
     scenario: Path | None = option(
         "A scenario that the terminal UI saved; options beside it win.",
+        default=None,
         metavar="FILE",
         fills=scenario_file_options,
     )
     scaling: str | None = option(
         "Instead: the chosen layout on every cluster size, replicas scaled.",
+        default=None,
         metavar="strong|weak",
     )
     held: Against = group(Against)
