@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.search.search import search
 from trnbench.workload.layout import Layout
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from trnbench.measure.chains import layout_of_case, model_of
@@ -14,6 +13,7 @@ from trnbench.measure.loops import AllDevices
 from trnbench.measure.suites import OPERATIONS, DecoderCase
 from trnbench.measure.timing import Repeats
 from trnbench.program.step import training_step
+from trnbench.records import replace
 
 ONE = DecoderCase(
     layers=1,

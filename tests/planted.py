@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from trnbench.explain.effects import Effect, Pricer, StepFigure
 from trnbench.explain.observed import ObservedStep
 from trnbench.explain.score import Suspect, scored
 from trnbench.predict.setup import train_setup
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 
 NOISE = 0.03

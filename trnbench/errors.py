@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
 from typing import Never
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 FEW = 16
 """As many names as one line of help can list."""
@@ -84,8 +84,7 @@ class UnknownNameError(InputError):
         self.name = name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Record):
     """One thing wrong in a file: where (key path), what was found, what was expected."""
 
     path: str

@@ -7,20 +7,18 @@ record alone, so whoever asks first or twice gets the same, and nothing else can
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import field
 from typing import Generic, TypeVar
 
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Memo(Generic[Key, Answer]):
+class Memo(Record, Generic[Key, Answer], kw_only=False, eq=False):
     """Answers by key, each made when it is first asked for."""
 
-    _answers: dict[Key, Answer] = field(default_factory=dict, repr=False)
+    _answers: dict[Key, Answer] = field(default_factory=dict)
 
     def of(self, key: Key, make: Callable[[], Answer]) -> Answer:
         """Return the answer for a key; `make` must depend on the key and the record only."""

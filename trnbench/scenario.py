@@ -16,14 +16,13 @@ from typing import Annotated
 
 from trnbench.catalog.quantity import Ratio, Seconds
 from trnbench.errors import DataFileError
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension, exact, parse, show
 
 Count = Annotated[float, Dimension.COUNT]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Record):
     """A training run to be planned; None leaves a choice to the planner or to its defaults.
 
     `phases` are parts in % of the tokens, as `--phase` takes them. `nodes` fixes the size of every

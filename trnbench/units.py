@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 
 from trnbench.errors import OutOfRange, UnitError, did_you_mean
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 DECIMAL_PREFIXES: Mapping[str, float] = {
     "f": 1e-15,
@@ -181,8 +181,7 @@ def _factor(unit: str, text: str, dimension: Dimension, expected: str) -> float:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Record, kw_only=False):
     """A prefix chosen for showing numbers: `value / factor` followed by `unit`."""
 
     unit: str

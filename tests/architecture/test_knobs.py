@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.program.job_phases import ENGINE, phases_of
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.jobs import Job
 from trnbench.workload.layout import KNOBS, Layout
 from trnbench.workload.library import load_model

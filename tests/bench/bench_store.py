@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import redirect_stdout
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tests.bench.figure import REPEATS, best_of, show
@@ -16,6 +15,7 @@ from trnbench.app.keeping import UTC_FORMAT, GivenAnswer, keep
 from trnbench.catalog.search import open_catalog
 from trnbench.cli.main import ask
 from trnbench.cli.main import main as trnbench
+from trnbench.records import replace
 from trnbench.store.database import FILE_VARIABLE, KEEP_VARIABLE, opened, store_path
 from trnbench.store.runs import MOST_RUNS, RunFilter, add, answer_of, found, listed
 from trnbench.store.schema import transaction

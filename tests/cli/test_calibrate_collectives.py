@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from trnbench.hardware.library import load_platform
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.select import select
 from trnbench.mapping.placement import place
+from trnbench.records import replace
 
 ON = "trn2.48xlarge"
 LAUNCH_S, LINK = 60e-6, 0.6

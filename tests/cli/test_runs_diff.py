@@ -78,7 +78,7 @@ def test_what_an_older_program_answered_otherwise_is_told_as_code(kept, monkeypa
     real = keeping.kept_answer
 
     def older(report):
-        from dataclasses import replace
+        from trnbench.records import replace
 
         rows = [dict(row, step_time_s=row["step_time_s"] * 2) for row in report.rows]
         return real(replace(report, rows=tuple(rows)))

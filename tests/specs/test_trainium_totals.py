@@ -6,7 +6,6 @@ Where it does not, the file must say so in a conflict on that field.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -15,15 +14,14 @@ from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.hardware.fabric import Direct, Switch, Torus
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_platform
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import Dimension, parse
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 INSTANCES = [e.name for e in CATALOG.entries("instances") if e.name.startswith("trn")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sum:
+class Sum(Record):
     """A stated total beside what its parts add up to; `slack` is the rounding of both texts."""
 
     field: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import pytest_asyncio
 from textual import events
@@ -13,6 +11,7 @@ from textual.command import CommandList, CommandPalette
 from textual.widgets import Input, Static
 
 from trnbench.answers.row import Row
+from trnbench.records import replace
 from trnbench.report.report import Report, columns
 from trnbench.scenario import read_scenario
 from trnbench.tui.app import TrnbenchApp, known_bindings

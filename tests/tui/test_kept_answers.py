@@ -9,7 +9,6 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from trnbench.app.command_lines import CommandQuestion
 from trnbench.app.keeping import kept_answer
 from trnbench.app.runs import read_run
 from trnbench.cli.main import ask
+from trnbench.records import replace
 from trnbench.report.report import Report, columns
 from trnbench.scenario import Scenario
 from trnbench.store.database import opened

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from zipfile import ZipFile
 
 import pytest
@@ -11,6 +10,7 @@ from textual.widgets import Input, OptionList
 
 from trnbench.cli.main import main
 from trnbench.errors import TrnbenchError
+from trnbench.records import replace
 from trnbench.tui.asking import Asking
 from trnbench.tui.found import TableFound
 from trnbench.tui.launch_screen import ChoiceLine, LaunchScreen

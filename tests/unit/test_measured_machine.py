@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from trnbench.errors import InputError
 from trnbench.evidence.rows import read_evidence
 from trnbench.measure.machine import machine_files
 from trnbench.measure.machine_fits import _line, _lines
+from trnbench.records import replace
 
 ROWS = Path(__file__).parents[1] / "cli" / "rows" / "measured_host.csv"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,7 +29,7 @@ from trnbench.program.schedule import slot_order
 from trnbench.program.slots import purpose_of, slot_of
 from trnbench.program.step import StepProgram, training_step
 from trnbench.program.tensor import Tensor, one
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 
@@ -43,8 +42,7 @@ EFFICIENCY = ComputeEfficiency(
 LAYOUT = Layout(tp=8, global_batch=8, sequence=4096, precision="bf16-master")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scan:
+class Scan(Record, eq=False):
     """A new operation: a recurrence along the sequence, which nobody has taught the engines."""
 
     name: str = "mixer.scan"

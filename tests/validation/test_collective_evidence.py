@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from trnbench.evidence.collectives import Exchange, Systems, exchange_of, predic
 from trnbench.evidence.rows import RowFault, read_evidence
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.program.collective import bus_factor, op_named
+from trnbench.records import replace
 
 PUBLISHED = Path(__file__).parents[2] / "workloads" / "published"
 LARGEST_ERROR = 0.15

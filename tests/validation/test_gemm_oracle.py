@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import csv
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from trnbench.analytic.matrix.systolic import SCALE_SIM, Dataflow, array_time
 from trnbench.arrays import FloatArray
 from trnbench.program.matrix import matrix_product
+from trnbench.records import replace
 
 # The file prints percentages to 9 and 6 decimals.
 FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from trnbench.app.train_request import TrainRequest, suite_cases
 from trnbench.app.verbs.train import run
 from trnbench.catalog.search import open_catalog
+from trnbench.records import replace
 
 
 @pytest.fixture

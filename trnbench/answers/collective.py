@@ -5,11 +5,10 @@ from __future__ import annotations
 from trnbench.answers.row import Row, cells
 from trnbench.answers.trace import TraceSpan
 from trnbench.catalog.provenance import Kind
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkLoad:
+class LinkLoad(Record):
     """What one link carried: its name, its share of the time at full speed, its bytes."""
 
     name: str
@@ -18,8 +17,7 @@ class LinkLoad:
     size_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorusLoad:
+class TorusLoad(Record):
     """Busy shares of a 2D torus: to the right of and below each chip, the busier direction."""
 
     level: str
@@ -28,8 +26,7 @@ class TorusLoad:
     below: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveAnswer:
+class CollectiveAnswer(Record):
     """One collective of one size on one cluster by one engine; figures are None where it is no.
 
     `size_bytes` counts as nccl-tests does. `bound_s`: what no algorithm can beat on these links.

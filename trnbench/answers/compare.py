@@ -8,12 +8,11 @@ from trnbench.answers.interval import Interval, interval_cells
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Row, cells
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.search.result import Tally
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedQuote:
+class ComparedQuote(Record):
     """A quote beside the baseline: `time` and `cost` are ratios to its own, None without a figure.
 
     `break_even_mfu`: the MFU at which this very cluster would cost as much as the baseline.
@@ -41,16 +40,14 @@ def tally_row(instance: str, tally: Tally) -> Row:
     return {"instance": instance, **counts, "complete": not tally.unseen}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherStack:
+class OtherStack(Record):
     """What a row would be with another training stack that was measured on its instance."""
 
     stack: str
     quote: Quote
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareAnswer:
+class CompareAnswer(Record):
     """A comparison: a row a cluster. `footing` says in words what makes them comparable.
 
     `looked` counts the layouts of each instance type, over all clusters and parts of a run.

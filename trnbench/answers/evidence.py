@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trnbench.answers.row import Row, cells
 from trnbench.calibration.training_stack import FitErrors
 from trnbench.claims.verdict import Case, Claimed, Move
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 if TYPE_CHECKING:
     from trnbench.evidence.calibrate import Fitted
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from trnbench.evidence.statistics import Summary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredSet:
+class ScoredSet(Record):
     """The rows of one set of measurements, and their statistics.
 
     `fits`: how the stacks of its fitted rows came out of their fits, also with rows left out.

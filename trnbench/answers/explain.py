@@ -10,11 +10,10 @@ from trnbench.explain.effects import Effect, StepFigure
 from trnbench.explain.explanation import Explanation
 from trnbench.explain.score import Suspect
 from trnbench.ingest.devices import DeviceSummary
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Explained:
+class Explained(Record, eq=False):
     """An explanation, and the rows that could not be used with the reason.
 
     `remarks` say what of files was read, `devices` what monitors and profilers say beside them.

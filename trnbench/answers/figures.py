@@ -6,9 +6,8 @@ Tables name keys only, so a figure reads the same wherever it stands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.units import Dimension
 from trnbench.workload.layout import KNOBS
 
@@ -20,8 +19,7 @@ VERDICT_WORDS = {"does not": "does not hold", "cannot be told": "undecided"}
 """Verdicts on claims, as machines get them -> as people read them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(Record):
     """How people read one key of a row.
 
     A column of numbers shares one prefix, which stands in the heading; `own_prefix` gives every

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Literal
 
 from trnbench.answers.interval import Interval, interval_cells
 from trnbench.answers.row import Cell, cells
-from trnbench.records import dataclass
+from trnbench.records import Record, asdict
 
 FLEET_KEYS = (
     *("name", "model", "job", "instance", "nodes", "region", "purchase"),
@@ -18,8 +17,7 @@ FLEET_KEYS = (
 FoundBy = Literal["programme", "greedy", "nothing"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRow:
+class FleetRow(Record):
     """A job of the plan; all but name, model and job is None where it has no place in it.
 
     `start_day` counts from the first day. `deadline_probability`: in which share of the draws it
@@ -51,8 +49,7 @@ class FleetRow:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPurchase:
+class FleetPurchase(Record):
     """What to buy on a day: machines for a job alone, or for all jobs of a pool."""
 
     on: datetime.date
@@ -63,8 +60,7 @@ class FleetPurchase:
     jobs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonthBill:
+class MonthBill(Record):
     """What a month costs under one purchase option."""
 
     month: str
@@ -72,8 +68,7 @@ class MonthBill:
     usd: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetLimitCost:
+class FleetLimitCost(Record):
     """What the plan would save without a limit; `sure` where that is more than the gap."""
 
     what: str
@@ -81,16 +76,14 @@ class FleetLimitCost:
     sure: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontPoint:
+class FrontPoint(Record):
     """A plan that no other beats: when its last job ends, and what it costs."""
 
     finish_days: float
     cost_usd: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpotRisk:
+class SpotRisk(Record):
     """A job on spot machines as it was played: days, USD, how often machines were taken back."""
 
     name: str
@@ -101,8 +94,7 @@ class SpotRisk:
     zones: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetAnswer:
+class FleetAnswer(Record):
     """A plan for a fleet. `feasible`: every job has its place.
 
     `binding` says what stands in the way, each by itself. `cost_usd` is the whole bill with its

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer
 from trnbench.execute.accounting import TrafficLine
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import HOUR_S
 
 AGREEMENT = 0.02
 """By how much the memory model may miss what was measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormatFlop:
+class FormatFlop(Record):
     """Operations of all steps over all ranks on operands of a format."""
 
     number_format: str
@@ -28,8 +27,7 @@ class FormatFlop:
         return self.flop == self.program_flop
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageHeld:
+class StageHeld(Record):
     """What a rank of one class of stages held at most, measured and as the memory model says.
 
     `peaks_bytes` adds up the peak of each category, as the model does; `peak_bytes` is what was
@@ -58,8 +56,7 @@ class StageHeld:
         return above and self.peaks_bytes >= self.model_bytes * (1 - AGREEMENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionalRun:
+class FunctionalRun(Record):
     """Some training steps with real numbers; `reasons` tell why there are none.
 
     `answer` is the modelled step on the instance; `resumed` counts the steps that a checkpoint

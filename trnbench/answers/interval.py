@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from trnbench.answers.row import Cell
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(Record):
     """A figure with the ends of its 80 % interval."""
 
     value: float

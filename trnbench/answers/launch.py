@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trnbench.answers.row import Row, cells
 from trnbench.answers.train import TrainAnswer
 from trnbench.launch.folder import LaunchFolder
 from trnbench.launch.framework import Framework
 from trnbench.launch.scheduler import Scheduler
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Launched:
+class Launched(Record, eq=False):
     """A folder of files; None where the answer is no, for the reasons of `step`."""
 
     step: TrainAnswer
@@ -38,8 +35,7 @@ class Launched:
         return {**self.step.row(), **cells(self, how)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPair:
+class LaunchPair(Record):
     """A framework on an instance, and the schedulers that can start it there."""
 
     instance: str

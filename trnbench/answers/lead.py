@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from trnbench.answers.interval import Interval
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 CLEAR = 0.8
 """The share of draws from which on the cheapest row is called so without a but."""
@@ -13,8 +13,7 @@ NAMED = 0.1
 """The share of draws from which on a row is named as one that may be the cheapest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lead:
+class Lead(Record):
     """The cheapest of some quotes, by its place.
 
     `rival` is the place of the quote that it is held against, None if it is alone, and `cost` its

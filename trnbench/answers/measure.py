@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 
 from trnbench.answers.row import Row, cells
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension, counted, show
 
 WIDE_SPREAD = 0.10
@@ -14,8 +14,7 @@ WIDE_SPREAD = 0.10
 _NUMBERS = ("processor_s", "flop_per_s", "bytes_per_s", "busbw_bytes_per_s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRow:
+class MeasuredRow(Record):
     """A row of a session: its cells by column of the file of measured rows."""
 
     cells: Mapping[str, str]
@@ -71,8 +70,7 @@ class MeasuredRow:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepVerdict:
+class StepVerdict(Record):
     """A training step as measured, and as predicted from rows of other kinds, or why it is not."""
 
     id: str
@@ -88,8 +86,7 @@ class StepVerdict:
         return None if self.predicted_s is None else self.predicted_s / self.measured_s - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepsVerdict:
+class StepsVerdict(Record):
     """How near training steps come to what the other rows say of them, by the ids of these.
 
     `wall`: by the clock on the wall; `processor`: by what the processors of a host were busy,
@@ -121,8 +118,7 @@ def _median(steps: tuple[StepVerdict, ...]) -> float | None:
     return median(errors) if errors else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureAnswer:
+class MeasureAnswer(Record):
     """A session: the device, its rows, what was left out and why, what disturbed or ended it.
 
     `missing`: kinds that were asked for and have no row.

@@ -11,14 +11,13 @@ from trnbench.numerics.product_demo import ProductDemo
 from trnbench.program.optimizer import MOMENTS
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.tensor import element_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 END_SHARE = 10
 """First and final losses are means over a tenth of a run: single steps see different texts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RecipeCurves:
+class RecipeCurves(Record, eq=False):
     """Losses [seed, step] of a recipe."""
 
     recipe: PrecisionRecipe
@@ -67,8 +66,7 @@ class RecipeCurves:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NumericsAnswer:
+class NumericsAnswer(Record, eq=False):
     """A model in several recipes, the first of which is what the others are held against."""
 
     model: str

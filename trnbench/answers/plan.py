@@ -11,12 +11,11 @@ from trnbench.answers.quote import Quote
 from trnbench.plan.objective import Objective
 from trnbench.plan.quotas import QuotaRequest
 from trnbench.plan.sensitivity import Change
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.search.result import Tally
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Record):
     """What a plan has to keep and what decides; `assumed_deadline`: nobody gave one.
 
     `confidence`: in which share of the draws limits are to be kept, None by the estimate.
@@ -29,8 +28,7 @@ class Asked:
     confidence: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class Ways(Record):
     """How many ways to buy were looked at, and how many each limit rejected."""
 
     looked: int
@@ -38,8 +36,7 @@ class Ways:
     rejected: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakEven:
+class BreakEven(Record):
     """At which MFU an instance type's best plan costs as much as another plan.
 
     `mfu` is what is predicted; None stands for a speed that no machine of the type comes near.
@@ -53,8 +50,7 @@ class BreakEven:
     against_usd: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmed:
+class Confirmed(Record):
     """A configuration in closed form and as the emulator plays it; `rank`: its place as played.
 
     The first is 1. Places go by what decides in the plan: cost, or time where that was asked for.
@@ -89,8 +85,7 @@ def replayed(pairs: Sequence[tuple[Quote, Quote]], objective: Objective) -> tupl
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAnswer:
+class PlanAnswer(Record):
     """A plan. `best` is None where nothing keeps what was asked; `nearest` is what comes nearest.
 
     `binding` says in words what stands in the way of it, and `left_out` why an instance type has

@@ -9,11 +9,10 @@ from trnbench.prices.feed.aws_answers import CapacityOffer
 from trnbench.prices.feed.aws_calls import AccountLimit, HeldCapacity
 from trnbench.prices.feed.ledger import ComparedRate
 from trnbench.prices.price import Price, PriceList
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimOnDay:
+class ClaimOnDay(Record):
     """What came of a claim that turns on prices, from a day on."""
 
     day: datetime.date
@@ -21,8 +20,7 @@ class ClaimOnDay:
     verdict: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PriceHistory:
+class PriceHistory(Record, eq=False):
     """All rates of an instance type, oldest first, and what they made of claims."""
 
     prices: PriceList
@@ -30,8 +28,7 @@ class PriceHistory:
     verdicts: tuple[ClaimOnDay, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Refresh:
+class Refresh(Record, eq=False):
     """What a refresh read, and the files as they become by it: the old text with rows at its end.
 
     `failures` are services that did not answer.

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from trnbench.answers.interval import Interval, interval_cells
 from trnbench.answers.row import Cell, cells
 from trnbench.answers.train import TrainAnswer
 from trnbench.plan.billing import Bill
 from trnbench.plan.objective import Candidate
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import DAY_S, MILLION
 from trnbench.workload.layout import RANK_DEGREES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wall:
+class Wall(Record):
     """What the wall time of a run is made of, seconds, and what failures are expected in it."""
 
     start_s: float
@@ -39,8 +37,7 @@ class Wall:
         return self.work_s / self.total_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
+class Quote(Record):
     """A run on a cluster, bought so.
 
     `steps` are the training steps of its parts, and `main` says which takes longest. `tokens` are

@@ -6,14 +6,13 @@ from typing import Literal
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.partial_layout import PartialLayout
 
 Scaling = Literal["strong", "weak"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingCurve:
+class ScalingCurve(Record):
     """One instance type: a layout family, whose replicas grow with the nodes, on each of them.
 
     `family` is the layout that the comparison takes, on `nodes`; None where the model never runs.
@@ -38,8 +37,7 @@ class ScalingCurve:
         return mine / quote.nodes / ((first.samples_per_s or mine) / first.nodes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingAnswer:
+class ScalingAnswer(Record):
     """Scaling of a model on some instance types; the batch grows with the nodes if it is weak."""
 
     model: str

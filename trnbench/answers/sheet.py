@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from trnbench.calibration.supports import KEY
 from trnbench.calibration.transfer import AS_IN, BY_KERNELS, FIT_SOURCE
@@ -15,14 +14,13 @@ from trnbench.catalog.search import Entry
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.figures import SheetFigure
 from trnbench.prices.price import Price, PriceList
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 FIRST_LOOKED_AT = ("on-demand", "capacity-block")
 """Purchase options whose listed rate is shown before anything is computed, in this order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SheetLine:
+class SheetLine(Record):
     """One value of a file: key path, text as written, what it rests on, and in base units.
 
     `unit` names the base unit as attribute names do (`bytes_per_s`); none for counts. `rests_on`
@@ -40,8 +38,7 @@ class SheetLine:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Sheet(Record):
     """A named data file in full, with the figures and files that belong to it.
 
     `givers`: of a calibration, those by name that it took numbers over from; None of other files.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartBeside:
+class PartBeside(Record):
     """One part of two totals: seconds of a step, or bytes of a rank."""
 
     name: str

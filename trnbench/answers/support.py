@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from trnbench.answers.row import Row, cells
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.jobs import Job
 
 SupportStatus = Literal["fitted", "modelled", "untested", "refused"]
 """From the most that is known to the least."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobCell:
+class JobCell(Record):
     """A job with a stack, on whichever of its instances.
 
     `fitted`: the stack's numbers were fitted to some of `measured_rows` that ran the job;
@@ -33,8 +32,7 @@ class JobCell:
         return cells(self, "stack job status measured_rows reason")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupportCell:
+class SupportCell(Record):
     """A kind of model with a stack on an instance.
 
     `fitted`: the stack's numbers were fitted to `measured_rows` of them here; `modelled`: it runs

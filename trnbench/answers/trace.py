@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceSpan:
+class TraceSpan(Record):
     """Something that took a lane from `start_s` to `end_s`."""
 
     process: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from trnbench.analytic.step.memory_parts import CATEGORIES
@@ -12,7 +11,7 @@ from trnbench.answers.row import Cell, Row, cells
 from trnbench.catalog.provenance import Kind
 from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
@@ -24,16 +23,14 @@ COMMUNICATION: tuple[StepCategory, ...] = ("tensor", "context", "expert", "pipel
 """Categories of which a part may run beside compute."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Searched:
+class Searched(Record):
     """How many layouts were looked at for one that was left open."""
 
     legal: int
     feasible: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPart:
+class RunPart(Record):
     """What a step is repeated for: a part of a run, its tokens and its share of the run's time.
 
     `days` and `cost_usd` are that share of the run's, with its checkpoints, failures and bill;
@@ -50,8 +47,7 @@ class RunPart:
         return cells(self, "tokens run_share=share days cost_usd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainAnswer:
+class TrainAnswer(Record):
     """One training step on one cluster by one engine; `step` is None where the answer is no.
 
     `chosen` names the knobs that a search found, `assumed` those that were not given and took
@@ -86,8 +82,8 @@ class TrainAnswer:
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    timeline: Timeline | None = field(default=None, repr=False)
-    memory_timeline: MemoryTimeline | None = field(default=None, repr=False)
+    timeline: Timeline | None = None
+    memory_timeline: MemoryTimeline | None = None
 
     @property
     def software(self) -> str:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from trnbench.answers.row import Row, cells
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Went = Literal["as predicted", "faster", "slower"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedLog:
+class VerifiedLog(Record):
     """The measured step of a log, or row of a table, beside its prediction."""
 
     id: str
@@ -37,8 +36,7 @@ class VerifiedLog:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(Record):
     """All logs of a launched run; `terms` are seconds of a predicted step by category.
 
     `command` asks why the run went as it did; `remarks` say how the logs were read.

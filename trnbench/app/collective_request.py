@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import fields
 
 from trnbench import parsing
 from trnbench.errors import InputError, UnitError
 from trnbench.mapping.fabric import LinkFault
 from trnbench.parsing import read
 from trnbench.program.collective import op_named
-from trnbench.records import dataclass
+from trnbench.records import Record, fields
 from trnbench.units import Dimension, parse
 from trnbench.workload.operation import Op
 from trnbench.workload.suite import Place
@@ -21,8 +20,7 @@ LARGEST_BYTES = 2.0**60
 _FAULT = re.compile(r"(\d{1,9})-(\d{1,9}|net)(?:=(.+))?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
+class Neighbour(Record):
     """Another collective that runs at the same time; `groups` as in a request."""
 
     op: Op
@@ -30,8 +28,7 @@ class Neighbour:
     groups: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveRequest:
+class CollectiveRequest(Record):
     """What to run: every operation on every place at every size by every engine.
 
     `groups`: "16" for consecutive groups of 16 ranks, "16@32" for groups whose ranks are 32 apart,

@@ -19,7 +19,7 @@ from trnbench.mapping.message_plan.placed import Placed, PlacedRound
 from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
 from trnbench.mapping.message_plan.select import algorithm_named, select, selected_for
 from trnbench.mapping.placement import place
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.operation import Op
 from trnbench.workload.suite import Place
 
@@ -27,8 +27,7 @@ BUSIEST = 12
 """Links that are listed of each step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plane:
+class Plane(Record):
     """One unit of a 2D torus: loads of the links right of and below each chip, as in a step.
 
     `onward`: load of the links of each chip along further axes, such as that between planes.
@@ -41,8 +40,7 @@ class Plane:
     onward: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusyLink:
+class BusyLink(Record):
     """A link, its load as in a step, and what it carries."""
 
     name: str
@@ -51,8 +49,7 @@ class BusyLink:
     size_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveStep:
+class CollectiveStep(Record):
     """One round, or all of them: `times` it is repeated, the messages of it, and link loads.
 
     A load is the part of its capacity that a link carries over `over_s`: how long the collective
@@ -68,8 +65,7 @@ class CollectiveStep:
     busiest: tuple[BusyLink, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveSteps:
+class CollectiveSteps(Record):
     """A collective round by round; `reasons` where it cannot run, and then no steps."""
 
     op: Op

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnbench.app.run_request import RunRequest
 from trnbench.catalog.search import BUILT_IN, USER, Catalog
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.written import (
     engine_text,
     number_text,
@@ -42,8 +42,7 @@ ARGUMENTS: Mapping[str, str] = {
 """The option of a verb that is written without its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandQuestion:
+class CommandQuestion(Record):
     """A verb and its options by name; an option of None is not given."""
 
     verb: str

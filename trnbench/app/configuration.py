@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias
 
 from trnbench.catalog.search import PATH_VARIABLE, SECTIONS
 from trnbench.errors import Fault, InputError, did_you_mean
 from trnbench.parsing import share
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 FILE = "trnbench.toml"
 _VARIABLE = "TRNBENCH_"
@@ -26,8 +25,7 @@ _TRUE = ("1", "yes", "true", "on")
 Read: TypeAlias = Callable[[object, Path], str | list[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultSetting:
+class DefaultSetting(Record):
     """A key of the file: what it holds, an example, and what it is a default of.
 
     It stands for `option` of the commands in `verbs`, or for an environment variable.
@@ -41,8 +39,7 @@ class DefaultSetting:
     variable: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configured:
+class Configured(Record):
     """A value as an option or a variable takes it, as it was written, and where."""
 
     value: str | list[str]
@@ -50,8 +47,7 @@ class Configured:
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(Record):
     """What is configured, by key, and the files that may say it."""
 
     files: tuple[Path, ...]

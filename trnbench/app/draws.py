@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from trnbench.plan.objective import Candidate
 from trnbench.plan.purchase import Tariff
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.step import drawn_times_s
+from trnbench.records import replace
 from trnbench.workload.partial_layout import PartialLayout
 
 

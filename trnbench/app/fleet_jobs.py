@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from trnbench.plan.goodput import goodput
 from trnbench.plan.market import Market, candidates, cost_of
 from trnbench.plan.price_terms import FOR_A_TERM, PriceTerms
 from trnbench.plan.purchase import Offers, Tariff, load_offers
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field, replace
 from trnbench.units import DAY_S, HOUR_S
 from trnbench.workload.fleet import FleetFile, JobEntry, read_fleet
 
@@ -99,16 +98,14 @@ def with_job(
     return job.model, {**own, **given}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Choice:
+class Choice(Record, eq=False):
     """How a way came about, so that it can be drawn: its clusters, and where they are bought."""
 
     explored: Explored
     market: Market
 
 
-@dataclass(slots=True, kw_only=True)
-class JobWays:
+class JobWays(State):
     """The ways of a job, how each came about, and why instance types have none."""
 
     job: JobEntry
@@ -124,8 +121,7 @@ class JobWays:
         return self.choices[way.instance, way.region, way.option]
 
 
-@dataclass(slots=True, kw_only=True)
-class WaysFinder:
+class WaysFinder(State):
     """Finds the ways of jobs; jobs that differ in their length alone are searched once."""
 
     catalog: Catalog

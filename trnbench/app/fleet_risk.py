@@ -19,12 +19,11 @@ from trnbench.plan.purchase import Tariff
 from trnbench.plan.spot_play import SpotOutcome, SpotRun, play
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import TAIL, Range
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import DAY_S, HOUR_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FleetRisk:
+class FleetRisk(Record, eq=False):
     """What the draws say of a plan: which deadlines hold how often, and what it costs."""
 
     in_time: Mapping[str, float]

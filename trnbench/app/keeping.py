@@ -11,7 +11,7 @@ from typing import Any
 
 from trnbench.app.code_version import code_version
 from trnbench.catalog.search import Catalog
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.report.formats import finite
 from trnbench.report.headline import headline
 from trnbench.report.report import Report
@@ -31,8 +31,7 @@ DATED = "price_date"
 """An option whose default is today: kept as it was then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenAnswer:
+class GivenAnswer(Record):
     """An answer as it was given: the question, when, and how long it took."""
 
     report: Report

@@ -17,7 +17,7 @@ from trnbench.errors import EnvironmentFault, InputError, UnknownNameError
 from trnbench.hardware.library import load_platform
 from trnbench.launch.catalogue import SCHEDULERS, framework_for, frameworks_on, schedulers_on
 from trnbench.launch.folder import PREDICTION
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import counted
 from trnbench.workload.json_file import read_object
 from trnbench.workload.layout import KNOBS
@@ -25,8 +25,7 @@ from trnbench.workload.layout import KNOBS
 _ANSWERS = ("plan", "compare", "train", "launch")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchChoices:
+class LaunchChoices(Record):
     """What can start a row of an answer; `stack` is the framework that the row's stack stands for.
 
     Without such a framework `stack` is None, and whoever launches the row says which.
@@ -37,8 +36,7 @@ class LaunchChoices:
     schedulers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowLaunch:
+class RowLaunch(Record, eq=False):
     """A row that is launched, with what was asked: `write_launch(folder, answer, inputs)`."""
 
     answer: Launched

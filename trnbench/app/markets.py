@@ -19,15 +19,14 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import cluster_limit
 from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.search.result import SearchResult, Tally, joined
 from trnbench.units import Dimension, show
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
+class Portion(Record):
     """A part of a run with its layout: `assumed` names what took a default, `label` the part.
 
     `batches` are the batch on each number of nodes, one that the ranks divide well where it is
@@ -46,8 +45,7 @@ class Portion:
         return self.layout.changed(global_batch=self.batches[nodes])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Explored:
+class Explored(Record, eq=False):
     """An instance type, the run's parts as they would be laid out on it, and what was found.
 
     `searches`, one a part, are of the same numbers of nodes. `market` holds the clusters on which
@@ -148,8 +146,7 @@ def explore_all(
     return tuple(explored)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
+class _Draft(Record):
     """An instance type before its search: `counts` are the clusters that a network joins."""
 
     setup: TrainSetup

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 
 from trnbench.app.knobs import settled_layout_of
@@ -26,7 +25,7 @@ from trnbench.ingest.collectives import MeasuredCluster, is_sweep, read_sweep
 from trnbench.ingest.devices import DeviceSummary, device_tool, read_devices
 from trnbench.ingest.steps import NoSteps, RunSize, read_steps
 from trnbench.parsing import clusters
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.units import counted
 from trnbench.workload.layout import Value
 from trnbench.workload.partial_layout import PartialLayout
@@ -36,8 +35,7 @@ _FEW = 5
 _FOR_A_LOG = "a log of steps needs --model, --on, --global-batch and --sequence"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenRun:
+class GivenRun(Record):
     """What options say of all steps in files: those of a log, or columns that a table lacks."""
 
     model: str | None = None

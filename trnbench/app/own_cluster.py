@@ -17,7 +17,7 @@ from trnbench.hardware.instance import Instance, Platform
 from trnbench.hardware.library import load_chip, load_instance, load_platform
 from trnbench.mapping.fabric import build_fabric
 from trnbench.prices.owned import Owning, RateTerm, rate_terms
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension, exact, parse, show, unit_scale
 
 _ADAPTERS = re.compile(r"(?P<count>\d+)\s*[xX]\s*(?P<rate>.+)")
@@ -25,16 +25,14 @@ _RATIO = re.compile(r"(?P<down>\d+(\.\d+)?)\s*:\s*(?P<up>\d+(\.\d+)?)")
 _MOST_CHIPS = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapters:
+class Adapters(Record):
     """The network adapters of one instance, and what each carries one way, as it was written."""
 
     count: int
     rate: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnCluster:
+class OwnCluster(Record):
     """What is asked for: an instance `like` a known one, but for what is given.
 
     `usd_per_hour` is of one instance, stated or worked out from what `owning` one costs.
@@ -51,16 +49,14 @@ class OwnCluster:
     owning: Owning | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewFile:
+class NewFile(Record):
     """A file to write: where, and its text."""
 
     path: Path
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewCluster:
+class NewCluster(Record):
     """The files of a new cluster, each checked; and the terms of its hourly rate."""
 
     files: tuple[NewFile, ...]

@@ -6,11 +6,10 @@ from trnbench.answers.plan import Asked
 from trnbench.app.run_request import DEADLINE_S, RunRequest
 from trnbench.errors import InputError
 from trnbench.plan.objective import Limits, Objective
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
+class PlanRequest(Record):
     """A run to be planned.
 
     Without an objective the cheapest plan is wanted, or the fastest within a budget. The cheapest

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from trnbench.answers.interval import Interval
@@ -17,6 +15,7 @@ from trnbench.plan.billing import Bill
 from trnbench.plan.cost import RunPhase, TrainingCost, TrainingJob, training_cost
 from trnbench.plan.market import Market
 from trnbench.plan.objective import Candidate
+from trnbench.records import replace
 from trnbench.units import DAY_S
 from trnbench.workload.partial_layout import PartialLayout
 

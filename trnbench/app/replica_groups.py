@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from trnbench.arrays import IntArray
 from trnbench.errors import InputError
 from trnbench.mapping.legality import PlacementVerdict, even_groups
 from trnbench.mapping.placement import Placement
+from trnbench.records import replace
 
 _STRIDED = re.compile(r"(\d{1,9})(?:@(\d{1,9}))?")
 MOST_LISTED = 1_000_000

@@ -16,7 +16,7 @@ from trnbench.app.study import SPEC_DIR, answered_cell, study_named
 from trnbench.app.use_case import Progress, quiet
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, TrnbenchError
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.report.redaction import OWN_MONEY
 from trnbench.report.report import Report
 from trnbench.report.study import cell_rows
@@ -52,8 +52,7 @@ MOST_CELLS = 200
 _NOT_ASKED = "answers of this verb are not asked again, and more than one part differs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
+class _Side(Record):
     """What one of the answers rests on: options, data files, and files that were read."""
 
     options: Mapping[str, Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 from trnbench import parsing
@@ -13,7 +12,7 @@ from trnbench.asking.option import Given, Option
 from trnbench.asking.question import Question, option
 from trnbench.errors import InputError, did_you_mean
 from trnbench.parsing import read
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.units import Dimension
 from trnbench.workload.layout import KNOBS
 from trnbench.workload.partial_layout import PartialLayout
@@ -26,8 +25,7 @@ ROUNDING = 1e-6
 FORM = "TOKENS@SEQUENCE[,KNOB=VALUE...], e.g. 1.9T@8192 or 10%@128k,cp=8,global-batch=256"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Record):
     """A part of a run: so many tokens or samples, in sequences of one length or the usual one.
 
     `layout` are knobs that this part has otherwise than the run.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.records import dataclass
+from trnbench.records import Record, asdict, replace
 from trnbench.report.redaction import (
     OWN_MONEY,
     REDACTED,
@@ -27,8 +26,7 @@ from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
 from trnbench.workload.json_file import read_object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweredRun:
+class AnsweredRun(Record):
     """A kept run with its answer."""
 
     run: KeptRun

@@ -11,7 +11,7 @@ from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.children import forked_pool
 from trnbench.errors import EnvironmentFault
 from trnbench.predict.setup import TrainSetup
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.search.parts import is_large
 from trnbench.search.question import Question
 from trnbench.search.result import SearchResult, reunited
@@ -22,8 +22,7 @@ LISTEN_S = 0.05
 """How often searches in other processes are asked how far they are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class Watch(Record):
     """What the asker hears and says on the way: (done, all, of what), and whether to stop.
 
     `workers`: how many processes may search side by side. They are forked: more than one is only

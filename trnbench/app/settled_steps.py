@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from trnbench.answers.train import TrainAnswer
 from trnbench.predict.job_rates import ENGINE, host_link, host_memory
 from trnbench.predict.prediction import Prediction
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import Playing, predict_between
+from trnbench.records import replace
 from trnbench.units import Dimension, show
 from trnbench.workload.jobs import REINFORCED
 from trnbench.workload.partial_layout import PartialLayout

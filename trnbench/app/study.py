@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,7 @@ from trnbench.app.study_sample import sample_first, unless_hopeless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.catalog.search import SECTIONS, Catalog, open_catalog
 from trnbench.errors import EnvironmentFault, InputError, TrnbenchError
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import Report
 from trnbench.store.database import Say, StoreFault, opened, store_path
 from trnbench.store.snapshot import digest
@@ -52,8 +51,7 @@ _ALWAYS = ("feasible", "reasons")
 CellAsk = Callable[[str, Mapping[str, Any], Catalog | None], tuple[Report | None, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyEffort:
+class StudyEffort(Record):
     """With what a study is run: local `workers`, or those of a Dask `scheduler`.
 
     `retry`: cells that failed before are asked again. `confirmed`: however many there are.
@@ -67,8 +65,7 @@ class StudyEffort:
     keep: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyAnswer:
+class StudyAnswer(Record):
     """A study with what came of its cells so far; `asked` cells were answered just now.
 
     `lost`: how a worker ended before it answered, where that left cells open.
@@ -98,8 +95,7 @@ class StudyAnswer:
             yield cell, self.kept.get(key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chunk:
+class _Chunk(Record):
     """Cells that one worker answers one after the other, and what it must have to do so."""
 
     cells: tuple[tuple[str, Cell], ...]
@@ -299,8 +295,7 @@ class _Losses:
                 yield key, cell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Watch:
+class _Watch(Record):
     """Whether to stop, and what was lost on the way."""
 
     cancel: Cancel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
@@ -38,7 +37,7 @@ from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.step import StepProgram, training_step
-from trnbench.records import dataclass
+from trnbench.records import Record, asdict, field, replace
 from trnbench.workload.layout import KNOBS, Value
 from trnbench.workload.model import Model
 from trnbench.workload.partial_layout import PartialLayout
@@ -52,8 +51,7 @@ _DIGITS = 12
 """Of a digest that tells models apart."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionalRequest:
+class FunctionalRequest(Record):
     """What to train, where it is modelled, and for how long; open knobs take simple defaults.
 
     With a `folder` the run keeps checkpoints there, and goes on from the newest.

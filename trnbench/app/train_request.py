@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.predict.step import Playing
-from trnbench.records import dataclass
+from trnbench.records import Record, fields
 from trnbench.workload.library import load_training_suite
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -21,8 +20,7 @@ BUYING = ("purchase", "region", "discount", "prices", "assumed_prices")
 """How a run is bought, beside the day of its prices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainCase:
+class TrainCase(Record):
     """A model on so many instances; what its layout leaves open is chosen."""
 
     model: str
@@ -32,8 +30,7 @@ class TrainCase:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainRequest:
+class TrainRequest(Record):
     """What to answer: every case by every engine.
 
     `assume_supported`: what a stack refuses is predicted as if it ran. `seed` draws how late nodes

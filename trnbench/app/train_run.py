@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trnbench.answers.quote import Quote
 from trnbench.answers.train import TrainAnswer
 from trnbench.app.markets import explore_all
@@ -14,6 +12,7 @@ from trnbench.app.train_request import TrainRequest
 from trnbench.app.use_case import Progress, quiet
 from trnbench.catalog.search import Catalog
 from trnbench.plan.market import cheapest
+from trnbench.records import replace
 
 
 def quotes_of_runs(

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Ratio, Seconds
-from trnbench.records import dataclass
+from trnbench.records import Record, field, fields
 from trnbench.workload.recompute import PlainRecompute
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ _WORDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChipEfficiency:
+class ChipEfficiency(Sourced):
     """What matrix products and memory of a chip reach, whichever library asks.
 
     `tensor_share`: the part of the tensor units' peak that a deep product reaches beside what its
@@ -81,9 +79,6 @@ class ChipEfficiency:
     attention_call_s: Times = 0.0
     attention_row_s: Times = 0.0
     releases: dict[str, Ratios] = field(default_factory=dict)
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse shares that are not shares, and rows of different length."""
@@ -91,8 +86,7 @@ class ChipEfficiency:
         check_numbers(self.releases)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelEfficiency:
+class KernelEfficiency(Record):
     """What a library's kernels reach on chips, and what they cost beside their work.
 
     `attention_forward_share`, `attention_backward_share`: the part of the tensor units' peak that
@@ -125,8 +119,7 @@ class KernelEfficiency:
         _check(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpertEfficiency:
+class ExpertEfficiency(Record):
     """How much longer layers with experts take than their products, passes and bytes say.
 
     `compute` multiplies the time of the experts' products and of sorting tokens by expert and
@@ -150,8 +143,7 @@ class ExpertEfficiency:
             raise ValueError("`overlap_between_nodes` must be from 0 to 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeEfficiency:
+class ComputeEfficiency(Record):
     """A chip and a library of kernels on it, and what layers with experts take longer, if known."""
 
     chip: ChipEfficiency

@@ -6,16 +6,15 @@ take the same record; a prediction names it. Selection is a table: the first rul
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from typing import Literal, get_args
 
 from trnbench.calibration.transfer import HANDED_ON, stack_file, widened
 from trnbench.catalog.document import load_named, load_once
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.catalog.search import Catalog
 from trnbench.errors import UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.operation import Op
 
 # Stacks share their folder with other calibrations; their names begin with this.
@@ -39,8 +38,7 @@ AlgorithmName = Literal[
 ALGORITHM_NAMES: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class Tuning(Record):
     """One protocol of a stack: what it costs and how much of each link's speed it reaches.
 
     `launch`: once a collective. `step` and `network_step`: software time a round on top of the
@@ -74,8 +72,7 @@ class Tuning:
                 raise ValueError(f"`{name}` must be at least 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Record):
     """When a stack uses an algorithm: every condition given must hold; sizes below `below`.
 
     `below_per_node` is times the nodes of the group, for limits that grow with it.
@@ -113,8 +110,7 @@ class Rule:
         return min(limits, default=float("inf"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveStack:
+class CollectiveStack(Sourced):
     """A communication stack on one fabric generation.
 
     `instances`: the platforms it describes (by name). `inherits_from` says which measured family
@@ -132,9 +128,6 @@ class CollectiveStack:
     default_tuning: str
     tunings: dict[str, Tuning]
     rules: tuple[Rule, ...]
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse rules for tunings that are not there."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 if TYPE_CHECKING:
     from trnbench.hardware.instance import Platform
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownFramework:
+class KnownFramework(Record):
     """What calibrations call a framework, the Neuron chips it runs on, whether it runs on GPUs."""
 
     called: str

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
 from trnbench.calibration.chip_efficiency import PART, Ratios, Times, ends_of
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 Dispatch = Literal["eager", "compiled", "graph"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLaunch:
+class HostLaunch(Record):
     """Seconds of a rank's host processors for each thing that they launch.
 
     `dispatch`: whether kernels are launched one by one (`eager`), fused ones (`compiled`), or whole

@@ -6,12 +6,11 @@ what a step's program says.
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from trnbench.calibration.chip_efficiency import check_numbers, ends_of, numbers_of
 from trnbench.catalog.quantity import Bytes, Ratio
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -25,8 +24,7 @@ else:
     Sizes = Bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryOverheads:
+class MemoryOverheads(Record):
     """Copies and buffers of a training stack; a number may be a row of samples.
 
     `whole`: memory held over what all of this says, but for `runtime` and `communicator`; its range

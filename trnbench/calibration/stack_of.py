@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import field
 
 from trnbench.calibration.frameworks import SOFTWARE, KnownFramework
 from trnbench.calibration.training_stack import (
@@ -24,14 +23,13 @@ from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_instance
 from trnbench.memo import Memo
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, State, field, replace
 
 OTHER_RELEASE = "other"
 """Under this name a stack describes releases that it does not list."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundStack:
+class FoundStack(Record):
     """A stack; whether it is the software's own or stands in for it, and then a remark of that."""
 
     stack: TrainingStack
@@ -39,8 +37,7 @@ class FoundStack:
     assumed: tuple[str, ...] = ()
 
 
-@dataclass
-class Stacks:
+class Stacks(State, kw_only=False):
     """The training stacks of a catalogue, the user's first.
 
     With `named`, all rows are its own. `otherwise` is the stack of software that no stack names.
@@ -50,10 +47,10 @@ class Stacks:
     catalog: Catalog
     named: TrainingStack | str | None = None
     otherwise: TrainingStack | str | None = None
-    _known: tuple[TrainingStack, ...] | None = field(default=None, init=False)
-    _chips: Memo[str, frozenset[str]] = field(default_factory=Memo, init=False)
-    _by_name: Memo[str, TrainingStack] = field(default_factory=Memo, init=False)
-    _found: Memo[tuple[str, str, str], FoundStack] = field(default_factory=Memo, init=False)
+    _known: tuple[TrainingStack, ...] | None = None
+    _chips: Memo[str, frozenset[str]] = field(default_factory=Memo)
+    _by_name: Memo[str, TrainingStack] = field(default_factory=Memo)
+    _found: Memo[tuple[str, str, str], FoundStack] = field(default_factory=Memo)
 
     @property
     def known(self) -> tuple[TrainingStack, ...]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from trnbench.catalog.provenance import Source
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Status = Literal["runs", "refused", "untested"]
 
@@ -26,8 +26,7 @@ ANYTHING_ELSE = "anything else"
 KEY = "supports"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupportLine:
+class SupportLine(Record):
     """What is known of some features, from a release of the software on if one is named."""
 
     status: Status
@@ -36,8 +35,7 @@ class SupportLine:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
+class Support(Record):
     """What is known of one feature; `source` is None where the file names none."""
 
     feature: str

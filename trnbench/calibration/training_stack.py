@@ -7,7 +7,6 @@ A number may be a row of samples, as in `compute_efficiency`.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from typing import Literal
 
 from trnbench.calibration.chip_efficiency import (
@@ -46,13 +45,13 @@ from trnbench.calibration.transfer import (
     widened,
 )
 from trnbench.catalog.document import load_once
-from trnbench.catalog.provenance import Provenance, join
+from trnbench.catalog.provenance import Sourced, join
 from trnbench.catalog.quantity import Correlation, Ratio
 from trnbench.catalog.schema import keys_of
 from trnbench.catalog.search import BUILT_IN, Catalog, Entry
 from trnbench.errors import InputError, did_you_mean
 from trnbench.hardware.instance import Instance
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.workload.layout import AttentionKernel, FrozenFormat, StageSplit, ZeroStage
 from trnbench.workload.recompute import PlainRecompute
 
@@ -66,8 +65,7 @@ WITH_EXPERTS = " with experts"
 """What the name of a family of models ends in where its layers have experts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overlaps:
+class Overlaps(Record):
     """The share of each kind of communication that runs beside compute, 0 (none) to 1 (all).
 
     `tensor`, `context`, `expert`: exchanges inside a block. `pipeline`: messages between stages.
@@ -81,15 +79,13 @@ class Overlaps:
     data: Ratios
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Software:
+class Software(Record):
     """The stack's software: in which `state` it is, in a few words."""
 
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class Habits(Record):
     """Settings of the stack where a publication states none.
 
     `selective` recompute repeats the core of attention, or `half` of a forward pass. Without a
@@ -106,8 +102,7 @@ class Habits:
     fp8_frozen: FrozenFormat = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Record):
     """How far measured times lie from predicted ones: ends of an 80 % interval, as ratios.
 
     `low` and `high` multiply a predicted time, on top of what unsure parameters make of it.
@@ -127,8 +122,7 @@ def _between(one: Spread, other: Spread) -> Spread:
     return Spread(low=(one.low * other.low) ** 0.5, high=(one.high * other.high) ** 0.5)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitErrors:
+class FitErrors(Record):
     """How a fit came out: mean errors of its rows, predicted over measured less one.
 
     `error` with all rows in the fit; the others by fits without the row, without all rows of its
@@ -142,8 +136,7 @@ class FitErrors:
     without_stack: Ratio | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingStack:
+class TrainingStack(Sourced):
     """A training stack on a family of chips.
 
     `stands_for`: the stack's name, where its file has another. `begun_as`: the stack whose numbers
@@ -216,9 +209,6 @@ class TrainingStack:
     untested: Spread | None = None
     software: Software | None = None
     correlations: dict[str, dict[str, Correlation]] = field(default_factory=dict)
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse shares that are none, uneven rows, and what names things that are not there."""
@@ -336,8 +326,7 @@ def number_keys() -> frozenset[str]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingEfficiency:
+class TrainingEfficiency(Record):
     """All that turns a program's work into time on a chip: chip and stack."""
 
     chip: ChipEfficiency

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.catalog.document import load_named
 from trnbench.catalog.provenance import Evidence, Kind, Provenance
@@ -21,7 +20,7 @@ from trnbench.catalog.search import BUILT_IN, Catalog, Entry
 from trnbench.errors import InputError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.instance import Instance
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 FIT_SOURCE = "fit"
 """Under a name that begins so, a calibration cites the fit that told of its numbers."""
@@ -38,8 +37,7 @@ _PARTS = ("_share", ".overlap", ".overlap_between_nodes")
 """Ends of the keys of numbers that are part of a whole."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nearest:
+class Nearest(Record):
     """The named instance that comes nearest to one that is not, and in words what they share.
 
     `same`: the same chip, and links and network of the same kind.

@@ -10,11 +10,10 @@ from typing import cast
 
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concept:
+class Concept(Record):
     """A concept: paragraphs, the words it needs with their meanings, and commands to try."""
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -14,7 +13,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.catalog.structure import structure
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, did_you_mean
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 
 
 class Documented(Protocol):
@@ -34,8 +33,7 @@ class Documented(Protocol):
 D = TypeVar("D", bound=Documented)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Remarks:
+class _Remarks(Record):
     sources: dict[str, Source] = field(default_factory=dict)
     conflict: tuple[Conflict, ...] = ()
     claim: tuple[Claim, ...] = ()

@@ -8,21 +8,19 @@ overridden keeps its kind and its source, which is then called "SOURCE, as in NA
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from trnbench.catalog.provenance import Note, join
 from trnbench.catalog.search import SINGULAR, Catalog
 from trnbench.errors import DataFileError, Fault, UnknownNameError, did_you_mean
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 
 LIKE = "like"
 AS_IN = ", as in "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class Content(Record):
     """What a file says: plain values, the remarks beside them by key path, and its sources.
 
     `places`: where a list's tables were written by name, key path here -> that in the list.

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from trnbench.catalog.search import SINGULAR, Catalog, Entry
 from trnbench.errors import DataFileError, Fault, did_you_mean
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Record):
     """A data file as lists show it: read only as far as its title and aliases."""
 
     entry: Entry
@@ -20,8 +19,7 @@ class Listed:
     aliases: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileCheck:
+class FileCheck(Record):
     """The outcome of validating one file: its section if recognised, and all faults.
 
     `notes`: with what a good file will be used.

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
 
 from trnbench.errors import Fault, did_you_mean
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, field, replace
 
 
 class Kind(IntEnum):
@@ -34,8 +33,7 @@ class Kind(IntEnum):
 KINDS: Mapping[str, Kind] = {kind.word: kind for kind in Kind}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Record):
     """Where something was read: title, date, and address or place where there is one."""
 
     title: str
@@ -43,8 +41,7 @@ class Source:
     url: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Record):
     """What one number rests on; `low` and `high` bound it (always there when it is assumed)."""
 
     text: str
@@ -56,16 +53,14 @@ class Evidence:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Record):
     """One of several values that sources give for the same thing."""
 
     value: str
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class Conflict(Record):
     """A disagreement between sources: the field, the readings, the one used and why."""
 
     field: str
@@ -74,16 +69,14 @@ class Conflict:
     values: tuple[Reading, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Record):
     """What a source asserts in words about performance or cost; not a number the model uses."""
 
     text: str
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class Provenance(Record):
     """All that a data file says about where its contents come from.
 
     `cited`: the id of the source of every number and text that has one, by key path.
@@ -110,8 +103,7 @@ class Provenance:
         return max(kinds, default=Kind.DERIVED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Record):
     """The raw remarks beside one leaf of a file, before its schema gives it a dimension."""
 
     source: str | None

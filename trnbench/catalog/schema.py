@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from trnbench.catalog.provenance import join
 from trnbench.catalog.quantity import Count, Total
+from trnbench.records import fields
 from trnbench.units import Dimension
 
 TypeForm: TypeAlias = Any

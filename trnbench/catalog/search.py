@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from trnbench.catalog.toml_file import read_known
 from trnbench.errors import DataFileError, EnvironmentFault, Fault, InputError, UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 SECTIONS: Mapping[str, str] = {
     "chips": "specs",
@@ -61,16 +61,14 @@ BUILT_IN = "built in"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Record, kw_only=False):
     """A searched folder and how it came to be searched."""
 
     path: Path
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Record):
     """One data file: section, name (the file's stem), where it is and which files it hides."""
 
     section: str
@@ -80,8 +78,7 @@ class Entry:
     hides: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True)
-class Catalog:
+class Catalog(Record, kw_only=False):
     """The data files reachable from an ordered list of folders, first match winning."""
 
     folders: tuple[Folder, ...]
@@ -188,8 +185,7 @@ _MADE_OF_SHIPPED: dict[tuple[Path, type], tuple[object, Any]] = {}
 """What the shipped files hold, for every catalogue of them alone in this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Used:
+class _Used(Record, kw_only=False):
     by_name: Mapping[str, Sequence[Entry]]
     unreadable: Sequence[DataFileError]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from enum import Enum
 from functools import cache
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args
@@ -37,6 +37,7 @@ from trnbench.catalog.schema import (
     tagged,
 )
 from trnbench.errors import Fault, TrnbenchError, did_you_mean
+from trnbench.records import fields
 
 R = TypeVar("R")
 ValueReader: TypeAlias = Callable[[object, str, list[Fault]], Any]

@@ -9,17 +9,15 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from trnbench.catalog.document import load
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Ratio
-from trnbench.catalog.schema import DERIVED
 from trnbench.errors import DataFileError, Fault, UnitError, did_you_mean, unhandled
 from trnbench.hardware.instance import PurchaseOption
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import EXAMPLES, UNITS, Dimension, parse
 
 _DIMENSIONS = (Dimension.BYTES, Dimension.BYTES_PER_S, Dimension.FLOP_PER_S, Dimension.COUNT)
@@ -32,8 +30,7 @@ Gain = Literal["saving", "better", "times"]
 """Costs so much less; so much more for the money; so many times as fast."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class Measure(Record):
     """A claimed figure: its value in base SI, and the unit it is claimed in."""
 
     value: float
@@ -87,8 +84,7 @@ def threshold(gain: Gain, text: str) -> float:
             unhandled(gain, "threshold")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureCheck:
+class FigureCheck(Record):
     """Figures of instances are as `claimed`, up to rounding; with `at_least`, or more."""
 
     instances: tuple[str, ...]
@@ -104,8 +100,7 @@ class FigureCheck:
         measure(self.claimed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatioCheck:
+class RatioCheck(Record):
     """Figures of the instances `of` are `times` those of `to`, up to rounding, or more.
 
     With `over`, one for each of `figures`, those are what is divided by.
@@ -127,8 +122,7 @@ class RatioCheck:
         multiple(self.times)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceCheck:
+class PriceCheck(Record):
     """An instance costs `saving` less as `option`, on a day, than as another or on another day."""
 
     instances: tuple[str, ...]
@@ -146,8 +140,7 @@ class PriceCheck:
         threshold("saving", self.saving)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedCheck:
+class SpeedCheck(Record):
     """Runs train `times` as fast on as many of `of` as on `to`.
 
     Precision recipes, where they are not that of the run: `precision` on the one side,
@@ -167,8 +160,7 @@ class SpeedCheck:
         multiple(self.times)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostCheck:
+class CostCheck(Record):
     """Runs cost `saving` less on `of` than on `to`, or give `better` more for the money.
 
     Both are bought as the same one of `options`. `also_in`: regions whose prices are tried too,
@@ -201,8 +193,7 @@ class CostCheck:
         return self.saving or self.better or ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoCheck:
+class NoCheck(Record):
     """Nothing known says whether it holds; `why`."""
 
     why: str
@@ -211,16 +202,14 @@ class NoCheck:
 Check: TypeAlias = FigureCheck | RatioCheck | PriceCheck | SpeedCheck | CostCheck | NoCheck
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saying:
+class Saying(Record):
     """The words of a source, by its id."""
 
     text: str
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(Record):
     """One claim: an id, who says it in which words, and the one check that it takes.
 
     `aspect`: which part of the words is checked. `note`: what explains the outcome, in a line.
@@ -263,8 +252,7 @@ class Statement:
 KINDS = ("figure", "ratio", "price", "speed", "cost", "untold")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedRun:
+class ClaimedRun(Record):
     """A training run that stands for what a claim leaves open; `nodes` of each instance type."""
 
     name: str
@@ -285,8 +273,7 @@ class ClaimedRun:
         return parse(self.tokens, Dimension.COUNT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimList:
+class ClaimList(Sourced):
     """Claims about one family of machines.
 
     `rounding`: how far a figure may be from a claimed one that is rounded.
@@ -298,9 +285,6 @@ class ClaimList:
     rounding: Ratio
     run: tuple[ClaimedRun, ...] = ()
     statement: tuple[Statement, ...]
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata=DERIVED
-    )
 
 
 def load_claims(path: Path) -> ClaimList:

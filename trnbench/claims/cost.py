@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
 from itertools import product
 
 from trnbench.claims.claim import ClaimedRun, CostCheck, PriceCheck, threshold
@@ -25,15 +24,14 @@ from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import Offers, load_offers
 from trnbench.prices.price import find_prices
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.units import significant
 
 Costs = tuple[float, float, float]
 Rates = tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PriceBook:
+class PriceBook(Record, eq=False):
     """What machines are sold for and what runs on them cost: every question is answered once.
 
     `region` None: the regions where buyers look. `price_date` None: every day of a change.
@@ -127,8 +125,7 @@ def _days(
     return tuple(sorted(day for day in days if day >= since))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Trial:
+class _Trial(Record, eq=False):
     """A claim at the prices of a day; `region` None: the regions where buyers look."""
 
     check: CostCheck

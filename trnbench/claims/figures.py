@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.claims.claim import FigureCheck, Measure, RatioCheck, measure, multiple
 from trnbench.claims.verdict import Case, Finding, Verdict, listed, together
@@ -12,6 +11,7 @@ from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.hardware.fabric import Network
 from trnbench.hardware.figures import SheetFigure, figures
 from trnbench.hardware.instance import Platform
+from trnbench.records import replace
 from trnbench.units import Dimension, show, significant, unit_scale
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from itertools import product
 from typing import TypeAlias
 
@@ -15,14 +14,13 @@ from trnbench.errors import unhandled
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_platform
 from trnbench.plan.checkpoint import checkpoint_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.units import significant
 from trnbench.workload.library import load_model
 from trnbench.workload.partial_layout import PartialLayout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Record):
     """How fast a run trains in its fastest layout, with an interval; or, in words, why not."""
 
     tokens_per_s: float
@@ -35,8 +33,7 @@ PaceOf: TypeAlias = Callable[[ClaimedRun, str, str], Pace]
 """How fast a run is on an instance in a precision."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advantage:
+class Advantage(Record):
     """How many times better one side is than the other, with its interval."""
 
     value: float
@@ -44,8 +41,7 @@ class Advantage:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Machines:
+class Machines(Record, eq=False):
     """Instances by name and how fast runs are on them: every run is `timed` once."""
 
     catalog: Catalog

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from trnbench.catalog.provenance import Source
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Verdict = Literal["holds", "holds only if", "does not", "cannot be told"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Record):
     """One way to try a claim: `what` is looked at, and `says` what is found there, as text.
 
     `value` with its ends is the gain in the claim's own terms (a share, a multiple), or the figure
@@ -30,8 +29,7 @@ class Case:
     proviso: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Record):
     """The verdict at the prices of a day, over its cases; `region` where buyers rarely look.
 
     `best` is the case that speaks most for the claim; None where nothing has a price.
@@ -44,8 +42,7 @@ class Move:
     cases: tuple[Case, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Record):
     """What the specs or the model say of a claim, in words and case by case.
 
     Where it turns on prices, the cases are those of `moves`, day by day.
@@ -58,8 +55,7 @@ class Finding:
     moves: tuple[Move, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Words(Record):
     """What one source says; `by` is its id in the file."""
 
     text: str
@@ -67,8 +63,7 @@ class Words:
     source: Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class Claimed(Record):
     """A claim with its finding: the words of every source, the file's title, the kind of check.
 
     `aspect`: which part of the words was checked. `note` explains the outcome.

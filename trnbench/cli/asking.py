@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from trnbench.errors import InputError
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog
@@ -47,8 +46,7 @@ _NO_QUESTION = frozenset(("context", "help"))
 _READ = (".toml", ".csv", ".json", ".jsonl", ".log", ".txt")
 
 
-@dataclass(slots=True, kw_only=True)
-class AskedAgain:
+class AskedAgain(State):
     """A question whose answer is caught before it is printed."""
 
     catalog: Catalog | None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,7 @@ from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
 from trnbench.parsing import date as parsed_date
+from trnbench.records import replace
 from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:

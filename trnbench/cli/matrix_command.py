@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trnbench.catalog.whole_file import write_whole
@@ -13,6 +12,7 @@ from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
+from trnbench.records import replace
 from trnbench.verbs.matrix.question import MatrixQuestion, MatrixShowing
 
 if TYPE_CHECKING:

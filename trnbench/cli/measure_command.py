@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
+from trnbench.records import replace
 from trnbench.units import counted
 
 if TYPE_CHECKING:

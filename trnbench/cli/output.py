@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import pipe_may_end, say
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 if TYPE_CHECKING:
     from trnbench.report.report import Report
@@ -47,8 +46,7 @@ _ENDINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Record):
     """The chosen format and destination of one run."""
 
     said_format: OutputFormat | None = None
@@ -60,7 +58,7 @@ class Output:
     """Whether nobody reads: what is written is only remembered."""
     beside: Callable[[Report], object] | None = None
     """What is done with a report once it is written: other files are made of it."""
-    reports: list[Report] = field(default_factory=list, compare=False)
+    reports: list[Report] = field(default_factory=list)
     """What was written."""
 
     @property

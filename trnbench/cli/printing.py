@@ -7,7 +7,6 @@ import inspect
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from trnbench.cli.diagnostics import say
 from trnbench.cli.output import STDOUT, Output, OutputFormat, check_outputs, chosen_output
 from trnbench.cli.reporting import PLOTTING, REPORTING, beside_of
 from trnbench.errors import TrnbenchError
+from trnbench.records import replace
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog

@@ -14,7 +14,7 @@ from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.asking import WORDS
 from trnbench.cli.diagnostics import say
 from trnbench.errors import InputError
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 if TYPE_CHECKING:
     from trnbench.report.report import Report
@@ -23,8 +23,7 @@ PAGES = (".html", ".md")
 CHART = ".svg"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class Beside(Record):
     """Which files are made beside an answer, and whether the report leaves money out."""
 
     page: Path | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from trnbench.cli.diagnostics import ExitCode, help_alone
 from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT, make_folder
 from trnbench.cli.printing import printing
+from trnbench.records import replace
 
 if TYPE_CHECKING:
     from trnbench.catalog.search import Catalog

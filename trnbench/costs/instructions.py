@@ -16,15 +16,14 @@ from trnbench.errors import InputError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores, VectorEngine
 from trnbench.mapping.tiling.legality import Rate
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 EvacuationEngine: TypeAlias = Literal["vector", "scalar"]
 
 _EVACUATORS: tuple[EvacuationEngine, ...] = ("vector", "scalar")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferCost:
+class TransferCost(Record):
     """What a DMA transfer of some partitions' rows takes on the engines of a core."""
 
     partitions_per_engine: int
@@ -51,8 +50,7 @@ class TransferCost:
         return math.ceil(partitions / self.partitions_per_engine)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instructions:
+class Instructions(Record):
     """Instruction costs of one core for one way of taking a product."""
 
     tensor_clock_hz: float

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from trnbench.hardware.compute_unit import VectorEngine
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 WIDE_FORMAT = "fp32"
 """Passes between products are in fp32; the engines' fast modes are looked up for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanePass:
+class LanePass(Record):
     """One instruction over `columns` elements of every partition.
 
     `psum`: an operand lies there. `inputs`: tensors it reads. `reduces`: a row's sum or maximum

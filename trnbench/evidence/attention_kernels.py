@@ -28,7 +28,7 @@ from trnbench.predict.ranges import END, TIED, chip_ranges, chip_with
 from trnbench.predict.sampling import SAMPLES, interval
 from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Dim, Tensor, array
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.sizes import check_sizes
 
 KERNEL_SCATTER = 0.12
@@ -58,8 +58,7 @@ _SIZES = {
 """What of a row's shape and notes tells each size."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedAttention:
+class TimedAttention(Record):
     """A timed call of fused attention on `cores` of a chip, and what its row leaves open.
 
     Sizes are those of the call: sequences, query and key/value heads of each, queries and keys of a

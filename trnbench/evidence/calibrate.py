@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -28,7 +27,7 @@ from trnbench.evidence.calibrate_problem import (
     problem,
 )
 from trnbench.predict.ranges import END, TIED, chip_ranges, ranges_of
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 UNMOVED = 0.99
 """A parameter at least this wide, over its prior's width, goes back to its prior."""
@@ -50,8 +49,7 @@ PRIOR_ROWS = 4
 """The prior scatter of a stack counts as much as so many configurations."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class Fitted(Record):
     """A parameter after the fit; `width` is that of its posterior over that of its prior.
 
     `by_kernels`: the share of the prior's variance that rows of kernels alone would take away.
@@ -92,8 +90,7 @@ class Fitted:
         return float(self.parameter.prior.at(np.array(where)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FittedRow:
+class FittedRow(Record, eq=False):
     """A row's errors, predicted over measured less one, by what was left out of the fit.
 
     `expected`: the variance that the parameters leave open without the row's configuration.
@@ -110,8 +107,7 @@ class FittedRow:
     expected: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Calibration:
+class Calibration(Record, eq=False):
     """The outcome of a calibration.
 
     `better`: whether it predicts configurations that it did not see better than what it began

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from trnbench.mapping.fabric_bounds import lower_bound
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.mapping.message_plan.select import Selected, selected_for
 from trnbench.predict.ranges import Range
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 TUNINGS = "tunings"
 _LATENCIES = ("launch_s", "step_s", "network_step_s", "message_s")
@@ -49,8 +48,7 @@ _FEWEST = 4
 """Rows of which some can be left out, to see whether the others tell of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedExchange:
+class FittedExchange(Record):
     """A row's errors, predicted over measured less one; `left_out`: by a fit without its like."""
 
     id: str
@@ -59,8 +57,7 @@ class FittedExchange:
     left_out: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CollectiveFit:
+class CollectiveFit(Record, eq=False):
     """How a stack of collectives came out, and of which instance.
 
     `places`: protocol and key of each parameter in the stack's file.
@@ -86,8 +83,7 @@ class CollectiveFit:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Priced:
+class _Priced(Record, eq=False):
     """Rows of one choice of a stack: its placed algorithm and protocol, and their sizes."""
 
     profile: Profile

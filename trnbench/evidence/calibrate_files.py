@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import datetime
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import cast
 
 from trnbench.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
@@ -32,7 +31,7 @@ from trnbench.evidence.calibration_entries import (
     moved_entry,
 )
 from trnbench.predict.ranges import CHIP, CHIP_RELEASES, OF_KERNELS, RELEASES
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.units import Dimension, parse
 
 _HEADER = """\
@@ -46,8 +45,7 @@ _NO_FIT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationFiles:
+class CalibrationFiles(Record):
     """Makes the files of a calibration, stamped with a date; `catalog` holds those before it.
 
     `starts`: the tables of stacks that began otherwise than the catalogue has them, by name.
@@ -58,7 +56,7 @@ class CalibrationFiles:
     memory: Mapping[str, MemoryFit] = field(default_factory=dict)
     date: datetime.date
     starts: Mapping[str, Table] = field(default_factory=dict)
-    _made: dict[str, Table] = field(default_factory=dict, init=False, repr=False)
+    _made: dict[str, Table] = field(default_factory=dict)
 
     def names(self) -> tuple[str, ...]:
         """Return every calibration of a chip or a training stack that these rows tell of.
@@ -184,8 +182,7 @@ class CalibrationFiles:
             table["basis"] = "assumed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Calibrated:
+class Calibrated(Record, eq=False):
     """A calibration, the rows that could not be used with the reason, and its files.
 
     `memory`: how numbers of memory came out, by stack. `stack` is the full name of the one that was

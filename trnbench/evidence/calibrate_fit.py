@@ -17,7 +17,7 @@ import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.evidence.calibrate_problem import ParameterPlace, Problem
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 FARTHEST = 4.0
 """No parameter goes farther from its prior than so many standard deviations."""
@@ -40,8 +40,7 @@ _NOWHERE = 1e-4
 _OFFSET_ROUNDS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Fit:
+class Fit(Record, eq=False):
     """The outcome of a fit.
 
     `deviations` of the parameters from their priors' medians, in the priors' standard deviations;
@@ -248,8 +247,7 @@ class _Cost:
         return costs, weights * (precise > 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Curvature:
+class _Curvature(Record, eq=False):
     """The objective near a point, configurations averaged out: curvature, and pull of residuals."""
 
     matrix: FloatArray

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.predict.fit import CountedMemory, LayoutMemory, ManyLayouts, memory_ranges
 from trnbench.predict.ranges import END, Range
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 WHOLE = "memory.whole"
 SCATTER = 0.06
@@ -36,8 +35,7 @@ _ENOUGH = 1e-7
 """A gain that is not worth another step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HeldRow:
+class HeldRow(Record, eq=False):
     """A row that tells its memory: of rank 0 by its framework, or of a chip."""
 
     id: str
@@ -47,8 +45,7 @@ class HeldRow:
     measured_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryFit:
+class MemoryFit(Record):
     """A stack's numbers of memory by key, those that rows moved; errors are mean absolute ones.
 
     `without_configuration`: of rows by fits without their configuration. Where that is worse than
@@ -107,8 +104,7 @@ def fits_by_stack(rows: Collection[HeldRow]) -> Mapping[str, MemoryFit]:
     return {name: fit_memory(of_stack) for name, of_stack in stacks.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Problem:
+class _Problem(Record, eq=False):
     """Rows of one stack, and the numbers with ranges that their memory follows from."""
 
     known: Mapping[str, Range]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -34,7 +33,7 @@ from trnbench.predict.ranges import (
     ranges_of,
     replaced,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 ParameterPlace: TypeAlias = tuple[str, str]
 """The name of a calibration, and a key in it."""
@@ -67,8 +66,7 @@ class Timed(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitParameter:
+class FitParameter(Record):
     """A number that may be fitted: the calibration it belongs to, its key there, and its prior."""
 
     owner: str
@@ -82,8 +80,7 @@ class FitParameter:
         return self.owner, self.key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Measured:
+class Measured(Record, eq=False):
     """A measured time: how to predict it, with which efficiency before the fit.
 
     `quantity` says of what. `configuration` is alike for rows that repeat one experiment, on as
@@ -114,8 +111,7 @@ class Measured:
         return f"kernels of {of_chip}" if self.quantity == KERNEL else self.efficiency.stack.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
+class Problem(Record, eq=False):
     """Rows and parameters of one fit.
 
     `mixing` turns independent standard normal numbers into parameters whose priors go together.
@@ -129,9 +125,9 @@ class Problem:
     scatter: FloatArray
     groups: tuple[int, ...]
     group_scatter: FloatArray
-    _alike: tuple[tuple[int, ...], ...] = field(repr=False)
+    _alike: tuple[tuple[int, ...], ...] = field()
     """Places of rows of which one efficiency says how long they take."""
-    _places: Mapping[ParameterPlace, int] = field(repr=False)
+    _places: Mapping[ParameterPlace, int] = field()
 
     @property
     def measured(self) -> FloatArray:

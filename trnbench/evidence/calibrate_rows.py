@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from trnbench.hardware.chip import Chip
 from trnbench.hardware.library import load_chip
 from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.setup import family_of
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 FIT = "fit"
 """What a row's `use` says where a file keeps others for validation."""
@@ -42,8 +41,7 @@ _STARTED_S = 0.01
 """What a part of a step takes whatever it does: a stack counts that once, with the step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FitRows:
+class FitRows(Record, eq=False):
     """Rows to fit, those that tell their memory, and why others are not fitted: (id, reason)."""
 
     rows: tuple[Measured, ...]
@@ -183,8 +181,7 @@ def _is_open(assumed: Sequence[str]) -> bool:
     return any(what.startswith(_OPEN) for what in assumed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TimedKernel:
+class TimedKernel(Record, eq=False):
     """An attention kernel that can be priced on its chip."""
 
     kernel: TimedAttention

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -33,7 +32,7 @@ from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.evidence.step_row import StepRow, step_of
 from trnbench.hardware.instance import Platform
 from trnbench.hardware.library import load_chip, load_instance, load_published
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 KINDS = get_args(Dispatch)
 _VERSION = re.compile(r"([\s@=]+v?\d[\w.+-]*|[-_/]v?\d+\.[\w.+-]*)$", re.IGNORECASE)
@@ -41,8 +40,7 @@ _FEW = 3
 _OF_ITS_FIT = ("fitted_rows", "fitted_on", "fitted_to", "fit", "default_for", "stands_for")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Start:
+class Start(Record, eq=False):
     """A stack before its fit, and its file as plain data; `like` whose numbers a new one has.
 
     `again`: what an earlier fit of it began with, which this one begins with once more.

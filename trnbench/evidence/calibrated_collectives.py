@@ -10,7 +10,7 @@ from trnbench.catalog.search import Catalog
 from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.evidence.calibrate_collectives import TUNINGS, CollectiveFit
 from trnbench.evidence.calibration_entries import Table, behind, cited, moved_entry
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _HEADER = """\
 # Written by `trnbench calibrate`. What is derived was moved by timed collectives and says what it
@@ -18,8 +18,7 @@ _HEADER = """\
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CalibratedCollectives:
+class CalibratedCollectives(Record, eq=False):
     """A stack of collectives fitted to timed exchanges; `remarks` say what of files was read."""
 
     fit: CollectiveFit

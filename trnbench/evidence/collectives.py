@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import groupby
@@ -24,7 +23,7 @@ from trnbench.mapping.message_plan.select import Selected, algorithm_named, sele
 from trnbench.mapping.placement import Placement, place
 from trnbench.memo import Memo
 from trnbench.program.collective import bus_factor, op_named
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, State, field, replace
 from trnbench.workload.operation import Op
 
 _GIGABYTE = 1e9
@@ -40,8 +39,7 @@ _PLAIN_ID = re.compile(r"[^*?\[]*")
 """An id in which no character stands for others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class Exchange(Record):
     """A collective that was timed: on which instance and stack, by how many, of which size."""
 
     row: EvidenceRow
@@ -66,13 +64,12 @@ class Exchange:
         return self.instance, self.stack, self.op, self.nodes, self.ranks, wanted
 
 
-@dataclass
-class Systems:
+class Systems(State, kw_only=False):
     """The machines and stacks that rows of exchanges name, each looked up once."""
 
     catalog: Catalog
-    _instances: Memo[tuple[str, str], Instance | None] = field(default_factory=Memo, init=False)
-    _stacks: Memo[tuple[str, str], str] = field(default_factory=Memo, init=False)
+    _instances: Memo[tuple[str, str], Instance | None] = field(default_factory=Memo)
+    _stacks: Memo[tuple[str, str], str] = field(default_factory=Memo)
 
     def instance(self, system: str, chip: str) -> Instance | None:
         """Return the machine that a publication means."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.layout import KNOBS, Value
 
 _SHORT = {"micro_batch": "mbs", "global_batch": "gbs", "sequence": "seq"}
 """Knobs whose column does not bear their name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepColumn:
+class StepColumn(Record):
     """A column: what it says, a cell as an example, and what else it is called in files."""
 
     name: str

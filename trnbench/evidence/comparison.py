@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
 from trnbench.evidence.step_row import MemoryHolder
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 EVEN = 0.5
 """A layout at least so likely to fit is called one that fits."""
@@ -42,8 +42,7 @@ class Contrast(NamedTuple):
         return (self.high - self.low) / 2 / self.predicted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Record):
     """One row of evidence: what was measured, what the model says, or why it says nothing.
 
     `model` is what ran (a model, an operation, a kernel), `system` where, as published. `stack`:

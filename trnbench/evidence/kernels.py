@@ -32,7 +32,7 @@ from trnbench.mapping.tiling.attention import FusedKernel
 from trnbench.mapping.tiling.choices import DEFAULT_KERNEL, Kernel
 from trnbench.numerics.formats import format_named
 from trnbench.program.matrix import matrix_product
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 from trnbench.units import Dimension, show
 
 ATTENTION: EvidenceSet = "attention_kernels"
@@ -69,8 +69,7 @@ _CUBE = re.compile(r"(\d+)\^3")
 _STEP = re.compile(r"search step (\d+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelProduct:
+class KernelProduct(Record):
     """A matrix product (M, K, N) by a kernel schedule on one core."""
 
     chip: str
@@ -96,8 +95,7 @@ class KernelProduct:
         return found.time_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class Stream(Record):
     """A pass that moves so many bytes between memory and one core."""
 
     chip: str

@@ -8,7 +8,6 @@ they repeat and how they cut states is varied from one lowering.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +16,7 @@ from trnbench.arrays import BoolArray, FloatArray, picked
 from trnbench.memo import Memo
 from trnbench.program.step import SHARED_KNOBS, StepProgram, training_step
 from trnbench.program.tensor import array
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, field, replace
 from trnbench.workload.layout import DEGREES, KNOBS, Layout, Value
 from trnbench.workload.model import Model
 from trnbench.workload.weights import TABLES
@@ -32,15 +31,13 @@ PlacedLayout: TypeAlias = tuple[Hashable, Layout, int]
 many rows its model's table of positions has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GridPart:
+class GridPart(Record, eq=False):
     """The layouts of a grid that are in one place: `wanted` of all that it spans."""
 
     wanted: BoolArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GridPrograms:
+class GridPrograms(Record, eq=False):
     """The programs of a grid of layouts, by what is varied from one lowering, when asked for.
 
     `degrees` are those in which layouts differ, `positions` as in `Grid`.
@@ -49,7 +46,7 @@ class GridPrograms:
     model: Model
     degrees: Mapping[str, Any]
     positions: FloatArray | None
-    _by_mode: Memo[tuple[Value | None, ...], StepProgram] = field(default_factory=Memo, init=False)
+    _by_mode: Memo[tuple[Value | None, ...], StepProgram] = field(default_factory=Memo)
 
     def of(self, layout: Layout) -> StepProgram:
         """Return the program of layouts that are varied like one of them."""
@@ -62,8 +59,7 @@ class GridPrograms:
         return self._by_mode.of(tuple(getattr(layout, name) for name in _VARIED), lower)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredLayout:
+class LoweredLayout(Record, eq=False):
     """A layout, the programs of which one has it at an index of its grid, its neighbours there."""
 
     programs: GridPrograms

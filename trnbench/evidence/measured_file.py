@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from trnbench.errors import InputError
 from trnbench.evidence.measured_columns import KERNEL_KINDS, KINDS, MeasuredKind
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
+from trnbench.records import replace
 
 _SETS: Mapping[MeasuredKind, EvidenceSet] = {
     **dict.fromkeys(KERNEL_KINDS, "measured_kernels"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from trnbench.analytic.step.compute import passed_time_s, product_time_s
 from trnbench.calibration.chip_efficiency import ChipEfficiency, alone
@@ -18,6 +17,7 @@ from trnbench.hardware.chip import Chip
 from trnbench.hardware.library import load_chip, load_published
 from trnbench.numerics.formats import format_named
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
+from trnbench.records import replace
 
 PRODUCT = "matmul"
 """What rows call a matrix product."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import did_you_mean
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.shape import Shape, WholeShape, shape_of_model
 from trnbench.memo import Memo
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, State, field, replace
 from trnbench.workload.library import load_model
 from trnbench.workload.model import (
     ROTARY_BASE,
@@ -33,24 +32,20 @@ _MAKER = re.compile(r"^(hugging\s?face|meta|nvidia|google)\s+", re.IGNORECASE)
 _REMARK = re.compile(r"\s*[(\[].*?[)\]]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundModel:
+class FoundModel(Record):
     """A model, and what was taken for granted about it."""
 
     model: Model
     assumed: tuple[str, ...] = ()
 
 
-@dataclass
-class Models:
+class Models(State, kw_only=False):
     """The models of a catalogue, each read once, and those made for rows."""
 
     catalog: Catalog
-    _known: tuple[Model, ...] | None = field(default=None, init=False)
-    _made: Memo[tuple[Shape, str, int], FoundModel | RowFault] = field(
-        default_factory=Memo, init=False
-    )
-    _by_name: Memo[None, Mapping[str, Model]] = field(default_factory=Memo, init=False)
+    _known: tuple[Model, ...] | None = None
+    _made: Memo[tuple[Shape, str, int], FoundModel | RowFault] = field(default_factory=Memo)
+    _by_name: Memo[None, Mapping[str, Model]] = field(default_factory=Memo)
 
     @property
     def known(self) -> tuple[Model, ...]:

@@ -7,7 +7,6 @@ depend on what a fit changes, so a fit prices the same prepared cases again and 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import reduce
 from typing import Literal, TypeAlias
 
@@ -30,7 +29,7 @@ from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 
@@ -44,15 +43,12 @@ _SECONDS: Mapping[StepPart, str] = {
 }
 
 
-@dataclass
-class PricedSteps:
+class PricedSteps(State, kw_only=False):
     """The prices of programs by one efficiency of each set-up: those of a grid serve its rows."""
 
-    _prices: Memo[tuple[int, ...], tuple[JobPrices, StepTime]] = field(
-        default_factory=Memo, init=False
-    )
-    _shared: Memo[tuple[int, int], SharedPrices] = field(default_factory=Memo, init=False)
-    _ideal: Memo[tuple[int, int], FloatArray] = field(default_factory=Memo, init=False)
+    _prices: Memo[tuple[int, ...], tuple[JobPrices, StepTime]] = field(default_factory=Memo)
+    _shared: Memo[tuple[int, int], SharedPrices] = field(default_factory=Memo)
+    _ideal: Memo[tuple[int, int], FloatArray] = field(default_factory=Memo)
     efficiency: TrainingEfficiency | None = None
     """Where all are priced by one."""
 
@@ -95,8 +91,7 @@ class PricedSteps:
         return float(one.of(self._ideal.of((id(setup.memo), id(one.part)), ideal)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class Prepared(Record, eq=False):
     """A case that can be priced: for each micro-batch to be tried, layouts and their shares.
 
     Cases of one predictor share `latest`: prices by the efficiency that was asked for last.
@@ -105,7 +100,7 @@ class Prepared:
     setup: TrainSetup
     tried: tuple[Mixture, ...]
     fits: bool
-    latest: list[PricedSteps] = field(default_factory=list, repr=False)
+    latest: list[PricedSteps] = field(default_factory=list)
 
     def times_s(
         self,
@@ -136,8 +131,7 @@ class Prepared:
         return times.reshape(len(self.tried), -1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedPart:
+class PreparedPart(Record, eq=False):
     """A part of a step that was measured by itself."""
 
     step: Prepared
@@ -148,8 +142,7 @@ class PreparedPart:
         return self.step.times_s(efficiency, of=self.of)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowMemory:
+class RowMemory(Record):
     """Bytes of a rank, or of all ranks in use of a chip, with an 80 % interval; chance to fit."""
 
     bytes: float
@@ -158,8 +151,7 @@ class RowMemory:
     fit_probability: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowPrediction:
+class RowPrediction(Record):
     """A predicted step time with its 80 % interval, and what it would be at the chips' peak, s."""
 
     time_s: float
@@ -175,21 +167,20 @@ class RowPrediction:
         return self.mixture[0][1].layout
 
 
-@dataclass
-class Predictor:
+class Predictor(State, kw_only=False):
     """Predicts cases: lowers each layout once, and prices cases that are alike once."""
 
-    _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict, init=False)
-    _families: dict[Model, int] = field(default_factory=dict, init=False)
-    _family: Memo[int, tuple[Model, int, int]] = field(default_factory=Memo, init=False)
-    _priced: PricedSteps = field(default_factory=PricedSteps, init=False)
-    _latest: list[PricedSteps] = field(default_factory=list, init=False)
-    _held: Memo[int, FloatArray] = field(default_factory=Memo, init=False)
-    _draws: Memo[int, MemoryDraws] = field(default_factory=Memo, init=False)
-    _parts: Memo[int, tuple[StageParts, ...]] = field(default_factory=Memo, init=False)
-    _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo, init=False)
-    _found: Memo[int, RowPrediction] = field(default_factory=Memo, init=False)
-    _memories: Memo[tuple[object, ...], RowMemory] = field(default_factory=Memo, init=False)
+    _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict)
+    _families: dict[Model, int] = field(default_factory=dict)
+    _family: Memo[int, tuple[Model, int, int]] = field(default_factory=Memo)
+    _priced: PricedSteps = field(default_factory=PricedSteps)
+    _latest: list[PricedSteps] = field(default_factory=list)
+    _held: Memo[int, FloatArray] = field(default_factory=Memo)
+    _draws: Memo[int, MemoryDraws] = field(default_factory=Memo)
+    _parts: Memo[int, tuple[StageParts, ...]] = field(default_factory=Memo)
+    _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo)
+    _found: Memo[int, RowPrediction] = field(default_factory=Memo)
+    _memories: Memo[tuple[object, ...], RowMemory] = field(default_factory=Memo)
 
     def lower_together(self, cases: Iterable[EvidenceCase]) -> None:
         """Lower the layouts of cases at once, those that are alike on one grid."""

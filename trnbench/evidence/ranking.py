@@ -12,14 +12,13 @@ from itertools import combinations
 from statistics import fmean, median
 
 from trnbench.evidence.comparison import Comparison
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 DIFFERENT = 0.05
 """Measured times closer than this are equal within the rounding of publications."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRanking:
+class GroupRanking(Record):
     """The order of the layouts of one question: see `Ranking`.
 
     `chosen` was predicted to be fastest and `best` was, in the words of their layouts.
@@ -34,8 +33,7 @@ class GroupRanking:
     best: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
+class Ranking(Record):
     """How well layouts of one model on as many nodes of one machine are put in order.
 
     `tau`: Kendall's, over `pairs` of layouts whose measured times differ by more than 5 %, in

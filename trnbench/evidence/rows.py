@@ -16,7 +16,7 @@ from typing import Literal
 from trnbench.catalog.text_file import first_line, read_text, refused
 from trnbench.evidence.columns import COLUMNS, KNOB_COLUMNS, MODEL_COLUMNS, named_columns
 from trnbench.evidence.measured_columns import csv_of_json, is_measured, is_measured_json
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.terminal_text import control_character
 
 MAX_BYTES = 64_000_000
@@ -71,8 +71,7 @@ class RowFault(ValueError):
     """Why a row cannot be used; shown beside it, never to a user by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceRow:
+class EvidenceRow(Record):
     """A row of a file: its id (or line, where it has none), and its cells by column."""
 
     id: str
@@ -133,8 +132,7 @@ class EvidenceRow:
         return _FLAGS[text]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceFile:
+class EvidenceFile(Record):
     """A file of measurements: which set it is, and every row of it.
 
     `remarks` say what was read, and what left out, where rows were made of something longer.

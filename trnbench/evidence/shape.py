@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from trnbench.evidence.rows import EvidenceRow, RowFault
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, fields, replace
 from trnbench.workload.model import Activation, Mlp, Model
 
 _MLPS: dict[str, tuple[bool, Activation]] = {
@@ -23,8 +21,7 @@ _NEEDED = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
 _NO_COUNTS = ("mlp", "tied", "latent", "window")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(Record):
     """What a row says of its model's shapes; None where there is no such thing, or nothing said."""
 
     layers: int | None = None
@@ -59,7 +56,6 @@ class Shape:
         return WholeShape(**{one.name: getattr(self, one.name) for one in fields(self)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeShape(Shape):
     """Shapes of which a model can be made."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from trnbench.evidence.comparison import Comparison, Contrast
 from trnbench.evidence.ranking import Ranking, ranking
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 
 S = TypeVar("S")
 
@@ -18,8 +18,7 @@ NEAR = 0.10
 """Errors up to this count as near."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
+class Errors(Record):
     """Error statistics of some rows.
 
     Of the absolute errors: `mape` is the mean, `median` and `largest` say themselves, `near` is the
@@ -37,8 +36,7 @@ class Errors:
     half_width: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitScore:
+class FitScore(Record):
     """What came of calling layouts fitting, of `ran` rows that did and `crashed` rows that did not.
 
     `precision`: the share of those called fitting that ran; `recall`: the share of those that ran
@@ -55,8 +53,7 @@ class FitScore:
     balanced_accuracy: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Record):
     """Statistics of some rows: by whether they were fitted, by whose stack, by stack and machine.
 
     `naive` are the errors of a constant utilisation per machine, over the same groups of rows;

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 from trnbench.evidence.columns import column_of
 from trnbench.evidence.rows import EvidenceRow, RowFault
 from trnbench.evidence.shape import Shape, shape_of
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.layout import KNOBS, Knob, Value
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -23,16 +23,14 @@ UNTRUSTED = "none"
 _GIB, _MIB = 2.0**30, 2.0**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredMemory:
+class MeasuredMemory(Record):
     """Bytes that a run held: the peak of a rank, or of a chip with all its ranks, steadily."""
 
     bytes: float
     of: MemoryHolder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRow:
+class StepRow(Record):
     """What a row tells of a step: where and what ran, in which layout, how it went.
 
     `layout` has the knobs that are said but precision, which stays the text of the source. Times in

@@ -7,7 +7,6 @@ an unknown recompute without a habit the least that fits in memory. All of it is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import TypeAlias
 
 from trnbench.calibration.stack_of import Stacks
@@ -28,7 +27,7 @@ from trnbench.predict.supported import runs
 from trnbench.program.features import feature_of
 from trnbench.program.precision import recipe_named
 from trnbench.program.stages import ENDS
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, State, field, replace
 from trnbench.units import BITS_PER_BYTE
 from trnbench.workload.jobs import OF_ADAPTERS
 from trnbench.workload.layout import (
@@ -50,15 +49,13 @@ _BARE = ("", "bf16", "fp16")
 """What a cell of precision says without telling which copies of the weights are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutVariant:
+class LayoutVariant(Record):
     """One way a row may have run: layouts, and the share of its layers in each."""
 
     parts: tuple[tuple[float, Layout], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EvidenceCase:
+class EvidenceCase(Record, eq=False):
     """A row as a question.
 
     `ways`: for each micro-batch to be tried, the variants of which the first that fits in memory
@@ -86,8 +83,7 @@ class EvidenceCase:
         return " ".join(map(str, (*where, *degrees, *modes)))
 
 
-@dataclass
-class Reader:
+class Reader(State, kw_only=False):
     """Turns rows into cases.
 
     With a `stack` all rows are its own, and those that ran another known one are refused;
@@ -97,10 +93,10 @@ class Reader:
     catalog: Catalog
     stack: TrainingStack | str | None = None
     otherwise: TrainingStack | str | None = None
-    models: Models = field(init=False)
-    stacks: Stacks = field(init=False)
-    _platforms: Memo[tuple[object, ...], Platform] = field(default_factory=Memo, init=False)
-    _setups: Memo[tuple[object, ...], TrainSetup] = field(default_factory=Memo, init=False)
+    models: Models = field()
+    stacks: Stacks = field()
+    _platforms: Memo[tuple[object, ...], Platform] = field(default_factory=Memo)
+    _setups: Memo[tuple[object, ...], TrainSetup] = field(default_factory=Memo)
 
     def __post_init__(self) -> None:
         """Make empty stores of models and stacks."""

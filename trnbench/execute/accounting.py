@@ -11,14 +11,13 @@ from trnbench.program.block import Block
 from trnbench.program.collective import bus_factor
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 SEND = ("send", "pp")
 """How messages between stages are entered in the book."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficLine:
+class TrafficLine(Record):
     """One kind of exchange: how often ranks ran it and what they sent, as measured and as said."""
 
     operation: str

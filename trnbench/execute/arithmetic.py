@@ -22,7 +22,7 @@ from trnbench.numerics.product import summed_by_tile
 from trnbench.numerics.rounding import nearest_in, round_to, round_with
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.tensor import INDEX, MASK
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Numbers: TypeAlias = FloatArray
 """Numbers of all ranks, rank first. Typed alike; at run time float32 where formats are emulated,
@@ -37,8 +37,7 @@ _ONE_BYTE = 8
 _FLOAT32: np.dtype[np.float64] = np.dtype("float32")  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
+class Arithmetic(Record):
     """How numbers are stored and multiplied; `exact`: in float64, formats only name their bytes."""
 
     recipe: PrecisionRecipe

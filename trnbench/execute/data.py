@@ -8,7 +8,7 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import InputError
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Task = Literal["markov", "copy"]
 TASKS: tuple[Task, ...] = ("markov", "copy")
@@ -19,8 +19,7 @@ _TABLE, _STEPS = 0, 1
 """Streams of random numbers: the chain itself, and the texts of each step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(Record):
     """Words of each step; the same for the same seed and step, in any layout.
 
     `markov`: each word is followed by one of a few, with shares that fall by half from one to the

@@ -17,7 +17,7 @@ from trnbench.execute.arithmetic import NoiseArray, Numbers
 from trnbench.program.adapters import B
 from trnbench.program.tensor import Tensor
 from trnbench.program.vocabulary import TOKEN_TABLE
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _FIRST_SPREAD = 0.02
 """Of GPT-2 and its successors; products that add to the stream get less, by depth."""
@@ -29,8 +29,7 @@ def number_of(name: str, layer: int) -> int:
     return 0 if name == TOKEN_TABLE else layer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draws:
+class Draws(Record):
     """The random numbers of one run: of a model with so many layers."""
 
     seed: int

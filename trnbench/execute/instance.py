@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
 import numpy as np
 
@@ -19,11 +18,10 @@ from trnbench.program.ops import Phase
 from trnbench.program.optimizer import MOMENTS
 from trnbench.program.tensor import Tensor, element_bytes
 from trnbench.program.vocabulary import TOKEN_TABLE
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 
-@dataclass(slots=True, eq=False)
-class _MicroBatch:
+class _MicroBatch(State, kw_only=False, eq=False):
     """What an instance keeps of a micro-batch between its slots.
 
     `gradients` wait for the others where all of a block travel together (since ZeRO 2).

@@ -18,15 +18,14 @@ from trnbench.execute.positions import hidden_pairs, rotate
 from trnbench.execute.ranks import StageRanks
 from trnbench.program.ops import Elementwise
 from trnbench.program.tensor import Dim
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.model import Transformer
 
 NORM_EPSILON = 1e-5
 _NEVER = -np.inf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelSetting:
+class KernelSetting(Record):
     """What a function may know besides its arrays."""
 
     ranks: StageRanks

@@ -30,12 +30,11 @@ from trnbench.program.ops import (
     Term,
 )
 from trnbench.program.tensor import Tensor
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProductPlan:
+class ProductPlan(Record):
     """How the letters of a term are laid out for a batched product of two matrices.
 
     Each order lists dimensions: the rank's, batch, then rows, then columns; None if they lie so.
@@ -98,8 +97,7 @@ def product(
 RunOperation: TypeAlias = Callable[[Arrays], Arrays]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workshop:
+class Workshop(Record):
     """What operations of a stage are computed with, and written into."""
 
     setting: KernelSetting
@@ -146,8 +144,7 @@ ReadOperand: TypeAlias = Callable[[Numbers], tuple[Numbers, str]]
 """From an operand as it is stored to what is read, and the format it still has to be rounded to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Term:
+class _Term(Record):
     """A product of an operation: where its operands and its result stand among the arrays."""
 
     plan: ProductPlan

@@ -18,7 +18,7 @@ from trnbench.execute.shards import (
     BucketShape,
 )
 from trnbench.program.ops import CollectiveOp
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 StateName: TypeAlias = Literal["weights", "mean", "square", "master"]
 _NORM_GUARD = 1e-6
@@ -28,8 +28,7 @@ _TOGETHER = 1 << 15
 """Elements updated at a time: what is read and written of them then stays in a core's cache."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdamW:
+class AdamW(Record):
     """Settings of the optimizer; gradients are clipped to a norm of `clip`, weights shrink.
 
     The rate rises over the first `warm_up` steps and stays.
@@ -57,8 +56,7 @@ class AdamW:
         return self.learning_rate * min(1.0, (step + 1) / max(self.warm_up, 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rates:
+class _Rates(Record):
     """Settings of the optimizer as one step takes them; a mean is so large a share of its limit."""
 
     settings: AdamW

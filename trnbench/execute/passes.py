@@ -11,14 +11,13 @@ from trnbench.execute.residency import Residency, held_bytes
 from trnbench.program.block import ResidentCategory
 from trnbench.program.ops import Operation
 from trnbench.program.tensor import Tensor
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Values: TypeAlias = dict[Tensor, Numbers]
 Sink: TypeAlias = Callable[[Tensor, Numbers], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Written:
+class _Written(Record, eq=False):
     """A tensor an operation writes: the shape its arrays must have, and what becomes of it.
 
     `rounds`: it has numbers that are not of its format yet. `held`: bytes of a rank's array.
@@ -32,8 +31,7 @@ class _Written:
     sinks: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Step:
+class _Step(Record, eq=False):
     run: RunOperation
     reads: tuple[Tensor, ...]
     writes: tuple[_Written, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
@@ -16,14 +15,13 @@ from trnbench.execute.traffic import Book
 from trnbench.program.ops import Phase
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.tensor import element_bytes
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 BatchInputs: TypeAlias = Sequence[Mapping[str, Numbers]]
 """Whole tensors from outside, by name, for each micro-batch."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class ExecutedPipeline:
+class ExecutedPipeline(State, eq=False):
     """The stages of a model and the messages between them.
 
     Chunk c of stage s is part c * pp + s. `flow` is the format of what is handed on; `seeds` are

@@ -20,7 +20,7 @@ from trnbench.program.block import Block
 from trnbench.program.optimizer import Bucket, alike_over_tp
 from trnbench.program.parameters import Parameter
 from trnbench.program.tensor import Tensor
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 OPTIMIZER_SLICED, GRADIENTS_SLICED, WEIGHTS_SLICED = 1, 2, 3
 """From which ZeRO stage on ranks hold slices."""
@@ -30,8 +30,7 @@ PADDING = -1
 Drawn = TypeVar("Drawn", bound=np.generic)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketSpan:
+class BucketSpan(Record):
     """Where a weight lies in its bucket, and its shape with the ranks in front."""
 
     weight: Tensor

@@ -16,12 +16,11 @@ import numpy as np
 from trnbench.errors import GapError
 from trnbench.execute.arithmetic import Numbers
 from trnbench.program.ops import Phase
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.operation import Op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Record):
     """A collective of all groups of a stage (or of the world), as its size is counted.
 
     `group`: ranks of a group and how far apart they are. `elements` are those of one rank's buffer.
@@ -36,8 +35,7 @@ class Message:
     group: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedBytes:
+class MovedBytes(Record):
     """What was sent along one axis by one kind of operation: runs of a rank, bytes of all ranks."""
 
     runs: int

@@ -24,7 +24,7 @@ from trnbench.program.schedule import slot_order
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import element_bytes
 from trnbench.program.vocabulary import TOKEN_TABLE
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Held: TypeAlias = tuple[BlockInstance, BucketState]
 WeightName: TypeAlias = tuple[str, int]
@@ -40,8 +40,7 @@ KEPT_FREE_BYTES = 31 << 20
 memory to give it out again, where the system would clear each page of every larger array anew."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRun:
+class TrainingRun(Record):
     """How to train: the text, the optimizer, the seed of first weights and rounding.
 
     `exact`: compute in float64 throughout, whatever the recipe says.

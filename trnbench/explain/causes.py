@@ -6,17 +6,15 @@ the ends of an 80 % interval in the file; a way without lists its alternatives.
 
 from __future__ import annotations
 
-from dataclasses import field, fields
 from typing import Literal, TypeAlias
 
 from trnbench.calibration.training_stack import RankOrder, number_keys
 from trnbench.catalog.document import load_once
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Ratio, Seconds
-from trnbench.catalog.schema import DERIVED
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, did_you_mean
-from trnbench.records import dataclass
+from trnbench.records import Record, field, fields
 from trnbench.workload.layout import KNOBS
 from trnbench.workload.sizes import MAX_SIZE
 
@@ -31,8 +29,7 @@ Convention = Literal[
 Each = Literal["once", "sample of a node", "sample"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaled:
+class Scaled(Record):
     """Numbers of the calibration, by key, are multiplied."""
 
     numbers: tuple[str, ...]
@@ -43,8 +40,7 @@ class Scaled:
         _refuse_unknown(*self.numbers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
+class Added(Record):
     """A number of the calibration, by key, grows: once, or for each sample of a node or the job."""
 
     number: str
@@ -56,23 +52,20 @@ class Added:
         _refuse_unknown(self.number)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtLeast:
+class AtLeast(Record):
     """A step takes no less: what is done beside it takes so long for each sample."""
 
     each: Each
     cost_s: Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowLaunch:
+class SlowLaunch(Record):
     """The host takes longer to launch a pass through a layer; computing hides what it can."""
 
     cost_s: Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowLink:
+class SlowLink(Record):
     """Bandwidth or latency of the network, or of what joins chips of a node, is multiplied."""
 
     part: Literal["network", "node"]
@@ -80,22 +73,19 @@ class SlowLink:
     by: Ratio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowNode:
+class SlowNode(Record):
     """Computing on the slowest of several nodes takes so many times as long."""
 
     by: Ratio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scatter:
+class Scatter(Record):
     """Computing times of nodes scatter by so much more, as a share."""
 
     by: Ratio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Record):
     """A knob of the layout had another value: one of `to`, or its own multiplied.
 
     `also` are knobs that go with it.
@@ -115,15 +105,13 @@ class Setting:
             raise ValueError("expected `to` or `times`")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherOrder:
+class OtherOrder(Record):
     """Ranks are counted in another order."""
 
     to: tuple[RankOrder, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Apart:
+class Apart(Record):
     """Tensor-parallel groups lie on so many nodes instead of one, evenly."""
 
     nodes: tuple[int, ...]
@@ -135,8 +123,7 @@ class Apart:
             raise ValueError(f"`nodes` must be from 2 to {MAX_SIZE - 1}, found {wrong[0]}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class Counted(Record):
     """The measured time was worked out from an MFU or a throughput that counts otherwise.
 
     `by`: other FLOP, or another peak; `times`: a peak, devices or tokens that are so many times as
@@ -152,8 +139,7 @@ class Counted:
             raise ValueError("expected `by` or `times`")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedOtherwise:
+class TimedOtherwise(Record):
     """What was measured is a part of the step, or more than the step."""
 
     by: Ratio
@@ -175,8 +161,7 @@ CauseWay: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Record):
     """A cause: its ways, how often it is met beside others, what shows it, what to do about it."""
 
     id: str
@@ -209,8 +194,7 @@ KINDS = tuple(one.name for one in fields(Cause) if one.default == ())
 """The fields that hold ways."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsualRange:
+class UsualRange(Record):
     """What is met of a magnitude: the middle, and the ends of an 80 % interval."""
 
     value: float
@@ -218,8 +202,7 @@ class UsualRange:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseList:
+class CauseList(Sourced):
     """Causes, and what is believed beside them.
 
     `nothing`: how likely none is at work; `second`: a second one beside a first. Errors, as
@@ -235,9 +218,6 @@ class CauseList:
     memory: Ratio
     calibration: Ratio
     cause: tuple[Cause, ...]
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata=DERIVED
-    )
 
     def __post_init__(self) -> None:
         """Refuse an id that stands twice, and shares that are none."""

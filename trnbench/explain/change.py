@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -36,7 +35,7 @@ from trnbench.hardware.instance import Platform
 from trnbench.memo import Memo
 from trnbench.predict.ranges import OVERLAPS, numbers_by_key
 from trnbench.predict.setup import SetupMemo, TrainSetup
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field, replace
 from trnbench.units import Dimension, show
 from trnbench.workload.knob_text import value_parser
 from trnbench.workload.layout import KNOBS, Layout, Value
@@ -50,8 +49,7 @@ MixedLayouts: TypeAlias = tuple[tuple[float, Layout], ...]
 _PASS = "host.layer_pass"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ran:
+class Ran(Record, eq=False):
     """How a step ran: set-up and layouts, calibrated numbers that differ, a factor on its time.
 
     It took no less than `least_s`.
@@ -64,14 +62,11 @@ class Ran:
     least_s: float = 0.0
 
 
-@dataclass
-class Sites:
+class Sites(State, kw_only=False):
     """Set-ups with other links, each made once: what was placed on one serves all its rows."""
 
-    _memos: dict[tuple[int, CauseWay, Magnitude], SetupMemo] = field(
-        default_factory=dict, init=False
-    )
-    _launching: Memo[int, TrainSetup] = field(default_factory=Memo, init=False)
+    _memos: dict[tuple[int, CauseWay, Magnitude], SetupMemo] = field(default_factory=dict)
+    _launching: Memo[int, TrainSetup] = field(default_factory=Memo)
 
     def changed(self, ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
         """Return how the step ran if the cause was at work; None where it could not be."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from trnbench.analytic.step.utilization import utilization
 from trnbench.predict.setup import TrainSetup
 from trnbench.program.ops import AttentionOp
 from trnbench.program.step import StepProgram, training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.weights import active_parameter_count
 

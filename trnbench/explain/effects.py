@@ -7,7 +7,6 @@ are priced all at once, as rows of samples; those that change links at a few, an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from statistics import NormalDist
 
 import numpy as np
@@ -37,7 +36,7 @@ from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import prices_of, unpriced
 from trnbench.program.step import StepProgram, training_step
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 
@@ -49,8 +48,7 @@ _LEAST = 0.004
 """A cause that moves no figure by this share changes nothing in these steps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepFigure:
+class StepFigure(Record, eq=False):
     """A measured figure of a step, what is predicted of it, and the logarithms of samples of that.
 
     `low` and `high` are the ends of the 80 % interval.
@@ -75,8 +73,7 @@ class StepFigure:
         return self.low <= self.measured <= self.high
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Effect:
+class Effect(Record, eq=False):
     """A cause at one magnitude: `share` of the cause's weight, and what it does to each figure.
 
     `shift` is the logarithm of the figure with it over that without it.
@@ -89,13 +86,12 @@ class Effect:
     shift: FloatArray
 
 
-@dataclass
-class Pricer:
+class Pricer(State, kw_only=False):
     """Prices steps as they may have run; each program and each placed cluster is made once."""
 
-    sites: Sites = field(default_factory=Sites, init=False)
-    _programs: Memo[tuple[int, Layout], StepProgram] = field(default_factory=Memo, init=False)
-    _held: Memo[tuple[int, Layout], MemoryInterval] = field(default_factory=Memo, init=False)
+    sites: Sites = field(default_factory=Sites)
+    _programs: Memo[tuple[int, Layout], StepProgram] = field(default_factory=Memo)
+    _held: Memo[tuple[int, Layout], MemoryInterval] = field(default_factory=Memo)
 
     def figures(self, steps: Sequence[ObservedStep]) -> tuple[StepFigure, ...]:
         """Return every measured figure that can be predicted."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from trnbench.explain.change import Ran
 from trnbench.explain.effects import Effect, Pricer
 from trnbench.explain.observed import ObservedStep
 from trnbench.predict.step import predict
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.layout import Layout
 
 _APART = 0.04
@@ -20,8 +19,7 @@ _LIKELY = 0.5
 """A run is only worth trying where it fits with at least this probability."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TellingRun:
+class TellingRun(Record):
     """A changed layout of a measured step, and its time in seconds if each cause is at work."""
 
     of: str

@@ -10,7 +10,7 @@ from trnbench.explain.effects import Pricer, StepFigure
 from trnbench.explain.experiment import TellingRun, telling_run
 from trnbench.explain.observed import ObservedStep
 from trnbench.explain.score import Suspect, scored
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 GapVerdict = Literal[
     "as predicted", "one cause", "two causes", "in part", "several fit", "unexplained"
@@ -26,8 +26,7 @@ _RULED_OUT = 0.05
 """That no cause is at work is ruled out below this probability, even inside the intervals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Explanation:
+class Explanation(Record, eq=False):
     """Measured and predicted figures, causes with the likeliest first, and what to make of them.
 
     `nothing`: how likely it is that no cause is at work. `tied` are the causes between which the

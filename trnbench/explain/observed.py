@@ -10,15 +10,14 @@ from trnbench.evidence.predict import Predictor, PricedSteps
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase
 from trnbench.explain.change import Ran
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Quantity = Literal["step", "micro-batch", "optimizer", "memory"]
 """What may be measured: the step by the wall clock, the device's time of a micro-batch and of the
 optimizer, s, and a rank's memory, bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ObservedStep:
+class ObservedStep(Record, eq=False):
     """A measured step; `assumed` says what its source left open.
 
     `doubt`: why no such cluster can have taken that time for what the row says, if so.

@@ -21,7 +21,7 @@ from trnbench.explain.causes import Cause, CauseList
 from trnbench.explain.effects import Effect, StepFigure
 from trnbench.predict.common_draws import residual_of
 from trnbench.predict.ranges import END
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _SCATTERS = 6
 _EVERY = 3
@@ -30,8 +30,7 @@ _AT_ONCE = 4_000_000
 """Numbers that are held at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Suspect:
+class Suspect(Record, eq=False):
     """A cause: how likely it is at work, the effect that fits best, and what it does alone.
 
     `beside` is the other cause's effect where two fit best together. `explained`: the part of the
@@ -46,8 +45,7 @@ class Suspect:
     alone: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scored:
+class Scored(Record, eq=False):
     """The causes, the likeliest first, and how likely it is that none is at work."""
 
     nothing: float
@@ -160,8 +158,7 @@ def _explained(gaps: FloatArray, shift: FloatArray) -> float:
     return 0.0 if whole == 0 else max(0.0, 1 - float(np.abs(gaps - shift).sum()) / whole)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Errors:
+class _Errors(Record, eq=False):
     """Square roots of the inverse covariance of errors, one beside the other.
 
     One for each part of a calibration's deviations and each size of a row's scatter.

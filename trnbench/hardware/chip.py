@@ -6,10 +6,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import ClassVar, Literal
 
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Bytes, BytesPerS, Count, FlopPerS, Ratio, Watts
 from trnbench.hardware.compute_unit import (
     ComputeUnit,
@@ -19,11 +18,10 @@ from trnbench.hardware.compute_unit import (
     check_formats,
 )
 from trnbench.numerics.formats import format_named
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Record):
     """The device memory of a chip; `bandwidth_per_core`: what one core alone moves at most."""
 
     technology: str
@@ -33,8 +31,7 @@ class Memory:
     bandwidth_per_core_bytes_per_s: BytesPerS | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sparsity:
+class Sparsity(Record):
     """Structured sparsity of the stationary operand: legal patterns and the gain of each.
 
     `speedup`, by pattern: over the dense product of a format that the tensor unit takes at one row
@@ -52,23 +49,20 @@ class Sparsity:
             raise ValueError("`speedup` must have just the keys that `patterns` lists")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rounding:
+class Rounding(Record):
     """Rounding modes of the hardware and where stochastic rounding gets its random bits."""
 
     modes: tuple[Literal["rne", "sr"], ...]
     generator: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
+class Reserve(Record):
     """Memory a rank (of the default logical size) cannot use: runtime, code, rings."""
 
     per_rank_bytes: Bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chip:
+class Chip(Sourced):
     """An accelerator chip; `like`: the one from which it has what its own file does not say."""
 
     section: ClassVar[str] = "chips"
@@ -89,9 +83,6 @@ class Chip:
     rounding: Rounding
     reserve: Reserve
     power_w: Watts | None = None
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse chips that have no compute unit, or two."""

@@ -9,7 +9,6 @@ which kind it is; where a kind has a rule or a price of its own, a `match` on `C
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from trnbench.catalog.quantity import (
@@ -23,7 +22,7 @@ from trnbench.catalog.quantity import (
 )
 from trnbench.errors import did_you_mean
 from trnbench.numerics.formats import FORMATS
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 if TYPE_CHECKING:
@@ -99,8 +98,7 @@ class ComputeUnit(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorRate:
+class TensorRate(Record):
     """How the tensor engine takes a format.
 
     `passes`: times the moving data streams through for one product. `rows_per_pe`: contraction
@@ -117,8 +115,7 @@ class TensorRate:
         check_above_zero(self, "passes", "fast_passes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throttle:
+class Throttle(Record):
     """When a tensor engine runs at `slow_share` of its rate: until it has worked for a `window`,
     and again once it was busy for less than `busy_share` of the last one.
     """
@@ -128,8 +125,7 @@ class Throttle:
     window_s: Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorEngine:
+class TensorEngine(Record):
     """A systolic array that multiplies a stationary tile with a moving one.
 
     One product costs max(min(`moving_min`, stationary columns), moving columns) cycles per pass.
@@ -161,8 +157,7 @@ class TensorEngine:
         return FLOP_PER_MULTIPLY_ADD * multiply_adds * self.clock_hz
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnChipMemory:
+class OnChipMemory(Record):
     """The state buffer: software-managed memory of `partitions` rows."""
 
     partitions: Count
@@ -170,8 +165,7 @@ class OnChipMemory:
     bandwidth_per_interface_bytes_per_s: BytesPerS | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accumulator:
+class Accumulator(Record):
     """PSUM: banks in which the tensor engine accumulates in fp32."""
 
     partitions: Count
@@ -179,8 +173,7 @@ class Accumulator:
     bank_per_partition_bytes: Bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VectorEngine:
+class VectorEngine(Record):
     """A lane-wise engine: `lanes` elements a cycle; `elements_per_cycle` in its fast modes.
 
     An instruction takes at least `minimum_cycles`, and `access_overhead_cycles` on each tensor. One
@@ -204,8 +197,7 @@ class VectorEngine:
         check_formats(self, "elements_per_cycle")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dma:
+class Dma(Record):
     """The DMA engines of one core.
 
     A transfer starts after `start_latency`; a descriptor (one row of a partition) costs
@@ -237,16 +229,14 @@ class Dma:
         check_above_zero(self, "reduce_rate", "transpose_rate", "transpose_rate_in_sbuf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedPort:
+class SharedPort(Record):
     """Engines of a core that cannot use one of its memories at the same time."""
 
     engines: tuple[Literal["tensor", "vector", "scalar", "gpsimd"], ...]
     memory: Literal["sbuf", "psum"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeuronCores:
+class NeuronCores(Record):
     """The cores of a Trainium chip; `logical_sizes` are the legal LNC values.
 
     `counter_clock`: the clock in whose cycles profiles of the vendor count. `program_start`: what a
@@ -313,8 +303,7 @@ class NeuronCores:
         return (*array, f"cores.tensor.formats.{number_format}", "cores.count")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuTile:
+class GpuTile(Record):
     """An output tile a multiprocessor works on, with its rate relative to the best tile."""
 
     rows: Count
@@ -326,8 +315,7 @@ class GpuTile:
         check_above_zero(self, "relative_rate")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Multiprocessors:
+class Multiprocessors(Record):
     """The streaming multiprocessors of a GPU with their tensor cores."""
 
     count: Count

@@ -7,15 +7,13 @@ units of the level below it: chips for the inner ones, instances for the network
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from trnbench.catalog.quantity import BytesPerS, Ratio, Seconds
-from trnbench.records import dataclass
+from trnbench.records import Record, fields, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnChip:
+class OnChip(Record):
     """Cores of one chip exchanging data through its memory and DMA engines.
 
     A rank is a core of the chip's default logical size.
@@ -28,8 +26,7 @@ class OnChip:
     latency_per_hop_s: Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Torus:
+class Torus(Record):
     """Chips wired as a torus (a ring where `shape` has one axis), links both ways.
 
     Chip index within the level is row-major over `shape`; every axis wraps round.
@@ -55,8 +52,7 @@ class Torus:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
+class Switch(Record):
     """Chips joined by a switch; `reduces` when the switch can add (NVLink SHARP)."""
 
     topology: ClassVar[str] = "switch"
@@ -73,8 +69,7 @@ class Switch:
         _refuse_none(self, "chips")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Direct:
+class Direct(Record):
     """Chips of the same position in paired groups, joined by direct links.
 
     `chips_per_group`: size of a group; group g is wired to group g + `group_distance`.
@@ -94,8 +89,7 @@ class Direct:
         _refuse_none(self, "chips_per_group", "group_distance", "links_per_chip")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FullMesh:
+class FullMesh(Record):
     """Chips each wired to every other chip of the level, links both ways."""
 
     topology: ClassVar[str] = "full-mesh"
@@ -110,8 +104,7 @@ class FullMesh:
         _refuse_none(self, "chips")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class Network(Record):
     """Adapters between instances over leaf switches and a spine.
 
     `transport`: how adapters talk, by RDMA over InfiniBand or RoCE, or by EFA. `step_latency`: one

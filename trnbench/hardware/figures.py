@@ -9,12 +9,11 @@ from trnbench.errors import unhandled
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
 from trnbench.hardware.instance import Platform
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SheetFigure:
+class SheetFigure(Record):
     """One figure of a platform; `kind` is the weakest evidence it rests on."""
 
     key: str
@@ -135,8 +134,7 @@ def _host(platform: Platform) -> Iterator[SheetFigure]:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(Record):
     """One figure of several specs side by side; None where a spec does not have it."""
 
     key: str

@@ -5,21 +5,19 @@ Its file names the chip; `Instance.chip` is the chip's name and `Platform` joins
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from typing import ClassVar, Literal
 
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Bytes, BytesPerS, FlopPerS
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import check_formats
 from trnbench.hardware.fabric import Level, Network, OnChip, Switch
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 
 PurchaseOption = Literal["on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(Record):
     """The machine around the chips, as its vendor sells it; per instance.
 
     `link_per_chip_one_way_bytes_per_s`: between the host's memory and a chip, at its peak.
@@ -35,8 +33,7 @@ class Host:
     link_per_chip_one_way_bytes_per_s: BytesPerS | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(Record):
     """What the vendor states for the whole instance; tests hold them against chips x chip."""
 
     memory_bytes: Bytes | None = None
@@ -51,8 +48,7 @@ class Totals:
         check_formats(self, "dense_flop_per_s", "sparse_flop_per_s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegalDegrees:
+class LegalDegrees(Record):
     """Degrees a platform's software accepts for one size of logical core.
 
     `tensor_parallel_warned`: what the runtime may accept and a published library does not.
@@ -66,8 +62,7 @@ class LegalDegrees:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StridedGroups:
+class StridedGroups(Record):
     """Groups of `ranks` ranks, `stride` apart, for one size of logical core."""
 
     logical_size: int
@@ -76,8 +71,7 @@ class StridedGroups:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routing:
+class Routing(Record):
     """Which groups of ranks inside an instance its software can route.
 
     `groups`: their chips are a block of the torus, that is one chip, two neighbours, a row, a
@@ -89,8 +83,7 @@ class Routing:
     also: tuple[StridedGroups, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class Instance(Sourced):
     """A machine one can rent or own: `chips` chips in one scale-up domain with a host.
 
     `published_as`: what measurements by others call it, where that is no name to type. `like`: the
@@ -121,9 +114,6 @@ class Instance:
     totals: Totals = field(default_factory=Totals)
     degrees: tuple[LegalDegrees, ...] = ()
     routing: Routing | None = None
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse an instance without chips or with levels named twice."""
@@ -153,8 +143,7 @@ class Instance:
         return tuple(one.topology for one in self.fabric if one.topology not in outside)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
+class Platform(Record):
     """An instance with its chip: what the engines run on.
 
     `joined_nodes`: of how many instances its instance was made, by `joined`.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from trnbench.catalog.document import load_once
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import BytesPerS, Ratio, Seconds
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reliability:
+class Reliability(Sourced):
     """Failures and recovery of training on `chips`, by name.
 
     `failures_per_node_day`: interruptions of a job by a node of `node_chips` chips in a day.
@@ -34,9 +30,6 @@ class Reliability:
     write_per_node_bytes_per_s: BytesPerS
     write_total_bytes_per_s: BytesPerS
     stalled_share: Ratio
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse a node without chips and a share above one."""

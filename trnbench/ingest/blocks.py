@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trnbench.catalog.text_file import chunks
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _BLOCK_BYTES = 4 << 20
 _PART_BYTES = 512 << 10
@@ -18,8 +18,7 @@ _RESIDUE = re.compile(rb"\[[0-9;]{1,8}m")
 """Codes of terminals, and what is left of colours where the escape byte was lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineBlock:
+class LineBlock(Record):
     """Whole lines of a file; `line` is the number of the first."""
 
     text: bytes

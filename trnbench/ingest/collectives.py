@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
 from trnbench.catalog.text_file import chunks, read_text, refused
@@ -16,7 +15,7 @@ from trnbench.errors import InputError
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow
 from trnbench.ingest.readings import json_of, refuse_unread
 from trnbench.program.collective import bus_factor, op_named
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field
 from trnbench.units import counted
 from trnbench.workload.operation import OPS, Op
 
@@ -39,8 +38,7 @@ _UNITS = (1e9, 2.0**30)
 _COARSE = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCluster:
+class MeasuredCluster(Record):
     """Where collectives ran: an instance by its name, its nodes and ranks; Neuron, or GPUs."""
 
     instance: str
@@ -49,8 +47,7 @@ class MeasuredCluster:
     neuron: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Timed:
+class _Timed(Record):
     """A size that was timed; `ratio` is bus bandwidth over bandwidth, where both are printed."""
 
     size: int
@@ -62,8 +59,7 @@ class _Timed:
     reduces: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Sweep:
+class _Sweep(State):
     """What a file tells: sizes, which operation it names, and what of it was not to be read."""
 
     tool: str

@@ -10,7 +10,6 @@ import csv
 import json
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from typing import Any, Literal
 from trnbench.catalog.text_file import chunks, read_text, refused
 from trnbench.ingest.blocks import blocks
 from trnbench.ingest.readings import json_of, refuse_unread
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field
 
 DeviceTool = Literal["neuron-monitor", "neuron-profile", "nvidia-smi"]
 MAX_JSON_BYTES = 64 << 20
@@ -36,8 +35,7 @@ _SHARES = {
 """Busy shares of a profile's summary: percent by their name, fractions in fact."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSummary:
+class DeviceSummary(Record):
     """A file of a monitor or profiler in figures.
 
     `busy`: median over samples of the mean share of time that devices in use were busy. `held`: the
@@ -82,8 +80,7 @@ def read_devices(path: Path) -> DeviceSummary:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Samples:
+class _Samples(State):
     """What a monitor says, sample by sample."""
 
     tool: DeviceTool

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import field
 
 from trnbench.ingest.blocks import LineBlock
 from trnbench.ingest.readings import Readings
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 _MILLI = 1e-3
 
 
-@dataclass(slots=True, kw_only=True)
-class MlLog:
+class MlLog(State):
     """Reads the blocks of steps between evaluations, or the rates that a run reports of itself.
 
     All ranks may print the same lines: what repeats the last one is passed over.

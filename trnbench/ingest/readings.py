@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from array import array
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from trnbench.arrays import FloatArray
 from trnbench.catalog.text_file import refused
 from trnbench.ingest.step_formats import Told
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 MOST_UNREAD = 0.1
 """A reader that misses more of the lines it is for does not understand the file."""
@@ -39,8 +38,7 @@ def json_of(path: Path, text: str) -> Any:  # noqa: ANN401 - plain data of any s
         raise refused(path, f"not valid JSON: {error}") from None
 
 
-@dataclass(slots=True, kw_only=True)
-class Readings:
+class Readings(State):
     """Values of steps in base units, with the steps' numbers where lines have them.
 
     `line`: lines of the file so far. `unread`: lines of steps that could not be read; the first

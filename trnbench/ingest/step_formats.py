@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Told: TypeAlias = Literal["time", "steps", "samples", "tokens", "tokens each"]
 """What a line tells: seconds of a step; steps, samples or tokens a second of the cluster; or tokens
@@ -19,8 +19,7 @@ a second of each device."""
 _DIGITS = r"\d[\d,]*+\.?+\d*+(?:[eE][-+]?\d+)?+"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFormat:
+class StepFormat(Record):
     """How a piece of software prints a step.
 
     `pattern` has the groups step and value, in this order, or value alone; LINE in it is what a

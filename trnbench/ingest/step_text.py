@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +16,7 @@ from trnbench.ingest.blocks import LineBlock, blocks
 from trnbench.ingest.mllog import MlLog
 from trnbench.ingest.readings import Readings
 from trnbench.ingest.step_formats import EXACT, SUMMARY, StepFormat, Told
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field
 
 _COMPILED = (b"NEURON_PARALLEL_COMPILE||", b"||PARALLEL_COMPILE||")
 """What a run that only compiles prints at its end: its steps computed nothing."""
@@ -38,8 +37,7 @@ _BEFORE = rb"([^\d\n\r]{1,26})"
 _UNIT = rb"\s*(ms\b|msec\b|us\b|s\b|sec\b)?"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
+class _Words(Record):
     """Words of a step's time, with what they tell, and with what is no number."""
 
     name: bytes
@@ -151,8 +149,7 @@ def _after_compiling(block: LineBlock) -> LineBlock:
     return LineBlock(text=block.text[start:], line=block.line_of(start))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Lines:
+class _Lines(State):
     """Reads lines of one format, a block at a time."""
 
     format: StepFormat
@@ -223,8 +220,7 @@ class _Lines:
                     self.found.miss(number, state.decode(errors="replace"))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Bar:
+class _Bar(State):
     """States of one bar: steps done and seconds passed; `consumed`: samples by steps, of two."""
 
     steps: array[int] = field(default_factory=lambda: array("q"))
@@ -257,8 +253,7 @@ class _Bar:
                 start = end
 
 
-@dataclass(slots=True, kw_only=True)
-class _Bars:
+class _Bars(State):
     """Reads progress bars: those of one total belong together."""
 
     bars: dict[bytes, _Bar] = field(default_factory=dict)
@@ -300,8 +295,7 @@ class _Bars:
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class _Plain:
+class _Plain(State):
     """Reads lines that tell a step time or a rate in words: "step time: 1.23 s", "450 tokens/s"."""
 
     path: Path

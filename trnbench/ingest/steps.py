@@ -19,7 +19,7 @@ from trnbench.errors import DataFileError, Fault
 from trnbench.ingest.readings import Readings
 from trnbench.ingest.step_files import stepped_file
 from trnbench.ingest.step_text import logged
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension, counted, show
 
 SHORTEST_STEP_S, LONGEST_STEP_S = 1e-6, 1e7
@@ -50,8 +50,7 @@ class NoSteps(DataFileError):
     """A file in which nothing tells of a step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSize:
+class RunSize(Record):
     """What a step was of, as far as it is known; rates become times by it."""
 
     global_batch: int | None = None
@@ -59,8 +58,7 @@ class RunSize:
     ranks: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredSteps:
+class MeasuredSteps(Record):
     """The steps of a log: the median of those that count, and the ends between which 80 % lie.
 
     `remarks` say what was read and what was left out, as people are to be told.

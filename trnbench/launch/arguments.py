@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import field
 from itertools import takewhile
 
 from trnbench.errors import InputError
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 _ASSIGNED = re.compile(
     r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s#;|&()]*)"
@@ -22,8 +21,7 @@ _DEEP = 5
 """Variables that name variables, so many times."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(Record):
     """Flags by name, dashes and underscores alike; `settings` are the words KEY=VALUE."""
 
     of: str

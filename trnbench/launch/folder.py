@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.launch.framework import Framework, Texts
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.scheduler import Scheduler, environment_of
 from trnbench.launch.values import FILE, VALUES, UserValue, named_in
 from trnbench.launch.written import from_template
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import Dimension, show
 
 PREDICTION = "prediction.json"
@@ -25,8 +24,7 @@ _ABOUT: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LaunchFolder:
+class LaunchFolder(Record, eq=False):
     """The files to write, the values that the user fills in, and what is taken for granted."""
 
     texts: Texts

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 
 from trnbench.calibration.frameworks import SOFTWARE
 from trnbench.hardware.instance import Platform
 from trnbench.launch.plan import LaunchPlan
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.workload.jobs import Job
 from trnbench.workload.layout import KNOBS, Schedule, Value
 from trnbench.workload.partial_layout import PartialLayout
@@ -21,8 +20,7 @@ Texts = Mapping[str, str]
 """File name -> content."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkCall:
+class FrameworkCall(Record):
     """How a framework is started on each host: `torchrun ... SCRIPT ARGUMENTS` in `folder`."""
 
     folder: str
@@ -34,8 +32,7 @@ def _nothing_more(plan: LaunchPlan) -> Mapping[str, str]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Framework:
+class Framework(Record, eq=False):
     """A training framework, as of a version and a day.
 
     `fixed` are knobs that it leaves no choice of, with the reason; `recompute` the parts of its

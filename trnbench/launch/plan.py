@@ -8,15 +8,14 @@ import re
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.hardware.instance import Instance, Platform
 from trnbench.plan.failures import Estimate
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Attention, Model, Transformer
 
 AWS = "AWS"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlan:
+class LaunchPlan(Record):
     """A step in one layout on a cluster, as a framework and a scheduler need to know it.
 
     `nodes` are instances as they are sold; `hosts` are the machines that a scheduler starts, of

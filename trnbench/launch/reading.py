@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,7 +17,7 @@ from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import InputError
 from trnbench.launch.arguments import Flags, read_flags, whole
 from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.layout import Value
 
 Knobs: TypeAlias = dict[str, Value]
@@ -32,8 +31,7 @@ class NoLayout(InputError):
     """A script that says nothing of a layout, and leads to no file that does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigFile:
+class ConfigFile(Record):
     """What a configuration says: knobs by name, hosts and processes where it tells of them."""
 
     path: Path

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from trnbench.hardware.instance import Platform
 from trnbench.launch.framework import Framework, Texts
 from trnbench.launch.plan import LaunchPlan, host_type
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JobFiles:
+class JobFiles(Record, eq=False):
     """What a scheduler reads, and how it is handed over.
 
     `texts` are its files; those named in `filled` get the user's values before they are handed
@@ -24,8 +23,7 @@ class JobFiles:
     start: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scheduler:
+class Scheduler(Record, eq=False):
     """A way to start processes on hosts, as of a version and a day.
 
     `where` are lines of bash that set NODE_RANK, the number of this host, and HEAD, the address of

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 FILE = "values.env"
 _NAMED = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
 _MENTIONED = re.compile(r"\$\{([A-Z][A-Z0-9_]*)[:}]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserValue:
+class UserValue(Record):
     """A value that the user fills in, with what it is; one with a default may stay as it is."""
 
     name: str

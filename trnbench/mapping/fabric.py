@@ -17,7 +17,7 @@ from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
 from trnbench.hardware.fabric import Direct, FullMesh, Network, OnChip, Switch, Torus
 from trnbench.hardware.instance import Instance
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 CORE, LEAF, RAIL = "core", "leaf", "rail"
 """Ends of links beyond the adapters: the core, the switch that an instance's adapters share, and
@@ -32,8 +32,7 @@ class LinkKind(IntEnum):
     NETWORK = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Record):
     """One directed link of an instance; ends are chips ("c5"), ranks ("r3") or switches."""
 
     source: str
@@ -49,8 +48,7 @@ class Link:
         return f"{self.source}>{self.target}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFault:
+class LinkFault(Record):
     """A link that is slow (0 < `factor` < 1) or dead (0), in both directions unless `one_way`.
 
     `source` and `target` are chips, counted through the cluster; no `target` means the source's
@@ -68,8 +66,7 @@ class LinkFault:
             raise InputError(f"a faulty link keeps 0 to 1 of its speed, not {self.factor}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleUp:
+class ScaleUp(Record):
     """One level that joins chips: `count` units of `span` chips each, by the spec's `level`."""
 
     level: Torus | Switch | Direct | FullMesh
@@ -77,8 +74,7 @@ class ScaleUp:
     count: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Fabric:
+class Fabric(Record, eq=False):
     """`nodes` instances of one type: their links, and which link is where.
 
     `bandwidth` and `latency` are per local link. `torus_link[level][chip, axis, 0|1]` is the link

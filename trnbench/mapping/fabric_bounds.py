@@ -17,14 +17,13 @@ from trnbench.hardware.fabric import Torus
 from trnbench.mapping.fabric import CORE, LEAF, RAIL, Fabric, LinkKind
 from trnbench.mapping.message_plan.pattern import Fan
 from trnbench.mapping.message_plan.placed import Placed
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.operation import Op
 
 _NODES_LOOKED_AT = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Bound(Record):
     """The least time per byte of a collective's size, and the cut that sets it."""
 
     s_per_byte: float

@@ -16,11 +16,10 @@ from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.errors import unhandled
 from trnbench.hardware.fabric import Direct, FullMesh, Switch, Torus
 from trnbench.mapping.fabric import Fabric
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Routes:
+class Routes(Record, eq=False):
     """Paths between all pairs of chips of an instance: `tables[t][from * chips + to, hop]`.
 
     A node takes table `table_of_node.get(node, 0)`; the number `links_per_node` stands for no link.

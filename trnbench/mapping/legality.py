@@ -14,15 +14,14 @@ from trnbench.arrays import IntArray, distinct
 from trnbench.errors import unhandled
 from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.hardware.instance import LegalDegrees, Platform
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 if TYPE_CHECKING:
     from trnbench.mapping.placement import Groups, Placement
     from trnbench.program.collective import Collective
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementVerdict:
+class PlacementVerdict(Record):
     """Legal when there is no reason against it; `warnings` do not forbid."""
 
     reasons: tuple[str, ...] = ()

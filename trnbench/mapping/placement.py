@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import field, replace
 
 import numpy as np
 
@@ -18,11 +17,10 @@ from trnbench.hardware.instance import Platform
 from trnbench.mapping.fabric import Fabric, LinkFault, build_fabric
 from trnbench.mapping.fabric_routes import Routes, build_routes
 from trnbench.memo import Memo
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Placement:
+class Placement(Record, eq=False):
     """A cluster with its ranks, its links and the paths between them.
 
     Worked out once: `node_grids` of groups inside a node, by their ranks and by what tells grids
@@ -32,8 +30,8 @@ class Placement:
     platform: Platform
     fabric: Fabric
     routes: Routes
-    node_grids: Memo[Hashable, RankGrid] = field(default_factory=Memo, repr=False)
-    rings: Memo[tuple[int, tuple[int, ...]], IntArray] = field(default_factory=Memo, repr=False)
+    node_grids: Memo[Hashable, RankGrid] = field(default_factory=Memo)
+    rings: Memo[tuple[int, tuple[int, ...]], IntArray] = field(default_factory=Memo)
 
     def of(self, nodes: int) -> Placement:
         """Return a cluster of as many of the same instances, all of them in good order."""
@@ -64,8 +62,7 @@ class Placement:
         return chip.memory.bandwidth_per_chip_bytes_per_s / self.ranks_per_chip
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RankGrid:
+class RankGrid(Record, eq=False):
     """A group as a grid of ranks, outermost axis first: nodes, units of each level, cores.
 
     `ranks[...]` are numbers within the group; `places[axis]` are what stands along an axis: node

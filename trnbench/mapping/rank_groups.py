@@ -19,7 +19,7 @@ from trnbench.mapping.legality import cluster_verdict
 from trnbench.program.grid import TIED_COPIES, Grid
 from trnbench.program.reasons import FEW, Reason, Scalars, divisors_near
 from trnbench.program.tensor import array
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 GroupAxis = Literal["tp", "cp", "dp", "pp"]
 AXES: tuple[str, ...] = (
@@ -28,8 +28,7 @@ AXES: tuple[str, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AxisOrder:
+class AxisOrder(Record):
     """The order in which a library counts ranks: its axes from the innermost outwards.
 
     `cp` and `dp` stand side by side, `cp` first: together they are `data`, of which `ep` is the
@@ -96,8 +95,7 @@ ORDERS: Mapping[RankOrder, AxisOrder] = {
 """The orders by the name that a training stack gives its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RankGroups:
+class RankGroups(Record, eq=False):
     """Like groups that run side by side: ranks `turn * period + first + k * stride`.
 
     `k` counts the `ranks` of a group, `first` runs below `width`, `turn` over the cluster. Where a
@@ -189,8 +187,7 @@ def _groups(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlatformAnswer:
+class PlatformAnswer(Record, eq=False):
     """What a platform says to a grid of layouts: why it refuses some, and warns of others."""
 
     refused: tuple[Reason, ...]

@@ -7,17 +7,14 @@ node meanwhile. Answers return the same way.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.mapping.rank_groups import RankGroups
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HandedOn:
+class HandedOn(Record, eq=False):
     """The share of an exchange's bytes that crosses, and the groups that hand them on in a node.
 
     Groups of one rank hand nothing on.

@@ -16,7 +16,7 @@ from trnbench.measure.loops import AllDevices
 from trnbench.measure.pieces import Array
 from trnbench.measure.timing import Timing
 from trnbench.program.collective import bus_factor
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.operation import Op
 
 _EXCHANGES, _SMALL_EXCHANGES = 4, 32
@@ -25,8 +25,7 @@ _SMALL_BYTES = 256 * 1024
 _ELEMENT_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangeTime:
+class ExchangeTime(Record):
     """A collective of groups of `ranks` devices; `size_bytes` as nccl-tests counts.
 
     `check`: the largest error of its data; anything above 0 is wrong, as sums are of small whole

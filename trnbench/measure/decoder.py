@@ -16,14 +16,13 @@ import numpy
 from trnbench.measure.loops import AllDevices
 from trnbench.measure.pieces import Array, Pieces
 from trnbench.measure.suites import DecoderCase
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Weights = Mapping[str, Any]
 _SCALE = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Decoder:
+class Decoder(Record, eq=False):
     """A decoder on a mesh of `dp` x `tp` devices."""
 
     machine: AllDevices

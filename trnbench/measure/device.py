@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from trnbench.errors import EnvironmentFault
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 DeviceChoice = Literal["auto", "cpu", "cuda", "neuron"]
 Backend = Literal["cpu", "cuda", "neuron"]
@@ -82,8 +82,7 @@ class Device(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Record):
     """What the devices at hand are, and what may be asked of them.
 
     `chip` is the one of the catalogue that their name tells of. `logical_size`: physical cores of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, get_args
 
 from trnbench import parsing
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.measure.device import Capabilities
 from trnbench.measure.suites import DecoderCase, Suite, decoders_for
+from trnbench.records import replace
 from trnbench.workload.layout import AttentionKernel
 
 DecoderSizes = Mapping[str, int | str]

@@ -20,7 +20,7 @@ from trnbench.numerics.accuracy import error_against_float64
 from trnbench.numerics.product import ProductRecipe, ProductResult, contraction_tiles
 from trnbench.program.matrix import usual_result_format
 from trnbench.program.tensor import element_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 _PRODUCTS = 4
@@ -32,8 +32,7 @@ _TINY = 64
 _CHECKED_ROWS = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTime:
+class KernelTime(Record):
     """A kernel on every device: what it was, how long it took, what it computed and moved.
 
     `check`: how near its numbers came to the largest error that they may have, 1 being that.

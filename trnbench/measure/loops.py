@@ -16,7 +16,7 @@ from trnbench.measure.device import Capabilities
 from trnbench.measure.pieces import Array
 from trnbench.measure.timing import Repeats, Timing, timed
 from trnbench.numerics.memory import available_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension, show
 
 _SPARE = 0.8
@@ -31,8 +31,7 @@ _DTYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AllDevices:
+class AllDevices(Record, eq=False):
     """JAX with its devices: what every measurement runs on."""
 
     jax: Any

@@ -24,7 +24,7 @@ from trnbench.evidence.rows import EvidenceRow, RowFault
 from trnbench.hardware.library import load_chip
 from trnbench.measure import machine_fits as fits
 from trnbench.measure.rows import FRAMEWORK
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension, exact
 
 FileTable: TypeAlias = dict[str, object]
@@ -38,8 +38,7 @@ _RUNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineFiles:
+class MachineFiles(Record):
     """The files of a machine: its name, the ids of the rows they rest on, tables by section."""
 
     name: str

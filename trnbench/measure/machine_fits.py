@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 from typing import Literal
 
@@ -25,7 +24,7 @@ from trnbench.measure.chains import BACKWARD, CORE, FORWARD, LAYER, LOSS, SCORES
 from trnbench.measure.suites import OPERATIONS
 from trnbench.numerics.formats import format_named
 from trnbench.program.collective import bus_factor
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import BITS_PER_BYTE
 from trnbench.workload.operation import Op
 
@@ -52,8 +51,7 @@ _TOUCHES = (4.0, 5.0)
 softmax forward and backward."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedRows:
+class TimedRows(Record):
     """Rows of kernels and of exchanges, and the clock they count by."""
 
     rows: Sequence[EvidenceRow]
@@ -78,8 +76,7 @@ class TimedRows:
         return [row for row in self.rows if row.text("kernel") == kernel]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangeFit:
+class ExchangeFit(Record):
     """A collective of groups of so many ranks, over some sizes: its launch, and what of the links'
     rate it reaches. `below_bytes`: where the next such begins; None of the largest sizes.
     """
@@ -97,8 +94,7 @@ class ExchangeFit:
         return f"{self.op}-{self.ranks}{'-small' if self.below_bytes else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineFit:
+class MachineFit(Record):
     """The numbers of a machine's data files, each of one device."""
 
     precision: str
@@ -181,8 +177,7 @@ def _streams(timed: TimedRows) -> tuple[float, float]:
     return _mean(far), max(rates)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Products:
+class _Products(Record):
     """The rate of products: peaks by format, the share of it, K0, how far rows lie from that."""
 
     format: str

@@ -10,14 +10,13 @@ import os
 import selectors
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, field
 from subprocess import PIPE, Popen, TimeoutExpired
 from typing import IO, Any, Literal
 
 from trnbench.children import how_ended, python_words, started
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.measure.worker import WorkRequest
-from trnbench.records import dataclass
+from trnbench.records import State, asdict, field
 
 SessionProgress = Callable[[int, int, str], None]
 Stopped = Literal["budget", "interrupt", "crash"]
@@ -27,8 +26,7 @@ _POLL_S = 0.2
 _GRACE_S = 5.0
 
 
-@dataclass(slots=True, kw_only=True)
-class Session:
+class Session(State):
     """What was measured: rows by column, what was left out and why, and what ended it early."""
 
     device: dict[str, str] = field(default_factory=dict)

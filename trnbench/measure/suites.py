@@ -6,11 +6,10 @@ of what an accelerator does, and where every new shape is compiled for minutes, 
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from typing import Literal
 
 from trnbench.measure.device import Capabilities
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.layout import AttentionKernel
 from trnbench.workload.operation import Op
 
@@ -26,8 +25,7 @@ OperandOrder = Literal["NN", "NT", "TN"]
 """Which operands of a product lie transposed in memory, as BLAS writes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProductCase:
+class ProductCase(Record):
     """A matrix product on every device: `batch` products of m x k and k x n in a format.
 
     `order`: which operands lie transposed in memory, as BLAS writes it. A step has as many products
@@ -54,8 +52,7 @@ class ProductCase:
         return self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderCase:
+class DecoderCase(Record):
     """A small decoder and how a step of it is laid out over all devices."""
 
     layers: int
@@ -94,15 +91,14 @@ class DecoderCase:
         return f"B{self.micro_batch} S{self.sequence} {wide}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class Suite(Record):
     """All that a suite runs; sizes in bytes of one device."""
 
     products: tuple[ProductCase, ...]
     stream_bytes: tuple[int, ...]
     message_bytes: tuple[int, ...]
     groups: tuple[int, ...]
-    decoders: tuple[DecoderCase, ...] = field(default=())
+    decoders: tuple[DecoderCase, ...] = ()
 
 
 _TURNED: tuple[OperandOrder, ...] = ("NT", "TN")

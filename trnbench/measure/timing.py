@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 Clock = Callable[[], float]
 
@@ -21,8 +20,7 @@ _NOTCH = 1.57
 _FENCE = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeats:
+class Repeats(Record):
     """When enough was repeated: the median is known to `precision`, or `budget_s` is spent."""
 
     precision: float = 0.02
@@ -32,8 +30,7 @@ class Repeats:
     warm_up: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(Record):
     """What the repeats of a run took, seconds of the wall clock.
 
     `low_s` and `high_s` are the 5th and 95th of 100. `processor_s` is what all processors of the

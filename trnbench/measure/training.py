@@ -13,7 +13,7 @@ from trnbench.measure.suites import DecoderCase
 from trnbench.measure.timing import Timing, timed
 from trnbench.program.precision import recipe_named
 from trnbench.program.tensor import element_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _FIRST_STEPS = 3
 _STATES = 4
@@ -22,8 +22,7 @@ _SCORES = 6
 """Times that a layer's scores or activations are held, at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRun:
+class StepRun(Record):
     """A decoder's step on all devices.
 
     `compiled_flop`: operations of one device by the compiler's cost analysis, where it tells.

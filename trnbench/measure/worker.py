@@ -27,7 +27,7 @@ from trnbench.measure.rows import Cells, exchange_row, kernel_row, provenance, s
 from trnbench.measure.suites import MIB, OPERATIONS, Suite, SuiteName, suite_for
 from trnbench.measure.timing import Repeats
 from trnbench.measure.training import training
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 TellEvent = Callable[[Mapping[str, object]], None]
 _FEWEST_S, _MOST_S = 0.1, 2.0
@@ -39,8 +39,7 @@ _REPEATING = 0.4
 """The part of a budget that goes into repeats; compiling and drawing numbers take the rest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkRequest:
+class WorkRequest(Record):
     """What is measured: kinds of `suites.KINDS`, of a suite, on devices, within seconds.
 
     `decoders` replace those of the suite.
@@ -56,8 +55,7 @@ class WorkRequest:
     decoders: tuple[DecoderSizes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuringTask:
+class MeasuringTask(Record):
     """One measurement: its name for people, and what makes its rows."""
 
     what: str

@@ -8,11 +8,10 @@ from trnbench.errors import InputError
 from trnbench.numerics.formats import NumberFormat, format_named
 from trnbench.numerics.rounding import round_to
 from trnbench.numerics.rounding_rules import RoundingRule
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccumulateDemo:
+class AccumulateDemo(Record):
     """Where `count` additions of `step` to `start` end: exactly, and rounded after each."""
 
     format: str

@@ -19,7 +19,7 @@ from trnbench.numerics.product import (
 from trnbench.numerics.rounding import Float32Array
 from trnbench.numerics.rounding_rules import RoundingRule
 from trnbench.numerics.sparsity import prune
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Float64Array = FloatArray
 
@@ -32,8 +32,7 @@ _BYTES_PER_RESULT = 100
 _BYTES_PER_STATIONARY = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorReport:
+class ErrorReport(Record):
     """How far a product is from float64.
 
     `max_abs`, `max_rel` and `rms_rel` compare with the exact product of the operands as given
@@ -56,8 +55,7 @@ class ErrorReport:
         return self.bound_use <= 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Partial:
+class _Partial(Record):
     """What one block of rows contributes to the report."""
 
     max_abs: float
@@ -106,8 +104,7 @@ def check_row_bytes(k: int, n: int, *, batch: int) -> int:
     return batch * (n * _BYTES_PER_RESULT + k * _BYTES_PER_STATIONARY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Moving:
+class _Moving(Record, eq=False):
     """The moving operand in float64, as given and as rounded, each with its magnitudes."""
 
     given: Float64Array

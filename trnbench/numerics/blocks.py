@@ -26,7 +26,7 @@ from trnbench.errors import InputError, UnknownNameError
 from trnbench.numerics.formats import NumberFormat, ScaleRule, format_named
 from trnbench.numerics.rounding import Float32Array, numpy_dtype, round_elements, widen
 from trnbench.numerics.rounding_rules import RoundingRule
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 SCALE_RULES: tuple[ScaleRule, ...] = ("trainium", "ocp", "nvidia", "blockwise")
 _NV_SCALE = ml_dtypes.float8_e4m3fn
@@ -36,8 +36,7 @@ _E8M0_BIAS = 127
 _E8M0_NAN = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Blocks:
+class Blocks(Record, eq=False):
     """A quantised array; the grouped axis is last in both parts, `axis` is where it came from.
 
     `whole_scale` stands before the scales of all groups.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Literal
 
 from trnbench.errors import UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import BITS_PER_BYTE
 
 OverflowResult = Literal["infinity", "nan", "maximum"]
@@ -23,8 +22,7 @@ FP8_BLOCK = 128
 """Elements of blockwise FP8 that share a scale, of weights both ways (arXiv 2412.19437)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberFormat:
+class NumberFormat(Record):
     """How one number is stored. For block (MX) formats the fields describe one element.
 
     `bits` counts storage (tf32 keeps 19 of its 32); `min_exponent` is the exponent of the smallest
@@ -68,8 +66,7 @@ class NumberFormat:
         return math.ldexp(1.0, self.min_exponent - self.mantissa_bits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFormat:
+class StoredFormat(Record):
     """A packed format of weights: each one of `values`, times a scale of its block.
 
     `bits` each, and so many bits more for every (weights, bits) of `scales`, the block's first.

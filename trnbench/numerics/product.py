@@ -8,7 +8,6 @@ The order of additions inside a K-tile is that of the BLAS; between tiles it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from trnbench.numerics.sparsity import (
     pattern_problem,
     tile_products,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 ACCUMULATE_FORMATS = ("fp32", "bf16")
 
@@ -42,8 +41,7 @@ def _require_known(what: str, name: str, known: tuple[str, ...]) -> None:
         raise UnknownNameError(what, name, known)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProductRecipe:
+class ProductRecipe(Record):
     """How a product is computed.
 
     `a` is the stationary operand: `pattern` prunes it. `rounding` governs the output and, with
@@ -88,8 +86,7 @@ _READ: Mapping[str, Callable[[str], NumberFormat | SparsityPattern]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ProductResult:
+class ProductResult(Record, eq=False):
     """The product (..., m, n) in float32, exactly as the output format holds it."""
 
     values: Float32Array

@@ -7,7 +7,7 @@ import numpy as np
 from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul
 from trnbench.numerics.rounding import Float32Array
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 SIZES = (64, 256, 64)
 SMALL = 2.0**-14
@@ -16,8 +16,7 @@ FORMATS_SHOWN = ("fp32", "tf32", "bf16", "fp8_e4m3", "mxfp8_e4m3")
 SPARSE = ("bf16", "4:16")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProductDemo:
+class ProductDemo(Record):
     """Root mean square error of a product over that of the product itself, summed in FP32.
 
     `near_one`: of numbers from N(0, 1); `small`: the left ones times `scale`. With a `pattern` the

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 if TYPE_CHECKING:
     from trnbench.numerics.rounding import Float32Array
@@ -25,8 +25,7 @@ _TAGS_PER_WORD = 4
 TAG_BITS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparsityPattern:
+class SparsityPattern(Record):
     """`keep` numbers survive of every `group` along the contraction."""
 
     keep: int
@@ -52,8 +51,7 @@ PATTERNS: tuple[SparsityPattern, ...] = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Compressed:
+class Compressed(Record, eq=False):
     """A pruned matrix (..., m, k): kept values (..., m, k/ratio) and tags, four to a word."""
 
     pattern: SparsityPattern

@@ -31,7 +31,7 @@ from trnbench.plan.capacity_blocks import (
 from trnbench.plan.failures import ranged
 from trnbench.plan.purchase import Offers, Origin, Tariff
 from trnbench.prices.purchase import BlockRules, PurchaseRules
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import DAY_S, HOUR_S, Dimension, show, significant
 
 METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")
@@ -46,8 +46,7 @@ RateEnd = Literal["used", "low", "high"]
 """The rate itself, or an end of its range."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Charges:
+class Charges(Record, eq=False):
     """What runs are billed under one tariff; arrays over the runs, NaN where it cannot be bought.
 
     `machines` are those paid for, at least as many as run. `billed_hours` and `usable_hours` are
@@ -75,8 +74,7 @@ class Charges:
         return np.isfinite(self.cost_usd)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class Bill(Record):
     """One run's bill, every term of it; money in USD, hours of each machine.
 
     `blocks_days` and `block_sizes` are what to buy: each of the lengths, one after the other, in
@@ -115,8 +113,7 @@ class Bill:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoBill:
+class NoBill(Record):
     """A run that cannot be bought so, with reasons."""
 
     instance: str

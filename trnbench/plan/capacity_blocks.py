@@ -15,15 +15,14 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import BoolArray, FloatArray
 from trnbench.prices.purchase import BlockRules
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import DAY_S
 
 _LONGEST_IN_TABLE = 20
 """The table is as long as this many of the longest blocks; beyond half of it days just repeat."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
+class Rows(Record, eq=False):
     """Blocks bought in a row: paid days and number of blocks; where `possible` is not set, NaN."""
 
     days: FloatArray
@@ -99,8 +98,7 @@ def sizes_of(rules: BlockRules, nodes: int) -> tuple[int, ...] | None:
     return tuple(chosen)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Table:
+class _Table(Record, eq=False):
     """`fewest[n]`: the fewest blocks of n days in all; `days_of[k - 1]`: the n of k blocks."""
 
     fewest: FloatArray

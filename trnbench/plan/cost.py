@@ -7,7 +7,6 @@ scaled: Capacity Blocks and terms cost in steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,12 +28,11 @@ from trnbench.plan.failures import AS_KNOWN, Stated, operations_of
 from trnbench.plan.goodput import Goodput, goodput
 from trnbench.plan.purchase import Offers, Tariff
 from trnbench.prices.purchase import PurchaseRules
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import DAY_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RunPhase:
+class RunPhase(Record, eq=False):
     """A part of a run at one speed: tokens, and tokens a second with the ends of its interval.
 
     Speeds are arrays over the runs, or single numbers; the ends are the speed itself if not given.
@@ -51,8 +49,7 @@ class RunPhase:
             raise InputError(f"{self.tokens:g} tokens: expected a number above 0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingJob:
+class TrainingJob(Record, eq=False):
     """Runs to be bought: their phases one after the other, on `nodes` instances each.
 
     `checkpoint_bytes`: of a whole checkpoint, weights and optimizer over all ranks.
@@ -88,8 +85,7 @@ def _seconds(parts: Sequence[tuple[float, ArrayLike]]) -> FloatArray:
     return total
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Priced:
+class Priced(Record, eq=False):
     """Runs under one tariff: their wall time, what they are billed, and that at both ends.
 
     `low` and `high` are the charges of the shortest and the longest wall time of the interval, at
@@ -105,8 +101,7 @@ class Priced:
     high: Charges
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainingCost:
+class TrainingCost(Record, eq=False):
     """What runs take and cost on one instance; arrays over the runs.
 
     `choice` is the place in `priced` of the cheapest tariff, -1 where nothing can be bought: money

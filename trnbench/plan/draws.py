@@ -20,11 +20,10 @@ from trnbench.plan.market import Market
 from trnbench.plan.purchase import Tariff
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import TAIL, Range
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Purchase:
+class Purchase(Record, eq=False):
     """A run on `nodes` instances of a market, bought at a tariff; None where it has no price.
 
     `work_s`: seconds of pure training, draw by draw. `name` tells it from other purchases.
@@ -37,8 +36,7 @@ class Purchase:
     work_s: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DrawnPurchase:
+class DrawnPurchase(Record, eq=False):
     """A purchase draw by draw: seconds from start to end, and USD; NaN where it has no price."""
 
     elapsed_s: FloatArray

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal, get_args
 
 from trnbench.catalog.provenance import Kind, Provenance
@@ -13,7 +12,7 @@ from trnbench.errors import InputError
 from trnbench.hardware.instance import Instance
 from trnbench.hardware.reliability import Reliability
 from trnbench.prices.purchase import PurchaseRules
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import DAY_S
 
 Unsure = Literal[
@@ -27,8 +26,7 @@ Unsure = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(Record):
     """A number with the range in which it is believed to lie, and how it is known."""
 
     value: float
@@ -48,8 +46,7 @@ class Estimate:
         return replace(self, value=value, low=low, high=high)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operations:
+class Operations(Record):
     """How a run on one instance type fails and recovers; a node is an instance.
 
     `failures_per_node_day`: of machines. `interruptions_per_node_day`: of spot machines taken back.
@@ -80,8 +77,7 @@ class Operations:
         return max(estimate.kind for estimate in self.estimates.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class Stated(Record):
     """What a user knows better than the data: plain numbers, in place of ranges."""
 
     failures_per_node_day: float | None = None

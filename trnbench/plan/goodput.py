@@ -16,7 +16,7 @@ from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.plan.failures import Operations, Unsure
 from trnbench.plan.recovery import daly_interval_s, segment_variance_s2, until_done_s
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import DAY_S
 
 LEVEL = 0.8
@@ -24,8 +24,7 @@ LEVEL = 0.8
 _DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Goodput:
+class Goodput(Record, eq=False):
     """Wall time of runs by what it is spent on, seconds; arrays over the runs.
 
     `start_s` of all parts of a run; `work_s` pure training; `checkpoint_s` standing still for the
@@ -119,8 +118,7 @@ def goodput(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Conditions:
+class _Conditions(Record, eq=False):
     failures_per_s: FloatArray
     restart_s: FloatArray
     dump_s: FloatArray

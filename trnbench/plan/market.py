@@ -8,7 +8,6 @@ left to choose is the number of nodes and how to buy them.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,11 +20,10 @@ from trnbench.plan.failures import AS_KNOWN, Operations, Stated, operations_of
 from trnbench.plan.objective import Candidate
 from trnbench.plan.purchase import Offers
 from trnbench.prices.purchase import PurchaseRules
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Market:
+class Market(Record, eq=False):
     """An instance type and its clusters of `nodes`, on which the model runs.
 
     `speeds`: tokens of each part of the run, and tokens a second on each cluster.

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from trnbench.hardware.instance import PurchaseOption
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.units import DAY_S
 
 Objective = Literal["cost", "time", "pareto"]
@@ -27,8 +26,7 @@ AS_LATE_SHARE = 0.02
 """Two ends that lie within the longer of these of each other are equally late to a buyer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Record):
     """A run on so many instances, bought in one way.
 
     `option` and `cost_usd` are None where nothing is on sale; times are known all the same. Limits
@@ -45,8 +43,7 @@ class Candidate:
     sure_cost_usd: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Record):
     """What a purchase has to keep; None is no limit."""
 
     deadline_s: float | None = None

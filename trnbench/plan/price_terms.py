@@ -6,7 +6,6 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import TypeVar, get_args
 
 from trnbench.catalog.search import Catalog
@@ -14,7 +13,7 @@ from trnbench.errors import InputError, UnitError, UnknownNameError
 from trnbench.hardware.instance import PurchaseOption
 from trnbench.plan.commitment import Commitment
 from trnbench.prices.price import ANY, load_prices
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.units import Dimension, parse
 
 PURCHASE_OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)
@@ -31,24 +30,21 @@ _OWN = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<usd>[^=]+)")
 _ASSUMED = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<times>[\d.,]+)\s*[xX*]\s*(?P<of>[^=\s]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Multiple:
+class Multiple(Record):
     """A price assumed to be `times` that of another instance."""
 
     times: float
     of: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Record):
     """The last `count` checkpoints, held in one of the seller's stores."""
 
     count: int
     store: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceTerms:
+class PriceTerms(Record):
     """How a buyer asks for prices; instances by their own names, not aliases.
 
     `region` None: the cheapest of those the provider's rules name. `options` None: whatever is

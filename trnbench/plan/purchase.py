@@ -17,7 +17,7 @@ from trnbench.hardware.library import load_instance
 from trnbench.plan.price_terms import COMMITTED, FOR_A_TERM, PriceTerms
 from trnbench.prices.price import ANY, Price, PriceList, find_prices
 from trnbench.prices.purchase import PurchaseRules, Storage, load_purchase_rules
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import DAY_S, significant
 
 Origin = Literal["published", "own", "assumed"]
@@ -29,8 +29,7 @@ _SAME_PRICE = 1e-3
 """Sources round differently; prices closer than this are one price."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tariff:
+class Tariff(Record):
     """A rate at which an instance can be bought; USD per instance-hour before the discount.
 
     `low_list_usd_per_hour` and `high_list_usd_per_hour` differ from the rate where the row gives a
@@ -67,8 +66,7 @@ class Tariff:
         return self.high_list_usd_per_hour * (1 - self.discount)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoTariff:
+class NoTariff(Record):
     """An option without a price, and what is `known` of it (may be nothing)."""
 
     instance: str
@@ -76,8 +74,7 @@ class NoTariff:
     known: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offers:
+class Offers(Record):
     """All that an instance can be bought for, in the order of preference at equal cost.
 
     `rules` are those of the seller; None where none are known and all is paid by the hour.
@@ -150,8 +147,7 @@ def _store(instance: Instance, rules: PurchaseRules | None, terms: PriceTerms) -
     raise UnknownNameError("store", terms.kept.store, [store.name for store in rules.storage])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Buyer:
+class _Buyer(Record, eq=False):
     """Who asks what an instance costs, and on which terms; `prices` are of the instance `like`."""
 
     instance: Instance

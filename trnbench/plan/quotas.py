@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from trnbench.hardware.instance import Instance, PurchaseOption
 from trnbench.prices.purchase import PurchaseRules
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaRequest:
+class QuotaRequest(Record):
     """A quota and the virtual processors that a run needs of it, in one region."""
 
     name: str

@@ -7,7 +7,7 @@ from typing import Literal
 
 from trnbench.plan.market import Market, candidates
 from trnbench.plan.objective import Candidate, Limits, Order, ranked
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Moved = Literal["price", "speed", "failures"]
 PRICE_STEPS = (0.8, 1.25)
@@ -15,8 +15,7 @@ PRICE_STEPS = (0.8, 1.25)
 ENDS: tuple[Literal["low", "high"], ...] = ("low", "high")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Record):
     """One assumption moved: `factor` times what was assumed.
 
     `same` is the plan itself under the change, None if it never ends or is not on sale then, and

@@ -14,15 +14,14 @@ from hashlib import blake2b
 import numpy as np
 
 from trnbench.arrays import FloatArray
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import DAY_S
 
 MOST_EVENTS = 100_000
 """A run that stops more often than this never ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SpotRun:
+class SpotRun(Record, eq=False):
     """A run of `work_s` of pure training on `nodes`, of which `spot_nodes` are spot machines.
 
     `failures_per_node_day` and `reclaims_per_node_day` draw by draw, as `zone_share`: the part of
@@ -47,8 +46,7 @@ class SpotRun:
     write_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SpotOutcome:
+class SpotOutcome(Record, eq=False):
     """What runs came to, draw by draw: seconds to the end, and seconds paid for.
 
     `spot_s` are those of each spot machine, `base_s` of each other; `reclaims` how often training

@@ -28,14 +28,13 @@ from trnbench.predict.ranges import (
     ranges_of,
     replaced,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 COUNT = 2048
 SEED = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommonDraws:
+class CommonDraws(Record):
     """Common draws: `count` of them, the same for the same seed."""
 
     count: int = COUNT
@@ -94,8 +93,7 @@ def number_name(key: str, known: Range) -> str:
     return f"{key} {known.value!r}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residual:
+class Residual(Record):
     """How far a measured time lies from its prediction: in common with others, and alone."""
 
     stack: str

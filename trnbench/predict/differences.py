@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trnbench.costs.busy import WAITING
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 ROUNDING = 1e-9
 WORTH_A_WORD, OF_STEP = 0.05, 0.001
@@ -14,8 +14,7 @@ WORTH_A_WORD, OF_STEP = 0.05, 0.001
 this part of the step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Record):
     """A category that engines differ in, and the quantity in which they differ most; seconds."""
 
     category: StepCategory

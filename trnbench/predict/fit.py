@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from functools import cached_property
 from typing import Literal
 
@@ -28,7 +27,7 @@ from trnbench.hardware.instance import Platform
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import TAIL, Range
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record, fields, replace
 
 MEMORY = "memory"
 FRAGMENTATION = "fragmentation"
@@ -39,8 +38,7 @@ WhoseMemory = Literal["worst"] | CountedMemory
 tells it, which does not see the buffers of communicators; of the first chip, all its ranks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryInterval:
+class MemoryInterval(Record):
     """Bytes of memory by the numbers of a stack, and the ends of their 80 % interval."""
 
     value_bytes: float
@@ -48,8 +46,7 @@ class MemoryInterval:
     high_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MemoryDraws:
+class MemoryDraws(Record, eq=False):
     """Common draws of what moves the memory of every layout on a platform with a stack."""
 
     overheads: MemoryOverheads
@@ -68,8 +65,7 @@ class MemoryDraws:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LayoutMemory:
+class LayoutMemory(Record, eq=False):
     """The memory of the layout at an index of a program's grid on a platform, by a stack's numbers.
 
     `parts` are those of the whole grid, `draws` those of the platform with the stack, where they
@@ -160,8 +156,7 @@ class LayoutMemory:
         return float(self.stages[0].groups) if of == "first" else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ManyLayouts:
+class ManyLayouts(Record, eq=False):
     """The memory of layouts of one stack, of so many ranks of each class of stages, all at once."""
 
     stack: TrainingStack

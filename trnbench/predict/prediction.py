@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from trnbench.analytic.step.memory import StepMemory
 from trnbench.analytic.step.memory_parts import MemoryCategory
 from trnbench.predict.differences import Difference
 from trnbench.program.slots import StepCategory
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 if TYPE_CHECKING:
     from trnbench.emulate.schedule.timeline import Timeline
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=str)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFigures:
+class StepFigures(Record):
     """What a step takes: `exposed_s` adds up to `step_time_s`, `hidden_s` runs beside compute.
 
     `low_` and `high_step_time_s` are the ends of its 80 % interval. An engine that does not tell
@@ -39,8 +37,7 @@ class StepFigures:
     optimizer_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankMemory:
+class RankMemory(Record):
     """What a rank of the worst stage holds, and what it has; how likely it is that this fits.
 
     `low_bytes` and `high_bytes` are the ends of the 80 % interval of `total_bytes`.
@@ -124,8 +121,7 @@ def _mean_of_each(of: Sequence[Mapping[K, float]]) -> dict[K, float]:
     return {name: mean(one.get(name, 0.0) for one in of) for one in of for name in one}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseFigures:
+class PhaseFigures(Record):
     """What a phase of a job's step takes by itself, and what a rank holds meanwhile.
 
     `step_time_s` of phases that run on nodes of their own are no part of the step's.
@@ -150,8 +146,7 @@ def mean_phases(each: Sequence[Sequence[PhaseFigures]]) -> tuple[PhaseFigures, .
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(Record):
     """A training step in one layout: either `step`, or `reasons` why it cannot run.
 
     `step` is the closed form. `played` is the step as the emulator played it, with its `timeline`,

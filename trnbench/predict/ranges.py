@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from statistics import NormalDist
 from typing import TypeVar
 
@@ -29,7 +28,7 @@ from trnbench.calibration.host_launch import HostLaunch
 from trnbench.calibration.training_stack import Overlaps, TrainingEfficiency, TrainingStack
 from trnbench.catalog.provenance import Evidence, join
 from trnbench.catalog.schema import keys_of
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, fields, replace
 
 R = TypeVar(
     "R", ChipEfficiency, KernelEfficiency, Overlaps, HostLaunch, ExpertEfficiency, TrainingStack
@@ -67,8 +66,7 @@ def drawn_with(key: str, ranges: Mapping[str, object]) -> str:
     return leader if leader in ranges else key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Range(Record):
     """A number and the ends of its 80 % interval; `linear` where it scatters in itself."""
 
     value: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from trnbench.analytic.step.engines import Engines
@@ -29,7 +28,7 @@ from trnbench.hardware.library import load_platform
 from trnbench.memo import Memo
 from trnbench.predict.sampling import SAMPLES, sampled
 from trnbench.predict.supported import beyond
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Model
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from trnbench.emulate.step.rank import Runs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SetupMemo:
+class SetupMemo(Record, eq=False):
     """What every prediction of a set-up needs and one of them made: placed groups, samples, and
     what was played of products and exchanges.
     """
@@ -53,8 +51,7 @@ class SetupMemo:
     samples: Memo[int, TrainingEfficiency] = field(default_factory=Memo)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrainSetup:
+class TrainSetup(Record, eq=False):
     """A model on so many instances of a platform, and how well these are known.
 
     `own_stack`: whether the stack is that of the software in question, not one that stands in for
@@ -75,7 +72,7 @@ class TrainSetup:
     assume_supported: bool = False
     measured: TrainingStack | None = None
     taken_over: tuple[str, ...] = ()
-    memo: SetupMemo = field(default_factory=SetupMemo, repr=False)
+    memo: SetupMemo = field(default_factory=SetupMemo)
 
     @property
     def stack(self) -> TrainingStack:

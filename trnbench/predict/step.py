@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,7 @@ from trnbench.program.job_phases import phases_of
 from trnbench.program.reasons import Reason, first_causes
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
 from trnbench.program.step import StepProgram, training_step
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 from trnbench.workload.partial_layout import PartialLayout
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
     from trnbench.emulate.schedule.disturbance import Straggler
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Playing:
+class Playing(Record):
     """How a step is to be played; with a `seed`, nodes are as late as drawn, not as expected."""
 
     seed: int | None = None
@@ -195,8 +193,7 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     return np.asarray(times_s * residual.factors(draws, row))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SharedPrices:
+class SharedPrices(Record, eq=False):
     """What programs on one grid have in common, by one efficiency: exchanges and products."""
 
     exchanges: Exchanges

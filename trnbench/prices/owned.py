@@ -6,15 +6,14 @@ the share of hours that are used.
 
 from __future__ import annotations
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension, show, significant
 
 HOURS_PER_YEAR = 8760
 WH_PER_KWH = 1000.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owning:
+class Owning(Record):
     """What owning one instance costs: bought once, kept for years, powered, looked after.
 
     `power_w` is what it draws, cooling only if `power_overhead` (its site's power over its own, the
@@ -29,8 +28,7 @@ class Owning:
     staff_usd_per_year: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateTerm:
+class RateTerm(Record):
     """One term of an hourly rate, with its arithmetic as a note."""
 
     name: str

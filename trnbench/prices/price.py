@@ -5,24 +5,22 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
 from trnbench.catalog.document import load_once
-from trnbench.catalog.provenance import Provenance, Source
+from trnbench.catalog.provenance import Source, Sourced
 from trnbench.catalog.quantity import UsdPerHour
 from trnbench.catalog.search import Catalog
 from trnbench.errors import UnknownNameError
 from trnbench.hardware.instance import PurchaseOption
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 ANY = "any"
 _ROW = re.compile(r"^price\[(\d+)\]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(Record):
     """A published rate per instance-hour, or, without `usd_per_hour`, that none was found.
 
     The rate was read on a day between `date_from` and `date_to`, the widest bounds of what is
@@ -76,8 +74,7 @@ class Price:
         return self.region in (region, ANY) and self.option in (option, ANY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceList:
+class PriceList(Sourced):
     """All published prices of one instance type, in the file's order.
 
     With `adds`, the rows join those of the file of the same name that this one hides.
@@ -88,9 +85,6 @@ class PriceList:
     aliases: tuple[str, ...] = ()
     adds: bool = False
     price: tuple[Price, ...]
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def rows(self, *, region: str, option: str) -> tuple[Price, ...]:
         """Return the rows of a region and purchase option, in the file's order."""

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import field
 from typing import Annotated
 
 from trnbench.catalog.document import load_named
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.catalog.search import Catalog
 from trnbench.errors import UnknownNameError
 from trnbench.hardware.instance import Instance, PurchaseOption
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension
 
 Usd = Annotated[float, Dimension.USD]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeteredRules:
+class MeteredRules(Record):
     """What is charged by use: started units of `step`, at least `minimum`."""
 
     step_s: Seconds
@@ -31,8 +29,7 @@ class MeteredRules:
             raise ValueError("`step` must be above 0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitmentRules:
+class CommitmentRules(Record):
     """Reserved instances and savings plans: paid for a term whether used or not.
 
     `years` are the terms on offer; a `year` is as long as its rate is charged for.
@@ -47,8 +44,7 @@ class CommitmentRules:
             raise ValueError("expected terms of at least a year, and a `year` above 0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockRules:
+class BlockRules(Record):
     """Capacity Blocks: a number of machines for a number of days, paid whole.
 
     Whole days up to `single_days_to`, then multiples of `step_days` up to `longest_days`. A block
@@ -81,8 +77,7 @@ class BlockRules:
         return (*single, *range(first, self.longest_days + 1, self.step_days))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpotRules:
+class SpotRules(Record):
     """Spare machines: how often they are taken back, and how long until there are others.
 
     `reclaimed_per_month`: the chance that one machine is taken back within a `month`, and
@@ -103,8 +98,7 @@ class SpotRules:
             raise ValueError("`reclaimed_per_month` must be below 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
+class Quota(Record):
     """A limit on virtual processors per region that has to be raised before the purchase.
 
     It counts the instance types whose names begin with one of `families`.
@@ -116,8 +110,7 @@ class Quota:
     families: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceChange:
+class PriceChange(Record):
     """Rates that change on a day, as announced: options and families as in a quota."""
 
     on: datetime.date
@@ -126,8 +119,7 @@ class PriceChange:
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class Storage(Record):
     """A store for checkpoints: `price` of `size` kept for a `period`."""
 
     name: str
@@ -136,8 +128,7 @@ class Storage:
     period_s: Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurchaseRules:
+class PurchaseRules(Sourced):
     """The rules of one provider.
 
     `regions` are looked at, in this order, where nobody names a region.
@@ -155,9 +146,6 @@ class PurchaseRules:
     quota: tuple[Quota, ...] = ()
     change: tuple[PriceChange, ...] = ()
     storage: tuple[Storage, ...] = ()
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def block_of(self, instance: Instance) -> BlockRules:
         """Return the rules for blocks of an instance: an UltraServer has its own."""

@@ -26,12 +26,11 @@ from trnbench.program.ops import (
     Term,
 )
 from trnbench.program.tensor import ONE, Tensor, array, partial_after
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 from trnbench.workload.operation import Op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Backward:
+class Backward(Record, eq=False):
     """Backward operations in order, and the gradients they leave, by the name of what they are of.
 
     `given` are the gradients of what the block handed on, `inputs` those of what entered it.

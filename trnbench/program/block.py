@@ -27,7 +27,7 @@ from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes,
 from trnbench.program.parameters import Parameter
 from trnbench.program.tensor import Tensor, array, element_bytes, total_bytes
 from trnbench.program.vocabulary import LOGITS_DIM
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 
 ResidentCategory = Literal[
     "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"
@@ -40,8 +40,7 @@ Lifetime = Literal["step", "until_backward", "until_weight", "backward_to_weight
 weight gradients are there; between those two; while one slot runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resident:
+class Resident(Record, eq=False):
     """Bytes that one instance of a block (or, with lifetime `slot`, any of a kind) occupies."""
 
     category: ResidentCategory
@@ -49,8 +48,7 @@ class Resident:
     lifetime: Lifetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Passes:
+class Passes(Record, eq=False):
     """A block's forward pass and its gradients, whatever is repeated and however states are cut.
 
     `recompute` is what is kept between the two; `passing` the bytes that live while they run.
@@ -63,8 +61,7 @@ class Passes:
     tied: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Block:
+class Block(Record, eq=False):
     """One instance of a block on one rank, with all its operations in order.
 
     `entering` and `leaving` are the tensors it takes from the block before and hands on;

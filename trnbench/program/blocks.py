@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -45,6 +44,7 @@ from trnbench.program.stages import AGAIN, Layers
 from trnbench.program.tensor import Tensor, array
 from trnbench.program.tower import LAYER, TOWER, tower_blocks, tower_grid
 from trnbench.program.vocabulary import TOKEN_TABLE, embedding, token_loss
+from trnbench.records import replace
 from trnbench.workload.model import Model, Transformer
 from trnbench.workload.recommender import Recommender
 from trnbench.workload.recompute import of_layers, repeated_layers

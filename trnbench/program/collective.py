@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.errors import InputError, UnknownNameError, unhandled
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.operation import OPS, Op
 
 _SHORT: Mapping[str, Op] = {
@@ -33,8 +33,7 @@ def op_named(text: str) -> Op:
     raise UnknownNameError("collective operation", text, OPS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
+class Collective(Record):
     """One collective of a group of `ranks`: its operation, size in bytes and element size."""
 
     op: Op

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derivative:
+class Derivative(Record):
     """The needs of one function."""
 
     inputs: tuple[int, ...] = ()

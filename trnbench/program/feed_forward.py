@@ -6,7 +6,7 @@ import numpy as np
 
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import INDEX, Dim, Tensor
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.model import Mlp, Moe
 
 
@@ -58,8 +58,7 @@ def _feed_forward(
     return out, b.adapter(active, output)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Routing:
+class _Routing(Record, eq=False):
     """Which experts a token visits, and with which weight: [batch, token, choice]."""
 
     probabilities: Tensor

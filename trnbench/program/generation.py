@@ -20,7 +20,7 @@ from trnbench.arrays import FloatArray
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.tensor import Tensor, array, element_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.jobs import REINFORCED
 from trnbench.workload.model import Attention, Model, Transformer
 from trnbench.workload.weights import active_parameter_count, parameter_count, weights
@@ -29,8 +29,7 @@ _PAIR = 2
 """A key and a value; a sum behind the mixer and one behind the MLP; a multiply and an add."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LayerCache:
+class LayerCache(Record, eq=False):
     """What so many layers keep of an answer: bytes of each token on a rank, at most of `window`.
 
     `flop` of a token that looks at one of them. A state (`window` 1) is read and written.
@@ -42,8 +41,7 @@ class LayerCache:
     flop: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Generation:
+class Generation(Record, eq=False):
     """The engines of a job in each layout of a grid: bytes and FLOP are those of one rank."""
 
     grid: Grid

@@ -6,7 +6,6 @@ The lowering reads a knob as the attribute of `Grid` that bears its name, and no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, fields, replace
 from math import prod
 
 import numpy as np
@@ -15,7 +14,7 @@ from trnbench.arrays import FloatArray
 from trnbench.memo import Memo
 from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.tensor import ONE, Dim, array
-from trnbench.records import dataclass
+from trnbench.records import Record, field, fields, replace
 from trnbench.workload.context_exchange import neighbours_of
 from trnbench.workload.jobs import Job
 from trnbench.workload.layout import (
@@ -40,8 +39,7 @@ TIED_COPIES = 2
 """The first and the last stage hold the vocabulary that they share."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Grid:
+class Grid(Record, eq=False):
     """A layout, or an open grid of them: degrees as arrays, modes, and the precision's recipe.
 
     `beside`: it is that of a model beside the trained one, which is only passed forward;
@@ -90,10 +88,8 @@ class Grid:
     beside: bool = False
     valued: bool = False
     positions: FloatArray | None = None
-    _shape: Memo[None, tuple[int, ...]] = field(default_factory=Memo, init=False, repr=False)
-    _cuts: Memo[tuple[str, ...], tuple[FloatArray, tuple[str, ...]]] = field(
-        default_factory=Memo, init=False, repr=False
-    )
+    _shape: Memo[None, tuple[int, ...]] = field(default_factory=Memo)
+    _cuts: Memo[tuple[str, ...], tuple[FloatArray, tuple[str, ...]]] = field(default_factory=Memo)
 
     @property
     def recipe(self) -> PrecisionRecipe:

@@ -21,14 +21,13 @@ memory through all phases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from trnbench.program.block import Block
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.jobs import REINFORCED, Job, sequences_per_sample
 from trnbench.workload.model import Model
 
@@ -38,8 +37,7 @@ VALUE = "value"
 """The weight that makes a token's value of what the last layer gives."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPass:
+class JobPass(Record):
     """A model's pass in a phase of a step: its blocks' names begin with `prefix`.
 
     `weights_of`: the prefix of the pass whose weights it reads, where it has none of its own.

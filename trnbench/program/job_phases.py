@@ -8,7 +8,6 @@ nodes of their own.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from functools import reduce
 
 import numpy as np
@@ -21,7 +20,7 @@ from trnbench.program.keeping import NOTHING_KEPT
 from trnbench.program.stages import StageClass
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 
 ENGINE = "engine"
 """The block that a rank has of the engine that writes answers."""
@@ -30,8 +29,7 @@ ENGINE = "engine"
 NOTHING_FETCHED: FloatArray = np.zeros(())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JobPhase:
+class JobPhase(Record, eq=False):
     """A phase of a step; with a `generation` it writes answers, and its program only holds.
 
     Its program runs `times` after each other: one that trains, once for each update. First it

@@ -17,13 +17,12 @@ import numpy as np
 from trnbench.arrays import FloatArray
 from trnbench.program.ops import CollectiveOp, Elementwise, MatMul, Operation
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 from trnbench.workload.layout import AttentionKernel
 from trnbench.workload.recompute import CORE, modules_of, without
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KeptTensors:
+class KeptTensors(Record, eq=False):
     """Tensors that outlive the forward pass, and the whole backward pass in order.
 
     `for_weights` are those of them that weight gradients read, `waiting` what the input gradients

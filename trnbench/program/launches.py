@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trnbench.arrays import FloatArray
 from trnbench.program.block import Block
 from trnbench.program.slots import PASSES, Slot, is_whole, slot_of
 from trnbench.program.tensor import array
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Launches:
+class Launches(Record, eq=False):
     """What a slot of a block launches: passes, exchanges, and the ranks that these are among."""
 
     passes: int

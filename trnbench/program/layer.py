@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from trnbench.errors import unhandled
@@ -12,15 +11,14 @@ from trnbench.program.feed_forward import mlp, moe_exchanged, moe_local
 from trnbench.program.image import modulation
 from trnbench.program.scan import scanned
 from trnbench.program.tensor import Dim, Tensor
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.model import Transformer
 from trnbench.workload.weights import LAYER_MODULATIONS
 
 FeedForward = Literal["dense", "moe", "moe_exchanged"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LayerFlow:
+class LayerFlow(Record, eq=False):
     """What passes from block to block: the residual stream and, of a denoiser, the condition."""
 
     stream: Tensor

@@ -12,14 +12,13 @@ from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import TAG_BITS, parse_pattern
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import BITS_PER_BYTE, FLOP_PER_MULTIPLY_ADD
 
 MIN_RESULT_BITS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MatrixProduct:
+class MatrixProduct(Record, eq=False):
     """c[m, n] = a[m, k] b[k, n], `batch` times over; sizes are whole numbers that broadcast.
 
     Both operands lie in memory with the contraction outermost (a as k x m), as a systolic array

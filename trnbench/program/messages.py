@@ -6,14 +6,13 @@ gather it inside their group, as Megatron and DeepSpeed do.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.program.ops import Send
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, Dim, Tensor, array
+from trnbench.records import replace
 
 
 def messages_of(program: StepProgram) -> tuple[Send, ...]:

@@ -8,7 +8,6 @@ what it would write is what it reads). Phases: F, B_input and B_weight run once 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cache
 from math import prod
 from typing import Literal, TypeAlias
@@ -20,7 +19,7 @@ from trnbench.numerics.formats import format_named
 from trnbench.program.collective import Collective
 from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.tensor import ONE, Dim, Tensor, array, element_bytes, one, total_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 from trnbench.workload.operation import Op
 from trnbench.workload.recompute import Module
@@ -51,8 +50,7 @@ def letters_of_roles(letters: str) -> Mapping[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Term:
+class Term(Record, eq=False):
     """out = left x right, with a letter for each dimension: "bsh,hnd->bsnd"."""
 
     left: Tensor
@@ -78,8 +76,7 @@ class Term:
         return array(prod({letter: dim.whole for letter, dim in dims}.values(), start=ONE))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MatMul:
+class MatMul(Record, eq=False):
     """Products that run as one: they share the left operand, or they add up into one result.
 
     Operands are taken in `format`. `useful` is the share of the operations that the model needs
@@ -158,8 +155,7 @@ class MatMul:
         return array(FLOP_PER_MULTIPLY_ADD * self.useful * sum(terms, start=np.zeros(())))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AttentionOp:
+class AttentionOp(Record, eq=False):
     """Fused attention: scores never reach memory, and the backward pass computes them again.
 
     Reads query, key, value (and for the backward pass the result, its logarithmic sums and its
@@ -222,8 +218,7 @@ class AttentionOp:
         return array(sum((t.bytes for t in (*self.reads, *self.writes)), start=np.zeros(())))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScanOp:
+class ScanOp(Record, eq=False):
     """A scan in chunks: the `states` before each, or the `output` of every token from its own.
 
     `states` reads value, key, steps and decays; `output` the query before and the states behind
@@ -321,8 +316,7 @@ class ScanOp:
         return total_bytes((*self.reads, *self.writes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Elementwise:
+class Elementwise(Record, eq=False):
     """A pass over memory; `view`: the tensors lie in memory already, nothing is moved.
 
     `module`: the one whose output recompute may drop.
@@ -344,8 +338,7 @@ class Elementwise:
         return np.zeros(()) if self.view else total_bytes((*self.reads, *self.writes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gather:
+class Gather(Record, eq=False):
     """Rows taken from a tensor by index, or (`scatter_add`) added to it by index."""
 
     name: str
@@ -367,8 +360,7 @@ class Gather:
         return array(self.writes[0].bytes * (1 + self.lookups) + index)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CollectiveOp:
+class CollectiveOp(Record, eq=False):
     """A collective of the ranks along an axis; absent (count 0) where the group is one rank.
 
     `ring` says what permutes do: pieces of the read tensor go round (`gather`), or parts of a sum
@@ -417,8 +409,7 @@ class CollectiveOp:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Send:
+class Send(Record, eq=False):
     """A message to the next or previous stage, or one from there; per micro-batch."""
 
     name: str

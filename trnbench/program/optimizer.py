@@ -25,7 +25,7 @@ from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp, Elementwise, Operation, Phase
 from trnbench.program.parameters import Parameter, Replicas, Use
 from trnbench.program.tensor import ONE, Tensor, TensorRole, array, element_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.operation import Op
 
 MOMENTS = 2
@@ -34,8 +34,7 @@ ON_HOST = "adamw on host"
 """The function of an update by the host: it reads and writes host memory, not the rank's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Bucket:
+class Bucket(Record, eq=False):
     """Weights of a block, held alike by the same ranks (`axis`) and kept in one format, per rank.
 
     Trained ones have their gradients summed over these ranks, `frozen` ones have none. `slices`:
@@ -166,8 +165,7 @@ def _touched(member: Parameter) -> FloatArray:
     return array(np.minimum(member.touched, member.weight.dims[0].size) * columns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Flat:
+class _Flat(Record, eq=False):
     """Makes the flat tensors of a bucket, and exchanges them among its replicas."""
 
     grid: Grid
@@ -343,8 +341,7 @@ def host_bytes(grid: Grid, bucket: Bucket) -> FloatArray:
     return array((states + weights + gradients) / bucket.slices)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StateBytes:
+class StateBytes(Record, eq=False):
     """Bytes of a bucket on one rank for the whole step, by category."""
 
     weights: FloatArray

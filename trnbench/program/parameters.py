@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from trnbench.arrays import FloatArray
 from trnbench.program.adapters import stored_format
 from trnbench.program.grid import Grid
 from trnbench.program.tensor import ONE, Dim, Tensor, array, one
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.workload.weights import Weight
 
 _CUT_BY_TP = ("head", "kv_head", "ffn", "vocabulary", "merged")
@@ -23,8 +22,7 @@ Use = Literal["trained", "frozen", "fixed"]
 """Trained by the job; kept as it is, though the model could train it; never trained by anybody."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parameter:
+class Parameter(Record, eq=False):
     """One weight of a block.
 
     `held`: 1 where a layout has it here (a shared vocabulary is held twice only by a pipeline).

@@ -6,7 +6,6 @@ Searches price legal layouts only; most points of an open grid are not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from math import prod
 from typing import Any, TypeAlias, TypeVar
 
@@ -15,15 +14,14 @@ from numpy.typing import NDArray
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.memo import Memo
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 Number = TypeVar("Number", bound=np.generic)
 Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 """Takes the numbers of some layouts out of an array over the whole grid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Points:
+class Points(Record, eq=False):
     """Layouts by their index along each axis of a grid of this shape.
 
     `offsets`: for each shape of array, where in it every layout's number is.
@@ -31,7 +29,7 @@ class Points:
 
     shape: tuple[int, ...]
     index: tuple[IntArray, ...]
-    offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo, repr=False)
+    offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo)
 
     def __len__(self) -> int:
         """Layouts."""

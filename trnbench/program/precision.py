@@ -7,15 +7,13 @@ products (neuronx-cc --auto-cast); `bf16` and `bf16-sr` are what XLA_USE_BF16 ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from trnbench.errors import UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrecisionRecipe:
+class PrecisionRecipe(Record):
     """Formats of a recipe.
 
     `linear` are the operands of the layers' linear products, `other` those of attention scores and

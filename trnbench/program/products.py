@@ -13,14 +13,13 @@ import numpy as np
 from trnbench.arrays import IntArray, combined
 from trnbench.program.matrix import MatrixProduct
 from trnbench.program.ops import MatMul, Operation, Term
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 
 Terms: TypeAlias = tuple[Term, ...]
 """What an operation multiplies: two that share it take equally long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JoinedProducts:
+class JoinedProducts(Record, eq=False):
     """Products of equal formats: their distinct sizes in `product`, one after the other.
 
     `places`: which of them an operation's are over the grid's axes, by what it multiplies.

@@ -9,15 +9,14 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Scalars: TypeAlias = Mapping[str, int]
 
 FEW = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Reason:
+class Reason(Record, eq=False):
     """Why layouts of a grid are refused: where, and in words for one of them."""
 
     rule: str

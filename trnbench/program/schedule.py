@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
 from trnbench.program.schedule_rules import schedule_reasons
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.layout import Schedule
 
 WholeNumbers: TypeAlias = int | IntArray | FloatArray
@@ -36,8 +36,7 @@ class SlotKind(IntEnum):
     WEIGHT = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlotOrder:
+class SlotOrder(Record, eq=False):
     """The static order of every stage's compute lane.
 
     `kind`, `micro_batch` and `chunk` are indexed [stage, slot]; chunk c of stage s holds the
@@ -130,8 +129,7 @@ def forwards_ahead(
     return np.asarray(np.minimum(ahead, total))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class InFlight:
+class InFlight(Record, eq=False):
     """Peak number of micro-batches a stage holds, in whole stages: a chunk counts 1 / vpp.
 
     `until_backward` counts from the forward to the end of the backward slot, `until_weight` to the

@@ -10,13 +10,12 @@ import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 NONE = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlotMessages:
+class SlotMessages(Record, eq=False):
     """The messages between stages, by the slot that waits and by the slot that sends.
 
     Slots are numbered stage * slots_per_stage + slot. `sender[stage, slot]` is the slot whose
@@ -27,8 +26,7 @@ class SlotMessages:
     receiver: IntArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Waves:
+class Waves(Record, eq=False):
     """`slot[wave, stage]` (NONE: the stage has nothing there) and `wave[stage, slot]`."""
 
     slot: IntArray

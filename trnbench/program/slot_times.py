@@ -11,7 +11,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Lane: TypeAlias = Literal["links", "network"]
 """What carries a message: the links inside an instance, or the network between instances."""
@@ -20,8 +20,7 @@ LANES: tuple[Lane, ...] = get_args(Lane)
 Seconds = TypeVar("Seconds", bound=ArrayLike, covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlotTimes(Generic[Seconds]):
+class SlotTimes(Record, Generic[Seconds], eq=False):
     """Seconds of one micro-batch in its forward, its backward and its weight-gradient slot.
 
     `backward_s` holds the input gradients and what is recomputed for them; a schedule that does not

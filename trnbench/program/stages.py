@@ -24,7 +24,6 @@ stage has one layer more than its share, the last one few.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -33,7 +32,7 @@ from trnbench.arrays import BoolArray, FloatArray
 from trnbench.program.grid import Grid
 from trnbench.program.ops import Send
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.workload.layout import StageSplit
 from trnbench.workload.pipeline_layout import depths_of, stages_of
 from trnbench.workload.weights import DEPTH
@@ -46,8 +45,7 @@ StageRole: TypeAlias = str
 """only, first, light, heavy or last; of stages drawn by hand those between are numbered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StageClass:
+class StageClass(Record, eq=False):
     """Equal pipeline stages: how many there are, and how often each runs which kind of block.
 
     `index` is the first such stage, counted from 0. Messages are those of one micro-batch.
@@ -67,8 +65,7 @@ def is_behind(kind: str) -> bool:
     return kind == "head" or kind.startswith(DEPTH)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layers:
+class Layers(Record):
     """A model's layers as the pipeline sees them.
 
     `kinds`: block kind -> 1 where a layout runs its layers as that kind (its dense ones excepted,
@@ -102,8 +99,7 @@ class Layers:
         return frozenset(f"{model}{kind}" for model in ("", *self.beside) for kind in kinds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StageFlow:
+class StageFlow(Record, eq=False):
     """What stages hand on: tensors with their gradients back, and those `beside` without.
 
     `depths`: what is handed on too between a stage of depths of its own and the output block.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 import numpy as np
 
@@ -20,14 +19,13 @@ from trnbench.program.products import JoinedProducts, Terms, joined_products
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, field, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Model
 from trnbench.workload.recompute import of_layers, repeated_layers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepProgram:
+class StepProgram(Record, eq=False):
     """A training step of a model in a layout, or in every layout of an open grid.
 
     `model` has the depths that the layout trains.
@@ -43,10 +41,8 @@ class StepProgram:
     stages: tuple[StageClass, ...]
     closing: tuple[CollectiveOp, ...]
     reasons: tuple[Reason, ...]
-    _needed: Memo[None, FloatArray] = field(default_factory=Memo, init=False, repr=False)
-    _joined: Memo[None, tuple[JoinedProducts, ...]] = field(
-        default_factory=Memo, init=False, repr=False
-    )
+    _needed: Memo[None, FloatArray] = field(default_factory=Memo)
+    _joined: Memo[None, tuple[JoinedProducts, ...]] = field(default_factory=Memo)
 
     @property
     def recipe(self) -> PrecisionRecipe:

@@ -15,7 +15,6 @@ axes it depends on. Axes of a layout:
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import cache
 from math import prod
 from typing import Literal
@@ -25,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from trnbench.arrays import FloatArray
 from trnbench.numerics.formats import STORED_FORMATS, format_named
-from trnbench.records import dataclass
+from trnbench.records import Record, field, force_setattr
 
 TensorRole = Literal["activation", "weight", "gradient", "constant", "state"]
 
@@ -62,8 +61,7 @@ def element_bytes(number_format: str) -> float:
     return format_named(number_format).bytes_per_element
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Dim:
+class Dim(Record, eq=False):
     """A dimension: its size on one rank, `whole` over all ranks, and the axes that cut it.
 
     Where a rank's size times the ranks exceeds `whole`, ranks hold copies or padding.
@@ -75,8 +73,7 @@ class Dim:
     axes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tensor:
+class Tensor(Record, eq=False):
     """One tensor of a block as a rank holds it.
 
     `partial` names the axes over whose ranks it must still be summed. A `frozen` weight is one that
@@ -91,7 +88,7 @@ class Tensor:
     partial: frozenset[str] = frozenset()
     pieces: FloatArray = field(default_factory=one)
     frozen: bool = False
-    _bytes: FloatArray | None = field(default=None, init=False, repr=False)
+    _bytes: FloatArray | None = None
 
     @property
     def shape(self) -> tuple[FloatArray, ...]:
@@ -118,7 +115,7 @@ class Tensor:
         if found is None:
             found = array(self.elements * element_bytes(self.format))
             if found.size <= _REMEMBERED:
-                object.__setattr__(self, "_bytes", found)
+                force_setattr(self, "_bytes", found)
         return found
 
     @property

@@ -7,7 +7,6 @@ their samples, as Megatron-LM does; tensor parallelism cuts the encoder as it cu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from trnbench.program.block import Block, lower
 from trnbench.program.builder import BlockBuilder
@@ -16,6 +15,7 @@ from trnbench.program.image import patch
 from trnbench.program.layer import flow_into, layer
 from trnbench.program.parameters import parameters
 from trnbench.program.tensor import ONE, Tensor, array
+from trnbench.records import replace
 from trnbench.workload.model import Tower
 from trnbench.workload.recompute import of_layers
 from trnbench.workload.weights import Weight, has_final_norm

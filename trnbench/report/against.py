@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from trnbench.answers.figures import figure_of
 from trnbench.answers.row import cells
+from trnbench.records import replace
 from trnbench.report.report import Report, cell_text
 from trnbench.store.against import MEAN_ERROR, Against
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.answers.evidence import fitted_row
 from trnbench.answers.row import Row, cells
@@ -11,6 +10,7 @@ from trnbench.evidence.calibrate import Calibration, FittedRow, mean_error
 from trnbench.evidence.calibrate_files import Calibrated
 from trnbench.evidence.calibrate_memory import MemoryFit
 from trnbench.evidence.calibrate_problem import KERNEL
+from trnbench.records import replace
 from trnbench.report.calibrated_collectives import (
     COLUMNS,
     draw_links,

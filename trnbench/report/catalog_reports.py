@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from trnbench.answers.row import Row
 from trnbench.catalog.listing import FileCheck, Listed
 from trnbench.prices.owned import RateTerm
+from trnbench.records import asdict
 from trnbench.report.report import Report, columns
 from trnbench.report.text_table import Style
 from trnbench.units import counted, significant

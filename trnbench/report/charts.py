@@ -9,12 +9,11 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from trnbench.answers.figures import FIGURES, HIGH, LOW
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.plot import PlotAxis
 from trnbench.report.report import Report, cell_text, figure_or_key
 from trnbench.units import Dimension, show
@@ -27,8 +26,7 @@ Mark = tuple[float, float, float, float]
 """A point's x, y, and the ends of y's interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PictureSeries:
+class PictureSeries(Record):
     """Points of one kind, joined by a line or not."""
 
     label: str
@@ -36,8 +34,7 @@ class PictureSeries:
     joined: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointChart:
+class PointChart(Record):
     """Points over two axes; `diagonal` draws where both are equal."""
 
     title: str
@@ -47,8 +44,7 @@ class PointChart:
     diagonal: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarChart:
+class BarChart(Record):
     """Bars, each of parts from `start` on, in one unit; parts are named once for all bars."""
 
     title: str

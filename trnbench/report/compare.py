@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from trnbench.answers.compare import CompareAnswer, OtherStack, tally_row
 from trnbench.answers.lead import verdict_is
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Row, cells
+from trnbench.records import replace
 from trnbench.report.notes import (
     availability_lines,
     by_instance,

@@ -7,11 +7,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from trnbench import __version__
 from trnbench.answers.figures import LOW
 from trnbench.answers.row import Cell
+from trnbench.records import replace
 from trnbench.report.report import Column, Report, as_table, draw_rows
 from trnbench.report.text_table import Style, markdown
 from trnbench.terminal_text import json_shown, shown, shown_lines

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.emulate.schedule.timeline import SlotEvent, Timeline, Track
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.text_table import PLAIN, RESET, Style
 from trnbench.units import Dimension, Scale, scale_for, significant, unit_scale
 
@@ -30,8 +29,7 @@ BREAK = ":"
 LANES: tuple[Track, ...] = ("links", "network", "gradients")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mark:
+class _Mark(Record):
     """How something is drawn: its letter, what follows the letter, its colour, its name."""
 
     letter: str
@@ -62,8 +60,7 @@ _TRAFFIC = {
 _OTHER = _Mark(letter="x", fill="x", colour="\x1b[32m", legend="other exchange")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Panel:
+class _Panel(Record):
     """A part of the step: where it begins, s, and the columns it is drawn on."""
 
     start_s: float

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from trnbench.answers.measure import MeasureAnswer
+from trnbench.records import asdict
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style
 

@@ -7,13 +7,12 @@ from elsewhere, follows the reader's choice of light or dark, and prints.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from html import escape
 
 from trnbench import __version__
 from trnbench.answers.figures import figure_of
 from trnbench.answers.row import Cell, Row
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.charts import Chart, charts_of
 from trnbench.report.formats import finite, with_intervals
 from trnbench.report.headline import headline
@@ -67,8 +66,7 @@ tr.more{display:none}
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagePart:
+class PagePart(Record):
     """A part of the page under its title: a table, or lines, or charts."""
 
     title: str

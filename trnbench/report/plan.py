@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 
 from trnbench.answers.compare import tally_row
 from trnbench.answers.lead import verdict_is
@@ -12,6 +11,7 @@ from trnbench.answers.quote import Quote
 from trnbench.answers.row import Cell, Row, cells
 from trnbench.plan.objective import Candidate
 from trnbench.plan.sensitivity import Change
+from trnbench.records import asdict, replace
 from trnbench.report.fleet import spot_text
 from trnbench.report.notes import (
     availability_lines,

@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 MARKS = "ox+*#@%&"
 """One for each series, so that colour is never the only difference."""
 LEFT = 11
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotSeries:
+class PlotSeries(Record):
     """Points of one kind; `joined` draws a line of dots between them instead of marks."""
 
     label: str
@@ -22,8 +21,7 @@ class PlotSeries:
     joined: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotAxis:
+class PlotAxis(Record):
     """An axis, logarithmic unless `linear`: its title and how its numbers are written."""
 
     title: str

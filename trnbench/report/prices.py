@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
 
 from trnbench.answers.prices import PriceHistory, Refresh
 from trnbench.answers.row import Row, cells
 from trnbench.prices.feed.ledger import ComparedRate
 from trnbench.prices.price import Price
+from trnbench.records import asdict, replace
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.quote import Quote
 from trnbench.plan.billing import Bill, added
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.report.report import Column, cell_text, columns, interval_text
 from trnbench.units import DAY_S, HOUR_S, Dimension, counted, scale_for, show, significant
 from trnbench.workload.layout import KNOBS
@@ -21,8 +21,7 @@ LEAST = 1e-4
 """A part of a run's time that is less than this is not worth a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeUnit:
+class TimeUnit(Record, kw_only=False):
     """A unit of time: its length in seconds, its word, and what stands behind a single number."""
 
     seconds: float

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from trnbench.answers.row import Row
+from trnbench.records import replace
 from trnbench.report.report import Report
 
 REDACTED = "redacted"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
 
 from trnbench.answers.figures import HIGH, LOW, NOTHING, Figure, figure_of
 from trnbench.answers.interval import Interval
 from trnbench.answers.row import Cell, Row
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.report.text_table import Style, TextTable, draw, folded, width_of
 from trnbench.units import Scale, scale_for, show, significant, unit_scale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(Record):
     """A figure in a table.
 
     With `interval`, the ends stand behind each number. A `spare` column is left out where a
@@ -45,8 +43,7 @@ def figure_or_key(key: str) -> Figure:
         return Figure(key=key, title=key.replace("_", " "))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Record):
     """The answer of one verb, ready for every output format.
 
     `people` draws a report for a terminal where a table of `columns` is not what a person wants.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from trnbench.answers.row import Row, cells
+from trnbench.records import replace
 from trnbench.report.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.report.text_table import Style
 from trnbench.store.runs import KeptAnswer, KeptRun

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from trnbench.answers.trace import TraceSpan
 from trnbench.emulate.schedule.timeline import SlotEvent, Timeline, Track
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.report.trace import trace
 from trnbench.units import Dimension, show
 
@@ -18,8 +18,7 @@ MOST_EVENTS = 200_000
 """Events a trace file holds at most: about 35 MB, which viewers still open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleTrace:
+class ScheduleTrace(Record):
     """A trace file, and in words which part of the timeline it holds; None if all of it."""
 
     content: bytes

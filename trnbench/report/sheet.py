@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from textwrap import indent
 
 from trnbench.answers.row import Row, cells
@@ -15,6 +14,7 @@ from trnbench.catalog.provenance import Provenance
 from trnbench.hardware.figures import SheetFigure
 from trnbench.hardware.instance import Instance
 from trnbench.prices.price import PriceList
+from trnbench.records import asdict
 from trnbench.report.drawing import topology
 from trnbench.report.report import Report, columns
 from trnbench.report.text_table import Style

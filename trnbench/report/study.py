@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from trnbench.answers.figures import FIGURES, HIGH, LOW, Figure
 from trnbench.answers.row import Row
 from trnbench.errors import InputError, UnknownNameError, did_you_mean
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import Column, Report, cell_text, draw_rows, figure_or_key
 from trnbench.report.text_table import Style
 from trnbench.store.studies import KeptCell
@@ -29,8 +28,7 @@ SHADES = " .:-=+*#%@"
 _SHOWN = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyView:
+class StudyView(Record):
     """How a study is looked at: a figure over two axes, or the best of a figure by an axis."""
 
     rows: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import zip_longest
 
-from trnbench.records import dataclass
+from trnbench.records import Record, force_setattr
 from trnbench.terminal_text import shown
 
 GAP = "  "
@@ -18,8 +18,7 @@ _UNBROKEN = "\xa0"
 """A blank at which no line ends: between a number and its %."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class Style(Record):
     """What the output can show: characters a line, and whether it takes colour.
 
     Texts are wrapped at `width`; tables keep to it only where a terminal would break them.
@@ -64,8 +63,7 @@ def percent(share: float | None, *, sign: str = "") -> str:
     return "-" if share is None else f"{100 * share:{sign}.1f} %"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
+class TextTable(Record):
     """Headings, rows of text, and which columns align to the right.
 
     A cell is one line, whatever a data file or a path says: its control characters are written out.
@@ -76,8 +74,8 @@ class TextTable:
     right: tuple[bool, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "headings", tuple(map(shown, self.headings)))
-        object.__setattr__(self, "rows", tuple(tuple(map(shown, row)) for row in self.rows))
+        force_setattr(self, "headings", tuple(map(shown, self.headings)))
+        force_setattr(self, "rows", tuple(tuple(map(shown, row)) for row in self.rows))
 
 
 def text_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> TextTable:

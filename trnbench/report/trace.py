@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from trnbench.answers.trace import TraceSpan
+from trnbench.records import replace
 
 MICROSECOND_S = 1e-6
 DECIMALS = 6  # a picosecond: below that is the noise of floating point

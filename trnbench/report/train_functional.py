@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 
 from trnbench.analytic.step.memory_parts import CATEGORIES
 from trnbench.answers.functional import FunctionalRun
 from trnbench.answers.row import Row, cells
+from trnbench.records import asdict, replace
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.row import Row
 from trnbench.answers.train import RunPart
+from trnbench.records import replace
 from trnbench.report.compare import CONVENTIONS as OF_RUNS
 from trnbench.report.notes import (
     availability_lines,

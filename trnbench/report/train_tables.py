@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trnbench.analytic.step.memory_parts import CATEGORIES
 from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer, phase_row
 from trnbench.predict.prediction import RankMemory, StepFigures
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import Report, columns, draw_rows, fitting_columns
 from trnbench.report.text_table import (
     Style,
@@ -103,8 +102,7 @@ def _beside(
     return f"{table}\ndifference: in % of the step of the {engines[0]} engine"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedColumn:
+class FixedColumn(Record):
     """A column of numbers with one prefix and one number of decimals, nothing where they are 0."""
 
     scale: Scale

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 
 from trnbench.answers.evidence import ScoredSet, comparison_row
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.ranking import Ranking
 from trnbench.evidence.statistics import Errors, Summary
+from trnbench.records import asdict, replace
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.report.report import Column, Report, columns, draw_rows
 from trnbench.report.text_table import Style, percent

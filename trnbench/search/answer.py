@@ -11,7 +11,7 @@ from trnbench.analytic.step.memory import memory
 from trnbench.analytic.step.utilization import check_peak, mfu
 from trnbench.memo import Memo
 from trnbench.program.step import training_step
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.search.counts import Counts
 from trnbench.search.legality import nearest_refusal
 from trnbench.search.ranking import Entries, LayoutRanking
@@ -20,8 +20,7 @@ from trnbench.search.runs import Run
 from trnbench.search.space import Space
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ending:
+class Ending(Record, eq=False):
     """What a search ends with; `refusals`: what chip and stack said of exchanges and formats.
 
     `stopped`: it was ended before all was looked at.
@@ -82,8 +81,7 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Records:
+class _Records(Record, eq=False):
     """What makes records of the layouts that a cluster kept.
 
     `ideal`: the seconds of a step on one rank at its peak, the same in every layout.

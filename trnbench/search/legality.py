@@ -9,7 +9,6 @@ are then looked at only for those that passed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,7 +25,7 @@ from trnbench.program.legality import reasons
 from trnbench.program.points import Points
 from trnbench.program.reasons import Reason, first_causes
 from trnbench.program.step import SHARED_KNOBS
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.search.question import Question
 from trnbench.search.space import DIMENSIONS, Space, Variant
 from trnbench.workload.layout import Layout, Schedule
@@ -47,8 +46,7 @@ _OF_CHUNKS = ("schedule", "stages drawn")
 AnyNumber = TypeVar("AnyNumber", bound=np.generic)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Looks:
+class Looks(Record, eq=False):
     """Variants that look at the same layouts of a family: `at` some of its outer degrees.
 
     `everywhere`: at all of the family's. `considered` counts layouts by cluster, `rejected` by the
@@ -63,8 +61,7 @@ class Looks:
     rejected: Mapping[str, IntArray]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScheduleFamily:
+class ScheduleFamily(Record, eq=False):
     """The layouts of a schedule for some variants, which find the same of them legal.
 
     In order: layouts of one cluster behind those of the one before.
@@ -159,8 +156,7 @@ def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[s
     return tuple(reason.words(at) for reason in broken)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _SortedOut:
+class _SortedOut(Record, eq=False):
     """The legal layouts at some outer degrees; `rejected` by rule and by place among these degrees.
 
     `legal_at`: how many are legal at each of the outer degrees, of `inner` points.

@@ -6,13 +6,13 @@ Blocks and parts are of whole clusters, which no answer of another depends on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, IntArray
 from trnbench.program.points import Points
+from trnbench.records import replace
 from trnbench.search.legality import OUTER, PLACE, ScheduleFamily
 from trnbench.search.question import Question
 from trnbench.search.space import ALONG, Space, space_of

@@ -14,7 +14,7 @@ from trnbench.predict.fit import fragmentation_range, reserve_range
 from trnbench.predict.supported import beyond, refusal, runs, support_of
 from trnbench.program.features import features_of_knob, plain_features
 from trnbench.program.precision import recipe_named
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import Dimension, show
 from trnbench.workload.layout import KNOBS, Layout
 from trnbench.workload.model import Model
@@ -22,8 +22,7 @@ from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Record):
     """A step to be laid out on clusters of `nodes` instances each.
 
     Those that only write answers come on top: `generation_nodes`.

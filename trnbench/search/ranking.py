@@ -13,11 +13,10 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray, distinct
 from trnbench.program.points import Points
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Entries:
+class Entries(Record, eq=False):
     """Layouts as columns: which run of the search saw them, where in the grid, what of them."""
 
     score: FloatArray

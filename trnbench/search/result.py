@@ -8,12 +8,11 @@ from typing import overload
 import numpy as np
 
 from trnbench.memo import Memo
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.layout import Layout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Record):
     """A layout on so many nodes, with its time and memory; conventions of `mfu` as elsewhere."""
 
     nodes: int
@@ -67,8 +66,7 @@ class Ranked(Sequence[Found]):
         return tuple, (tuple(self),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearestMiss:
+class NearestMiss(Record):
     """The legal layout that needs least memory where none fits: `ratio` of what may be used."""
 
     nodes: int
@@ -77,8 +75,7 @@ class NearestMiss:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(Record):
     """How many layouts came how far.
 
     considered = legal + those rejected by a rule of the platform or of division
@@ -110,8 +107,7 @@ class Tally:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterResult:
+class ClusterResult(Record):
     """What was found on so many nodes; `ranked` are the best layouts, fastest first."""
 
     nodes: int
@@ -125,8 +121,7 @@ class ClusterResult:
         return self.ranked[0] if self.ranked else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchResult(Record):
     """What was found on all clusters together, and on each.
 
     `reasons` say in words why nothing was found, for the layout that came nearest. `elapsed_s` is

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.program.points import Points
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.search.space import ALONG, Axis, Space, Variant
 from trnbench.workload.layout import Layout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Run:
+class Run(Record, eq=False):
     """One schedule of one variant: `whole` is the space's grid in these, as one layout."""
 
     space: Space
@@ -51,8 +48,7 @@ class Run:
         return int(dp if not dp.ndim else dp[tuple(map(min, index, (n - 1 for n in dp.shape)))])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
+class Seen(Record, eq=False):
     """Layouts priced together, for those who want all of them and not only the best."""
 
     run: Run

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
 from functools import partial
 
 import numpy as np
@@ -30,7 +29,7 @@ from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram, training_step
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.search.answer import Ending, answer
 from trnbench.search.counts import COLLECTIVE, FORMAT, MEMORY, Counts
 from trnbench.search.legality import (
@@ -61,8 +60,7 @@ CHUNKS = ALONG["vpp"]
 """No exchange depends on how many chunks a stage has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Piece:
+class _Piece(Record, eq=False):
     """Some layouts of a schedule, all with one stage or all with several; `count`: by cluster.
 
     `flights`: what is known of their schedule for all variants.
@@ -86,8 +84,7 @@ class _Piece:
         return tuple(role for role in roles if (role != "only") == self.piped)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Family:
+class _Family(Record, eq=False):
     """The layouts of a schedule as some of its variants look at them."""
 
     schedule: Schedule
@@ -95,8 +92,7 @@ class _Family:
     look: Looks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchHooks:
+class SearchHooks(Record):
     """What the asker hears and says on the way, between one chunk of layouts and the next.
 
     `progress` hears of (layouts done, legal layouts as far as is known, what they are), `watch`
@@ -109,8 +105,7 @@ class SearchHooks:
     watch: Callable[[Seen], None] = lambda seen: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Record):
     """Which blocks of layouts a search looks at: this one and each so many-th after it."""
 
     number: int = 0
@@ -161,8 +156,7 @@ def search(
     return answer(ending, top=top, elapsed_s=time.perf_counter() - started)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Batch:
+class _Batch(Record, eq=False):
     """The layouts of a run that fit in memory; `family`: all its legal ones."""
 
     number: int

@@ -24,7 +24,6 @@ and moves as many bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from math import gcd, isqrt, prod
@@ -39,7 +38,7 @@ from trnbench.program.features import PARALLEL, feature_of
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.keeping import recompute_that_runs
 from trnbench.program.stages import shares_of
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.search.candidates import MOST_LIGHTER, candidates
 from trnbench.search.question import Question
 from trnbench.workload.layout import KNOBS, Knob, Layout, Schedule, StageSplit, Value
@@ -71,8 +70,7 @@ MOST_PROGRAMS = 20_000
 """Programs that are lowered for a question at most."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Space:
+class Space(Record, eq=False):
     """Every layout a question asks about; `axes` are the values that lie along the grid's axes."""
 
     question: Question

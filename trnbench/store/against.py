@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.store.difference import labelled
 from trnbench.store.runs import KeptAnswer, KeptRun
 
@@ -14,8 +14,7 @@ WATCHED: Mapping[str, tuple[str, ...]] = {"compare": ("days", "cost_usd")}
 MEAN_ERROR = "mean error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worse:
+class Worse(Record):
     """A figure beside what it was; `by` is how much it grew: a share, or points of a share."""
 
     label: str
@@ -25,8 +24,7 @@ class Worse:
     by: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Against:
+class Against(Record):
     """An answer held against a kept one. `lost`: rows that were feasible, and are not or are gone.
 
     `allowed` is how much a figure may grow, None where nobody said.

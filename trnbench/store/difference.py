@@ -7,10 +7,9 @@ time. A figure's way from the first answer to the second is then a chain, and it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.store.runs import KeptAnswer, KeptRun
 
 PARTS = ("prices", "calibration", "specs", "question", "code")
@@ -39,8 +38,7 @@ Chain = Sequence[tuple[str, KeptRows]]
 """Answers on the way from one to another, each with the part by which it follows from the last."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedFigure:
+class MovedFigure(Record):
     """A figure of a row that two answers do not have alike.
 
     `parts` are what each part added, in the figure's own unit; `by` the parts at which it changed.
@@ -61,8 +59,7 @@ class MovedFigure:
         return float((self.after - self.before) / abs(self.before))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunDiff:
+class RunDiff(Record):
     """Two kept answers to one verb, and what is between them.
 
     `options` are those that differ, with both values; `files` data files that differ, by section.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.store.schema import transaction
 from trnbench.store.snapshot import blob, digest, packed, put_blob, unpacked
 
@@ -30,8 +30,7 @@ _COLUMNS = f"{_ROWS}, exit_code, options, command, snapshot"
 _NAMES = tuple(_COLUMNS.split(", "))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRun:
+class KeptRun(Record):
     """What is known of a run without its answer.
 
     `options` are those that were given, by name and as they were written. `snapshot` names the data
@@ -54,8 +53,7 @@ class KeptRun:
     snapshot: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAnswer:
+class KeptAnswer(Record):
     """What was answered: the inputs as understood, rows by key, and the columns people see."""
 
     inputs: Mapping[str, Any]
@@ -64,8 +62,7 @@ class KeptAnswer:
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptInput:
+class KeptInput(Record):
     """A file that was read to answer; `content` is None where it was too large to keep."""
 
     path: str
@@ -73,8 +70,7 @@ class KeptInput:
     content: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
+class RunFilter(Record):
     """Which runs are looked for; what is None does not matter."""
 
     verb: str | None = None

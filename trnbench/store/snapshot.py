@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trnbench.catalog.search import SECTIONS, Catalog, Entry, Folder
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 KEPT = "kept"
 """The origin of a data file that comes from a snapshot."""
@@ -24,8 +24,7 @@ FAST = 1
 _SHORT = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFile:
+class KeptFile(Record):
     """A data file of a snapshot."""
 
     section: str

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.store.database import Say, StoreFault, opened, store_path
 from trnbench.store.schema import transaction
 from trnbench.store.snapshot import packed, unpacked
@@ -16,8 +16,7 @@ from trnbench.store.snapshot import packed, unpacked
 DONE, FAILED = "done", "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCell:
+class KeptCell(Record):
     """What came of a cell: rows, or the reason why there are none.
 
     `malformed`: it asks what cannot be asked, however the data are; known only as it is answered.

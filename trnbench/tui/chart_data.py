@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.report.plot import MARKS
 from trnbench.units import Dimension, scale_for, show, significant, unit_scale
 
@@ -13,8 +13,7 @@ DECADES = 1e4
 """An axis that reaches further than this has no one prefix that suits all of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartSeries:
+class ChartSeries(Record):
     """Points of one kind: (x, y), each with the ends of its interval along y if it has one.
 
     `joined` draws a line through them; `strong` marks the one that the cursor is on. Series of one
@@ -31,8 +30,7 @@ class ChartSeries:
     tag: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartAxis:
+class ChartAxis(Record):
     """An axis: its title, how its numbers are written, whether in logarithms, and fixed ends.
 
     `binary`: ticks stand at powers of two.
@@ -46,8 +44,7 @@ class ChartAxis:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartData:
+class ChartData(Record):
     """A chart; `missing` says in words what is not drawn, and why."""
 
     title: str

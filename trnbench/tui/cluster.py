@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.workload.layout import KNOBS
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -16,8 +15,7 @@ BY_HAND = tuple(name for name in KNOBS if name not in OF_JOB)
 JOB = ("model", "instance", "nodes", *OF_JOB)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Record):
     """A training job on a cluster, as texts of fields; `layout` has the knobs that are set."""
 
     job: Mapping[str, str] = field(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trnbench.program.collective import op_named
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import Report, columns
 from trnbench.tui.found import TableFound
 
@@ -25,8 +24,7 @@ COLUMNS = columns(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveQuestion:
+class CollectiveQuestion(Record):
     """An operation on places, by algorithms, over sizes."""
 
     op: Op
@@ -48,8 +46,7 @@ class CollectiveQuestion:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweptSize:
+class SweptSize(Record):
     """One size of a sweep, and the algorithm that was asked for."""
 
     asked: str

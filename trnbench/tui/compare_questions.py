@@ -5,11 +5,10 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import Report, columns
 from trnbench.scenario import Scenario
 from trnbench.tui.found import TableFound
@@ -40,8 +39,7 @@ SPEC_COLUMNS = columns(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPoint:
+class ClusterPoint(Record):
     """A cluster, bought in one way: how long the run takes, what it costs, how fast it is."""
 
     instance: str
@@ -51,7 +49,6 @@ class ClusterPoint:
     tokens_per_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompareFound(TableFound):
     """The quotes of a comparison, and every cluster that was looked at.
 

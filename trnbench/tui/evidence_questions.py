@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trnbench.records import dataclass
+from trnbench.records import replace
 from trnbench.report.report import columns
 from trnbench.tui.found import TableFound
 
@@ -22,7 +21,6 @@ COLUMNS = columns(
 CLAIM_COLUMNS = columns("verdict", "claim", "says", "text")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFound(TableFound):
     """Measurements and their predictions; `errors`: statistics by set and kind of row."""
 

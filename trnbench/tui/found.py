@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.report.report import Report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFound:
+class TableFound(Record):
     """A report, and the typed answer behind each of its rows."""
 
     report: Report

@@ -8,7 +8,7 @@ from rich.style import Style
 from rich.text import Text
 from textual.app import App
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.colours import abreast
 
 LEVELS = (0.25, 0.5, 0.75, 0.9)
@@ -27,8 +27,7 @@ LEAST_LINES = 11
 """Lines that a map may take where there is less room: it scrolls then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatMap:
+class HeatMap(Record):
     """Shares by (row, column); None where there is no answer. Sizes are along both axes."""
 
     title: str

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from trnbench.errors import TrnbenchError
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 if TYPE_CHECKING:
     from trnbench.app.command_lines import CommandQuestion
@@ -22,8 +22,7 @@ STOOD_S = 2.0
 """An answer that stood for less is replaced by the next."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedAnswer:
+class AskedAnswer(Record):
     """An answer to a question of the command line, which would exit with 0 if it is `good`."""
 
     catalog: Catalog

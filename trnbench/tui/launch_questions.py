@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.layout import KNOBS
 
 if TYPE_CHECKING:
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from trnbench.tui.work_process import WorkHooks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchFiles:
+class LaunchFiles(Record):
     """The files that start a row, by name; without any, the reasons.
 
     `written` is the folder they were written to, `empty` the values that the user fills in there.
@@ -29,8 +28,7 @@ class LaunchFiles:
     written: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchWays:
+class LaunchWays(Record):
     """What can start a row; `framework` is the one that its training stack stands for."""
 
     framework: str | None

@@ -20,7 +20,6 @@ from textual.widgets.option_list import Option
 
 from trnbench.answers.row import Row
 from trnbench.errors import TrnbenchError
-from trnbench.records import dataclass
 from trnbench.tui.asking import Asking
 from trnbench.tui.completion import PathSuggester
 from trnbench.tui.dialogs import AskPath

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import Column, Report, columns
 from trnbench.workload.layout import ANY, KNOBS
 from trnbench.workload.partial_layout import PartialLayout
@@ -40,8 +39,7 @@ def _columns(knobs: Sequence[str]) -> tuple[Column, ...]:
 COLUMNS = _columns(_SEARCHED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterJob:
+class ClusterJob(Record):
     """A model on so many instances; `layout` has its batch, sequence and precision."""
 
     model: str
@@ -55,8 +53,7 @@ class ClusterJob:
         return {**where, **self.layout.said}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedLayouts:
+class RankedLayouts(Record):
     """The fastest layouts, and how many are legal and feasible; reasons where none fits."""
 
     report: Report
@@ -67,8 +64,7 @@ class RankedLayouts:
     elapsed_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutDetail:
+class LayoutDetail(Record):
     """One layout in full."""
 
     answer: TrainAnswer
@@ -156,8 +152,7 @@ def _answered(catalog: Catalog, request: TrainRequest, hooks: WorkHooks) -> Trai
     return answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Record):
     """The part of a step that is drawn: from `start` to `end`, as shares of it."""
 
     start: float = 0.0
@@ -182,8 +177,7 @@ class Window:
         return self.end - self.start > 0.999
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnSchedule:
+class DrawnSchedule(Record):
     """A chart of a played schedule, with escape codes, and the answer without its timeline."""
 
     chart: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trnbench.records import replace
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from rich.text import Text
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, letters_for
 from trnbench.units import Dimension, show
 
@@ -20,8 +20,7 @@ LEFT = 11
 """Columns of the scale on the left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
+class Area(Record):
     """Totals by part at successive instants, a limit, and which instant the cursor is on."""
 
     instants: Sequence[Mapping[str, float]]

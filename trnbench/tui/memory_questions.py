@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trnbench.records import dataclass
+from trnbench.records import replace
 from trnbench.report.report import columns
 from trnbench.tui.found import TableFound
 from trnbench.tui.layout_questions import ClusterJob, keep_step, train_request
@@ -24,7 +23,6 @@ COLUMNS = columns(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFound(TableFound):
     """What a rank of the worst stage holds, a row a slot; the answer has the instants."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import columns
 from trnbench.scenario import Scenario
 from trnbench.tui.compare_questions import compare_request, watch_of
@@ -26,8 +25,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanLimits:
+class PlanLimits(Record):
     """What a plan asks beyond a comparison; None leaves it open."""
 
     budget_usd: float | None
@@ -37,7 +35,6 @@ class PlanLimits:
     confirm: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFound(TableFound):
     """A plan; its rows are the purchases that no other beats in both time and money."""
 

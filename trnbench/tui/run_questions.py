@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.report import Report, columns
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ ENGINES = ("analytic", "emulate", "both")
 SUITE_COLUMNS = columns("suite", "title")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteRun:
+class SuiteRun(Record):
     """Rows of a suite as its command prints them: all of them, or those until it was stopped."""
 
     kind: str

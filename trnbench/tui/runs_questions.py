@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any
 
-from trnbench.records import dataclass
 from trnbench.report.report import columns
 from trnbench.tui.found import TableFound
 
@@ -24,7 +23,6 @@ _WHOLE = ("sequence", "global_batch", "nodes")
 _PRICES = {"price": "prices", "assume_price": "assumed_prices"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunsFound(TableFound):
     """Kept runs; `said`: what stood in the way of reading some."""
 
@@ -99,6 +97,6 @@ def scenario_of_options(options: dict[str, Any]) -> Scenario | None:
 
 
 def _with_columns(report: Any) -> Any:  # noqa: ANN401 - a report
-    from dataclasses import replace
+    from trnbench.records import replace
 
     return replace(report, columns=COLUMNS, people=None)

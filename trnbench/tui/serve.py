@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trnbench.errors import EnvironmentFault
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.served_tab import (
     LARGEST_BYTES,
     MalformedMessage,
@@ -54,8 +54,7 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Served(Record):
     """Where the terminal UI is served, with what it opens, and when an idle tab ends."""
 
     host: str

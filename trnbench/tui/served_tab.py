@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trnbench.children import python_words, started_with_pipes
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 COLUMNS = (20, 500)
 ROWS = (5, 200)
@@ -30,8 +30,7 @@ class MalformedMessage(Exception):
     """What a page sent is none of the messages that pages send: why."""
 
 
-@dataclass(frozen=True, slots=True)
-class TabMessage:
+class TabMessage(Record, kw_only=False):
     """What a page tells: keys, a size in columns and rows, a ping, or one without more."""
 
     kind: str

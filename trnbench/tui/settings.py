@@ -7,27 +7,24 @@ user state folder / tui.toml      view, theme, texts of forms                   
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
 from pathlib import Path
 
 from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.catalog.whole_file import write_whole
 from trnbench.errors import DataFileError, Fault, TrnbenchError, did_you_mean
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 FILE = "tui.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Record):
     """The user's theme, if one is wanted, and keys by the id of what they do."""
 
     theme: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(Record):
     """What the last session left: the view, the theme, and the texts of each view's fields."""
 
     view: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from textual import events, on
@@ -16,6 +15,7 @@ from textual.widgets import Input, Static
 
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.row import Row
+from trnbench.records import replace
 from trnbench.report.report import Report
 from trnbench.tui.asking import Asking
 from trnbench.tui.found import TableFound

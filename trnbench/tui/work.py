@@ -20,7 +20,7 @@ from subprocess import Popen
 from typing import IO, TypeAlias
 
 from trnbench.children import python_words, started
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.work_process import (
     Ask,
     CancelAsk,
@@ -37,8 +37,7 @@ LAST_WORDS = 4_000
 _COMMAND = "trnbench.tui.work_process:main"
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(Record, kw_only=False):
     """The process died: its exit code, and the last it said."""
 
     code: int

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, TypeAlias
 
 from trnbench.errors import TrnbenchError, unhandled
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.keeping import STOOD_S, AnswerKeeper, AskedAnswer
 
 if TYPE_CHECKING:
@@ -31,23 +31,20 @@ NICENESS = 10
 """The terminal comes first where processors are few."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Record, kw_only=False):
     """A question, and its number."""
 
     generation: int
     question: WorkQuestion
 
 
-@dataclass(frozen=True, slots=True)
-class CancelAsk:
+class CancelAsk(Record, kw_only=False):
     """Drop the question of this number, and all before it."""
 
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkProgress:
+class WorkProgress(Record, kw_only=False):
     """How far a question is: `done` of `total` steps, and what comes next."""
 
     done: int
@@ -55,37 +52,32 @@ class WorkProgress:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkAnswer:
+class WorkAnswer(Record, kw_only=False):
     """The answer of a question; `in_part` if the question was cancelled before its end."""
 
     value: object
     in_part: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WorkRefusal:
+class WorkRefusal(Record, kw_only=False):
     """The question was malformed: why, and what would do."""
 
     message: str
     hint: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Record, kw_only=False):
     """A bug: what was raised, and the traceback."""
 
     message: str
     traceback: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Record, kw_only=False):
     """The question was dropped on request."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkNotice:
+class WorkNotice(Record, kw_only=False):
     """Something to be said beside an answer that is shown."""
 
     text: str

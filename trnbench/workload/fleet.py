@@ -18,24 +18,22 @@ Quantities are texts as on the command line. It is a question, so nothing in it 
 from __future__ import annotations
 
 import datetime
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Provenance, Sourced
 from trnbench.catalog.quantity import Seconds
 from trnbench.catalog.structure import structure
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.units import DAY_S, Dimension
 
 Usd = Annotated[float, Dimension.USD]
 LONGEST_DAYS = 3 * 366
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEntry:
+class JobEntry(Record):
     """A training run of a fleet; what it leaves open is chosen.
 
     Its length is `tokens`, `samples`, or `phases` with contexts and knobs of their own
@@ -76,8 +74,7 @@ class JobEntry:
             raise ValueError("`spot_shares` are above 0 and at most 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonthBudget:
+class MonthBudget(Record):
     """What a month (2027-01) may cost at most."""
 
     month: str
@@ -91,8 +88,7 @@ class MonthBudget:
             raise ValueError(f"`month` {self.month!r} is not one such as 2027-01") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeQuota:
+class NodeQuota(Record):
     """So many nodes of an instance type at once at most; in a region and of options, if named."""
 
     instance: str
@@ -101,8 +97,7 @@ class NodeQuota:
     purchase: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldCommitment:
+class HeldCommitment(Record):
     """Machines that are committed to and paid for whether used or not, from one day to another."""
 
     instance: str
@@ -118,8 +113,7 @@ class HeldCommitment:
             raise ValueError("expected `ends_on` after `starts_on`, and a node or more")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockOnOffer:
+class BlockOnOffer(Record):
     """Capacity Blocks on offer: `size` nodes for `days` from each of some days, `count` of each.
 
     Their price is `usd` for a whole block; unless given, that of the price list.
@@ -139,8 +133,7 @@ class BlockOnOffer:
             raise ValueError("`size`, `days` and `count` are 1 or more, with days to start on")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetFile:
+class FleetFile(Sourced):
     """A fleet: its jobs, the days they have, what is limited and what there is already.
 
     `objective`: least cost, or the earliest end of the last job, or both against each other.
@@ -172,9 +165,6 @@ class FleetFile:
     quota: tuple[NodeQuota, ...] = ()
     commitment: tuple[HeldCommitment, ...] = ()
     block: tuple[BlockOnOffer, ...] = ()
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse names that stand twice, and days that are none."""

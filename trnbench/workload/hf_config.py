@@ -14,7 +14,7 @@ from pathlib import Path
 from trnbench.catalog.structure import structure
 from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.config_fields import Fields
 from trnbench.workload.config_language import Scope
 from trnbench.workload.json_file import read_object
@@ -36,8 +36,7 @@ _PREDICTED = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_laye
 _LISTS = ("optional", "zero", "inert", "unread")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedModel:
+class ImportedModel(Record):
     """A model file from a configuration; `ignored` says in words what of it was not read."""
 
     name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.sizes import check_sizes
 
 Mixer = Literal["attention", "scan", "none"]
@@ -17,8 +17,7 @@ MAX_LAYERS = 10_000
 _TOKEN = re.compile(r"\s*(\(|\)|[a-z][a-z0-9-]*|\*\s*\d{1,5})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class Scan(Record):
     """A state for each head that tokens update in turn, computed in chunks of `chunk` tokens.
 
     `mamba-2`: state-space duality (arXiv 2405.21060); `gated-delta`: the gated delta rule (arXiv
@@ -43,8 +42,7 @@ class Scan:
             raise ValueError(f"`key_heads` {self.key_heads} does not divide `heads` {self.heads}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerKind:
+class LayerKind(Record):
     """What stands in the layers of a kind; a layer of one part alone has one norm.
 
     `window` and `chunk` bound what its attention sees, before what the model's says. Without

@@ -11,7 +11,7 @@ here only malformed values are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING
 from functools import cache
 from operator import attrgetter
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from typing import (
 )
 
 from trnbench.catalog.quantity import Ratio
-from trnbench.records import dataclass
+from trnbench.records import Record, field, fields, force_setattr
 from trnbench.workload.context_exchange import exchange_named
 from trnbench.workload.jobs import ADAPTED, REINFORCED, Job, job_defaults, sequences_per_sample
 from trnbench.workload.pipeline_layout import drawn_text
@@ -89,8 +89,7 @@ def _of_answers(help: str, *, default: str | None = None, **about: Any) -> Any: 
     return field(default=default, metadata=_about(help, of_jobs=REINFORCED, **about))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Record):
     """The parallel degrees, batch and execution mode of a training step.
 
     The ranks are tp * pp * cp * dp; expert parallelism takes its `ep` ranks out of cp * dp.
@@ -343,12 +342,12 @@ class Layout:
                         f"found {self.job}"
                     )
             elif value is None:
-                object.__setattr__(self, knob.name, own.get(knob.name))
+                force_setattr(self, knob.name, own.get(knob.name))
             elif knob.choices and value not in knob.choices:
                 known = ", ".join(map(str, knob.choices))
                 raise ValueError(f"`{knob.name}` must be one of {known}; found {value!r}")
             elif knob.form is not None and value is not None:
-                object.__setattr__(self, knob.name, _formed(knob, value))
+                force_setattr(self, knob.name, _formed(knob, value))
         for name in ("capacity_factor", "generation_tokens_per_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -365,8 +364,7 @@ class Layout:
         return self.sequence * sequences_per_sample(self.job)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knob:
+class Knob(Record):
     """A degree or mode of a layout.
 
     `kind` is what its value is: int, float, str or bool. `choices` are all its values, where they

@@ -11,12 +11,11 @@ A model is either a transformer or a recommender. What surrounds the transformer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Ratio, Total
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, field, replace
 from trnbench.workload.layers import LayerKind, Scan, layer_order
 from trnbench.workload.recommender import Recommender
 from trnbench.workload.sizes import MAY_BE_ZERO, MOST_DEPTHS, check_sizes
@@ -27,8 +26,7 @@ ROTARY_BASE = 10_000.0
 """Of models that name none (RoFormer, arXiv 2104.09864)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latent:
+class Latent(Record):
     """Multi-head latent attention: queries, keys and values pass through low-rank projections.
 
     Each head adds `rope_head_size` rotated dimensions to its query; the rotated key part is shared
@@ -45,8 +43,7 @@ class Latent:
         check_sizes(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class Attention(Record):
     """The attention of a layer; `head_size` is that of queries and keys without a rotated part.
 
     `biases` says which projections have one; `window` bounds how far back a token looks (to both
@@ -92,8 +89,7 @@ class Attention:
         return "MQA" if self.kv_heads == 1 else "GQA"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mlp:
+class Mlp(Record):
     """A feed-forward network of inner width `hidden`; a gated one has a second input projection."""
 
     hidden: int
@@ -106,8 +102,7 @@ class Mlp:
         check_sizes(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moe:
+class Moe(Record):
     """A mixture of experts: each token visits `top_k` of `experts`, and every shared expert.
 
     The first `dense_layers` layers have the model's plain MLP instead. `selection_bias` is a number
@@ -141,8 +136,7 @@ class Moe:
         return replace(self.expert, hidden=self.shared_hidden or self.expert.hidden)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(Record):
     """How tokens know their place, up to `length` of them.
 
     `learned` and `fixed` add a table to the input (`fixed` is not trained); `rotary` turns the
@@ -165,8 +159,7 @@ class Position:
             raise ValueError(f"`rotary_base` must be above 1, found {self.rotary_base}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transformer:
+class Transformer(Record):
     """A stack of layers: equal ones but for the leading dense ones of a mixture of experts, or
     those that `pattern` lists, by the names of `kinds`.
 
@@ -287,8 +280,7 @@ class Transformer:
         return self.layers if self.moe is None else self.moe.dense_layers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vocabulary:
+class Vocabulary(Record):
     """The tokens of a text model; `tied` uses the embedding as output weights too.
 
     `bias`: the output projection has one. `predicted` is the share of positions whose token the
@@ -308,8 +300,7 @@ class Vocabulary:
             raise ValueError(f"`predicted` must be above 0 and at most 1: {self.predicted_ratio}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class Image(Record):
     """A square image (or latent) cut into square patches; each is a token, and a class token is.
 
     `bias`: the projection of patches has one.
@@ -333,8 +324,7 @@ class Image:
         return (self.size // self.patch) ** 2 + self.class_token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diffusion:
+class Diffusion(Record):
     """The inputs of a denoiser besides the image, time step and label, and its output.
 
     `labels` counts the class labels and the one for "none".
@@ -349,8 +339,7 @@ class Diffusion:
         check_sizes(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(Record):
     """What follows the last layer of an encoder: a pooler, a classifier of so many classes.
 
     `attention_pool`: a query that is learned attends to all tokens, an MLP follows. `transform`: a
@@ -367,8 +356,7 @@ class Head:
         check_sizes(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tower:
+class Tower(Record):
     """A vision encoder beside a decoder: its tokens, projected, stand among those of the text.
 
     An image becomes `tokens` of the decoder, by way of layers of the widths that `projector` lists
@@ -392,8 +380,7 @@ class Tower:
             raise ValueError("a tower's layers are alike, and their attention is not causal")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Published(Record):
     """The parameter count that its makers state: exact unless a tolerance is given."""
 
     parameters: Total
@@ -404,8 +391,7 @@ class Published:
         return abs(count - self.parameters) <= self.tolerance_ratio * self.parameters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Sourced):
     """A model; of `mtp_depths` further tokens a module of its own predicts each (arXiv 2412.19437).
 
     A depth joins the stream with the next token's embedding, and is one more layer like the last.
@@ -423,9 +409,6 @@ class Model:
     recommender: Recommender | None = None
     mtp_depths: int = 0
     published: Published | None = None
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse tables that do not make up one of the families."""

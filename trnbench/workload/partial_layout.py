@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Any
 
-from trnbench.records import dataclass
+from trnbench.records import force_setattr
 from trnbench.workload.jobs import sequences_per_sample
 from trnbench.workload.layout import ANY, DEGREES, KNOBS, RANK_DEGREES, Layout, Value
 
@@ -26,17 +25,17 @@ class PartialLayout:
 
     pairs: tuple[tuple[str, Value], ...]
     wanted: tuple[str, ...]
-    _by_name: dict[str, Value] = field(init=False, repr=False, compare=False)
+    _by_name: dict[str, Value] = field()
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401
         for name in given:
             if name not in KNOBS:
                 raise TypeError(f"a layout has no {name!r}; it has {', '.join(KNOBS)}")
         pairs = tuple((name, given[name]) for name in KNOBS if given.get(name) not in (None, ANY))
-        object.__setattr__(self, "_by_name", dict(pairs))
+        force_setattr(self, "_by_name", dict(pairs))
         wanted = (name for name, knob in KNOBS.items() if knob.on_request)
-        object.__setattr__(self, "pairs", pairs)
-        object.__setattr__(self, "wanted", tuple(n for n in wanted if given.get(n) == ANY))
+        force_setattr(self, "pairs", pairs)
+        force_setattr(self, "wanted", tuple(n for n in wanted if given.get(n) == ANY))
 
     @classmethod
     def of(cls, layout: Layout) -> PartialLayout:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.sizes import check_sizes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommender:
+class Recommender(Record):
     """Embedding tables and two MLPs around low-rank cross layers (DCN v2).
 
     Table i has `rows[i]` rows, of which a sample looks up `lookups[i]` and adds them up. `bottom`

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import cache
 from typing import Any
+
+from trnbench.records import fields
 
 MAX_SIZE = 2**31
 """No dimension, layer count or degree reaches this; products of two still fit 64 bits."""

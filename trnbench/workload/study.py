@@ -27,15 +27,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Provenance, Sourced
 from trnbench.catalog.structure import structure
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError, Fault, InputError
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 
 VERB = "verb"
 """An option of a table of an axis: another verb than the study's."""
@@ -45,8 +44,7 @@ _BOUNDS = ("above", "below")
 _PLAIN = (str, int, float, bool)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Record):
     """One question of a study: its place, what it is called on each axis, and what is asked."""
 
     position: int
@@ -55,8 +53,7 @@ class Cell:
     options: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
+class Study(Sourced):
     """A study: `verb` with the options `fixed`, in every combination of `axes` not excluded.
 
     Of each answer the figures `keep` are kept; unless given, those that people see.
@@ -70,9 +67,6 @@ class Study:
     axes: dict[str, Any] = field(default_factory=dict)
     exclude: tuple[dict[str, Any], ...] = ()
     keep: tuple[str, ...] = ()
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse verbs that cannot be studied, axes without values, and limits on no axis."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
-from trnbench.catalog.provenance import Provenance
+from trnbench.catalog.provenance import Sourced
 from trnbench.catalog.quantity import Bytes
 from trnbench.numerics.formats import FORMATS
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.layout import Layout
 from trnbench.workload.operation import Op
 from trnbench.workload.sizes import check_sizes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class Product(Record):
     """A matrix product: m x k by k x n, `batch` times; the label says where it comes from."""
 
     m: int
@@ -28,8 +25,7 @@ class Product:
         check_sizes(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixSuite:
+class MatrixSuite(Sourced):
     """Matrix products to run in each of the formats on each of the chips."""
 
     name: str
@@ -38,9 +34,6 @@ class MatrixSuite:
     chips: tuple[str, ...]
     formats: tuple[str, ...]
     products: tuple[Product, ...]
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse empty lists and formats nobody knows."""
@@ -50,8 +43,7 @@ class MatrixSuite:
             raise ValueError(f"unknown number format {unknown[0]!r}; known: {', '.join(FORMATS)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Record):
     """So many instances of a type."""
 
     instance: str
@@ -62,8 +54,7 @@ class Place:
         check_sizes(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveSuite:
+class CollectiveSuite(Sourced):
     """Collectives over all ranks of each place, with messages from `min_size` up by `factor`."""
 
     name: str
@@ -74,9 +65,6 @@ class CollectiveSuite:
     min_size_bytes: Bytes
     max_size_bytes: Bytes
     factor: int
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not grow."""
@@ -86,8 +74,7 @@ class CollectiveSuite:
             raise ValueError("sizes go up from `min_size` to `max_size` by a `factor` above 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingCase:
+class TrainingCase(Record):
     """One training configuration: a model on so many instances in a layout."""
 
     label: str
@@ -102,17 +89,13 @@ class TrainingCase:
         check_sizes(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSuite:
+class TrainingSuite(Sourced):
     """Training configurations to run one after the other."""
 
     name: str
     title: str
     aliases: tuple[str, ...] = ()
     case: tuple[TrainingCase, ...]
-    provenance: Provenance = field(
-        default_factory=Provenance, repr=False, compare=False, metadata={"derived": True}
-    )
 
     def __post_init__(self) -> None:
         """Refuse an empty suite and labels that name two cases."""

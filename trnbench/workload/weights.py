@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 from trnbench.workload.layers import Scan
 from trnbench.workload.model import Attention, Image, Latent, Mlp, Model, Tower, Transformer
 from trnbench.workload.recommender import Recommender
@@ -36,8 +36,7 @@ TABLES = ("learned", "fixed")
 Dims = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
+class Weight(Record):
     """One weight tensor: its dimensions in order, and how many layers of its block have one."""
 
     name: str

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +13,7 @@ from trnbench.hardware.compute_unit import GpuTile, Multiprocessors
 from trnbench.hardware.library import load_chip
 from trnbench.mapping.tiling.choices import KERNELS
 from trnbench.program.matrix import matrix_product
+from trnbench.records import replace
 
 CATALOG = open_catalog()
 NEURON = ("trainium1", "trainium2", "trainium3")

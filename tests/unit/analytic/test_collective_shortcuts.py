@@ -1,6 +1,5 @@
 """What is looked at once, or in part, comes to the same as what is looked at in full."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from trnbench.mapping.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import grid_of
 from trnbench.program.ops import Send
 from trnbench.program.tensor import Dim, Tensor
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()

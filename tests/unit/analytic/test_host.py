@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from trnbench.calibration.host_launch import HostLaunch
 from trnbench.predict.played import played_step
 from trnbench.predict.ranges import ranges_of, replaced
 from trnbench.predict.setup import TrainSetup
+from trnbench.records import replace
 
 DEVICE = 18.25 + 35
 """Seconds that the last stage, the slower one, computes and exchanges for a micro-batch."""

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +12,7 @@ from trnbench.calibration.memory_overheads import PLAIN, MemoryOverheads
 from trnbench.catalog.search import open_catalog
 from trnbench.hardware.library import load_platform
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.units import UNITS, Dimension
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model, load_training_suite

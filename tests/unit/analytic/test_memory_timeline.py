@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.unit.analytic.test_memory_of_a_step import TRN1, WASTEFUL, decoder, layout
@@ -11,6 +9,7 @@ from trnbench.analytic.step.memory import memory
 from trnbench.analytic.step.memory_timeline import memory_timeline
 from trnbench.calibration.memory_overheads import PLAIN
 from trnbench.program.step import training_step
+from trnbench.records import replace
 
 BASE = layout(global_batch=64)
 LAYOUTS = {

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -17,6 +16,7 @@ from trnbench.hardware.library import load_chip
 from trnbench.program.ops import MatMul
 from trnbench.program.slots import ComputeCategory
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

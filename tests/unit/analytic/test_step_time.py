@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from trnbench.memo import Memo
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
 from trnbench.program.tensor import Dim
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Mlp, Model, Vocabulary

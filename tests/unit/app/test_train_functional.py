@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
@@ -11,6 +9,7 @@ from trnbench.catalog.search import open_catalog
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.execute.checkpoint import checkpoints
 from trnbench.predict import setup as predict_setup
+from trnbench.records import replace
 from trnbench.report.formats import render
 from trnbench.report.text_table import PLAIN
 from trnbench.report.train_functional import functional_report

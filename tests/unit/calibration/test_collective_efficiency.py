@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from trnbench.calibration.collective_stack import (
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import UnknownNameError
 from trnbench.hardware.library import load_instance
+from trnbench.records import replace
 
 
 def stacks() -> list[CollectiveStack]:

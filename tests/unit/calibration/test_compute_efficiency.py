@@ -1,4 +1,3 @@
-from dataclasses import field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -6,9 +5,9 @@ import pytest
 
 from trnbench.calibration.chip_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
 from trnbench.catalog.document import load
-from trnbench.catalog.provenance import Kind, Provenance
+from trnbench.catalog.provenance import Kind, Sourced
 from trnbench.errors import DataFileError
-from trnbench.records import dataclass
+from trnbench.records import fields, replace
 
 CHIP = ChipEfficiency(
     name="chip",
@@ -40,13 +39,11 @@ prior = { title = "Priors", date = 2026-11-21 }
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class Library(Sourced):
     """A file that holds the efficiency of kernels in a table."""
 
     name: str
     kernels: KernelEfficiency
-    provenance: Provenance = field(default_factory=Provenance, metadata={"derived": True})
 
 
 def number(text: str) -> str:

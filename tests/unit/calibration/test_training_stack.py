@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -24,6 +23,7 @@ from trnbench.catalog.toml_file import read_toml, toml_text
 from trnbench.errors import DataFileError, InputError, UnknownNameError
 from trnbench.program.ops import Elementwise
 from trnbench.program.step import training_step
+from trnbench.records import fields, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
 
 from trnbench.catalog.document import load, load_named
-from trnbench.catalog.provenance import Kind, Provenance
+from trnbench.catalog.provenance import Kind, Sourced
 from trnbench.catalog.quantity import Bytes, BytesPerS, Ratio, Seconds
 from trnbench.catalog.search import Catalog, Folder
 from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ring:
+class Ring(Record):
     topology: ClassVar[str] = "ring"
     length: int
     latency_s: Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Star:
+class Star(Record):
     topology: ClassVar[str] = "star"
     ports: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inner:
+class Inner(Record):
     capacity_bytes: Bytes
     rates_bytes_per_s: dict[str, BytesPerS] = field(default_factory=dict)
     share: Ratio | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thing:
+class Thing(Sourced):
     name: str
     mode: Literal["a", "b"]
     count: int
@@ -49,7 +44,6 @@ class Thing:
     since: datetime.date | None = None
     inner: Inner
     parts: tuple[Ring | Star, ...] = ()
-    provenance: Provenance = field(default_factory=Provenance, metadata={"derived": True})
 
     def __post_init__(self) -> None:
         if self.count == 13:
@@ -264,12 +258,10 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     assert faults(Path("/dev/null")) == ["is not a regular file; expected a TOML file"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tabled:
+class Tabled(Sourced):
     name: str
     aliases: tuple[str, ...] = ()
     title: str
-    provenance: Provenance = field(default_factory=Provenance, metadata={"derived": True})
 
 
 def put(folder, title):

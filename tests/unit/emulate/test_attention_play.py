@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -14,6 +13,7 @@ from trnbench.errors import InputError
 from trnbench.hardware.compute_unit import NeuronCores, Throttle
 from trnbench.hardware.library import load_chip
 from trnbench.mapping.tiling.attention import AttentionCall
+from trnbench.records import replace
 
 CATALOG = open_catalog()
 CHIPS = {name: load_chip(CATALOG, name) for name in ("trainium1", "trainium2", "trainium3")}

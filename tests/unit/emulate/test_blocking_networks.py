@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -24,6 +23,7 @@ from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import op_named
+from trnbench.records import replace
 
 ADAPTER = 50e9
 FREE = Tuning(

@@ -1,7 +1,6 @@
 """The two timed engines: hand-computed times, agreement, bounds, contention, faults."""
 
 import tracemalloc
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -31,6 +30,7 @@ from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import op_named
+from trnbench.records import force_setattr, replace
 
 MIB = 2.0**20
 FREE = Tuning(
@@ -353,7 +353,7 @@ def test_samples_of_a_parameter_broadcast_against_sizes():
     found = profile(placed(cluster("p5.48xlarge"), "all-reduce", [range(8)], "ring"))
     link = np.array([0.5, 1.0])
     tuning = replace(FREE)
-    object.__setattr__(tuning, "link", link)
+    force_setattr(tuning, "link", link)
     times = collective_time(found, tuning, np.array([[1e9], [2e9]])).time_s
     assert times.shape == (2, 2)
     assert times[0] == pytest.approx(14 * (1.2e-6 + 1e9 / 8 / 450e9 / link))

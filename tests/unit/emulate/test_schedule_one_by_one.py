@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +12,7 @@ from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds, sweep
 from trnbench.program.schedule import slot_order
 from trnbench.program.schedule_waves import messages, waves
 from trnbench.program.slot_times import LANES
+from trnbench.records import fields, replace
 from trnbench.workload.layout import Schedule
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from trnbench.evidence.attention_kernels import (
 from trnbench.evidence.kernels import compare_kernels
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault, read_evidence
 from trnbench.hardware.library import load_chip
+from trnbench.records import replace
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
 TILE_FLOP = 2 * 2 * 128 * 512 * 128

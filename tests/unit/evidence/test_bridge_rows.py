@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from trnbench.app import validate
 from trnbench.catalog.search import open_catalog
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

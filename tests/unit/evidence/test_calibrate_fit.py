@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from trnbench.evidence.calibrate import calibrate
 from trnbench.evidence.calibrate_fit import fit, without
 from trnbench.evidence.calibrate_problem import Measured, problem
 from trnbench.predict.ranges import END, Range, correlation_matrix, ranges_of, replaced
+from trnbench.records import replace
 
 RANGES = {
     "tensor_share": (0.7, 0.9),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,6 +12,7 @@ from trnbench.evidence.calibrate_memory import HeldRow, fit_memory, fits_by_stac
 from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.setup import train_setup
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout, ZeroStage
 
 SETUP = train_setup(open_catalog(environment={}), "llama2-7b", "p5.48xlarge", 1)

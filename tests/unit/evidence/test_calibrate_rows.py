@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from trnbench.evidence.calibrate_rows import FitRows, marked_rows, measured_rows
 from trnbench.evidence.calibrate_start import start_of
 from trnbench.evidence.rows import read_evidence
 from trnbench.predict.fit import ManyLayouts
+from trnbench.records import replace
 
 SWEEP = Path(__file__).parents[2] / "user_files" / "eager_sweep.csv"
 CATALOG = open_catalog(environment={})

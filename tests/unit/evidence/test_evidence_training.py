@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from trnbench.evidence.predict import Predictor, RowMemory, RowPrediction
 from trnbench.evidence.rows import STEPS, EvidenceFile, EvidenceRow, read_evidence
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
+from trnbench.records import replace
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
 GPU = {

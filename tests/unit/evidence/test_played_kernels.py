@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from trnbench.evidence.rows import read_evidence
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.hardware.library import load_chip
+from trnbench.records import replace
 
 CATALOG = open_catalog()
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published" / "attention_kernels.csv"

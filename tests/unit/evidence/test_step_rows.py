@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from trnbench.evidence.rows import (
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.step_row import step_of
 from trnbench.evidence.training_cases import EvidenceCase, Reader
+from trnbench.records import replace
 from trnbench.workload.layout import KNOBS
 
 LLAMA = {

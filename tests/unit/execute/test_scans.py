@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from trnbench.execute.scans import ScanKernel
 from trnbench.execute.trainer import Trainer, TrainingRun
 from trnbench.program.ops import ScanOp
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layers import LayerKind
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model

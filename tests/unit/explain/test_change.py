@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-
 import numpy as np
 import pytest
 
@@ -29,6 +27,7 @@ from trnbench.explain.observed import ObservedStep
 from trnbench.hardware.fabric import Network, Switch, times
 from trnbench.predict.setup import SetupMemo, train_setup
 from trnbench.predict.step import predict
+from trnbench.records import asdict, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.weights import active_parameter_count

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -19,6 +17,7 @@ from trnbench.mapping.message_plan.plan import MessagePlan
 from trnbench.mapping.message_plan.select import algorithm_named, select
 from trnbench.mapping.placement import Placement, place
 from trnbench.program.collective import Collective, bus_factor, op_named
+from trnbench.records import replace
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "permute")
 CHOICES = [Algorithm(name=name, pieces=4) for name in ALGORITHMS if name != "hierarchical"] + [

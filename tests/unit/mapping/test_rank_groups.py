@@ -1,5 +1,4 @@
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from trnbench.mapping.rank_groups import (
     platform_answer,
 )
 from trnbench.program.grid import Grid, grid_of
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()

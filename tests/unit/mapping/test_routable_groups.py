@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from trnbench.app import search_layouts
@@ -14,6 +12,7 @@ from trnbench.mapping.torus_blocks import is_block, routable
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
 from trnbench.program.grid import grid_of
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()

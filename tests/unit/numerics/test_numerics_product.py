@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +12,7 @@ from trnbench.numerics.formats import FORMATS
 from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.numerics.rounding import round_to
+from trnbench.records import replace
 
 INPUTS = [name for name in FORMATS if name != "fp64"]
 EXACT = [name for name in INPUTS if name != "nvfp4"]  # whose scales are no powers of two

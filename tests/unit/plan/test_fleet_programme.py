@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from trnbench.plan.fleet.problem import (
 )
 from trnbench.plan.fleet.programme import Effort, solve
 from trnbench.plan.fleet.relax import binding, limit_costs
+from trnbench.records import replace
 
 EXACT = Effort(gap=1e-9)
 TRN1, TRN2 = "trn1", "trn2"

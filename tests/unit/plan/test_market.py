@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from trnbench.plan.objective import Limits, ranked
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
 from trnbench.plan.sensitivity import sensitivity
+from trnbench.records import replace
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from trnbench.plan.price_terms import (
 from trnbench.plan.purchase import load_offers, offers_of
 from trnbench.prices.price import find_prices
 from trnbench.prices.purchase import load_purchase_rules
+from trnbench.records import replace
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

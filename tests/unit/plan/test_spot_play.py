@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from trnbench.plan.recovery import until_done_s
 from trnbench.plan.spot_play import SpotRun, play
+from trnbench.records import replace
 from trnbench.units import DAY_S
 
 COUNT = 4000

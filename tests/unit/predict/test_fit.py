@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from trnbench.catalog.search import open_catalog
 from trnbench.predict.fit import LayoutMemory, fragmentation_range, reserve_range
 from trnbench.predict.setup import train_setup
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog(environment={})

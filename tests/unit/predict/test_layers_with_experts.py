@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from trnbench.predict.ranges import ranges_of
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from trnbench.catalog.search import open_catalog
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ from trnbench.hardware.library import load_platform
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()

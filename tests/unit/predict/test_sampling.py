@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from trnbench.calibration.training_stack import (
 )
 from trnbench.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.predict.sampling import interval, sampled
+from trnbench.records import replace
 
 STACK = replace(
     fakes.STACK, release="2.20", releases={"2.20": 0.95}, spread=Spread(low=0.9, high=1.2)

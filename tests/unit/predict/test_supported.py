@@ -1,7 +1,6 @@
 """What a stack's software runs, refuses or was never seen to run: features, answers, searches."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
 from trnbench.predict.supported import runs, support_of
 from trnbench.program.features import EXPERTS_APART, features_of, known_features
+from trnbench.records import replace
 from trnbench.verbs.again import command_question
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model

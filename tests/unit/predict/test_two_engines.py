@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 
 import pytest
 
@@ -25,6 +24,7 @@ from trnbench.analytic.collective.time import ClosedForm
 from trnbench.analytic.step import pipeline
 from trnbench.analytic.step.compute import PricedRank
 from trnbench.emulate.step import compute, exchanges, play
+from trnbench.records import replace
 
 WRONG = 3
 """So many times too long is what an engine takes that is wrong."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from trnbench.errors import InputError
 from trnbench.execute.coverage import problems
 from trnbench.program.job_phases import ENGINE, phases_of
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from trnbench.catalog.search import open_catalog
 from trnbench.program.ops import CollectiveOp, Elementwise, MatMul
 from trnbench.program.step import training_step
 from trnbench.program.tensor import element_bytes
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 

@@ -6,7 +6,6 @@ the model written down once more, undivided.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -17,6 +16,7 @@ from trnbench.execute.data import text_of
 from trnbench.execute.optimizer import AdamW
 from trnbench.execute.trainer import Trainer, TrainingRun
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.model import Attention as Heads
 from trnbench.workload.model import Latent, Mlp, Model, Moe, Position, Transformer, Vocabulary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from trnbench.plan.checkpoint import checkpoint_bytes
 from trnbench.program.messages import messages_of
 from trnbench.program.ops import CollectiveOp, Elementwise
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.partial_layout import PartialLayout

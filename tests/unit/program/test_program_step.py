@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +11,7 @@ from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, MatMul
 from trnbench.program.precision import RECIPES, recipe_named
 from trnbench.program.reasons import divisors_near
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.model import Attention as Heads

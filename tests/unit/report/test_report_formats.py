@@ -6,11 +6,11 @@ import csv
 import io
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
 from trnbench.answers.figures import Figure
+from trnbench.records import replace
 from trnbench.report.formats import RENDERERS, render
 from trnbench.report.report import Column, Report, as_table, columns
 from trnbench.report.text_table import PLAIN, Style, draw, markdown, wrap

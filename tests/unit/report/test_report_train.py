@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.catalog.provenance import Kind
 from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES
+from trnbench.records import replace
 from trnbench.report.formats import RENDERERS, render
 from trnbench.report.text_table import PLAIN, Style
 from trnbench.report.train import train_report

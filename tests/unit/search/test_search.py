@@ -1,7 +1,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -31,6 +30,7 @@ from trnbench.mapping.rank_groups import platform_answer
 from trnbench.mapping.routable_groups import OF_EXPERTS, OUTER, group_reasons
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.search.question import Question
 from trnbench.search.result import SearchResult, Tally
 from trnbench.search.runs import Seen

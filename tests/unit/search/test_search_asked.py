@@ -1,6 +1,5 @@
 """Knobs that a search chooses only where it is asked to."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from trnbench.app.verbs.search_layouts import search_layouts
 from trnbench.app.verbs.train import train
 from trnbench.errors import InputError
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.workload.layout import KNOBS
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.pipeline_layout import lighter_ends, stages_of, written

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +12,7 @@ from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import flow_of
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
+from trnbench.records import replace
 
 KINDS = tuple(LinkKind)
 _DIGITS = 12

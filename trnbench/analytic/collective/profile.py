@@ -10,7 +10,6 @@ alike, and so are all those of halving.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,14 +22,13 @@ from trnbench.mapping.message_plan.build import node_lines
 from trnbench.mapping.message_plan.pattern import Fan, MessagePattern, Messages
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.message_plan.rails import one_rail
-from trnbench.records import dataclass
+from trnbench.records import Record, fields, replace
 
 PhaseMemo: TypeAlias = dict[Hashable, tuple[float, PhaseProfile]]
 """Phases of a platform that have been looked at, with the share that each block had there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Round:
+class _Round(Record, eq=False):
     """`times` rounds of a phase: `ends` tells like ones, which carry `blocks` times their least.
 
     `adds`: the most blocks a rank adds up in one.

@@ -6,7 +6,6 @@ per byte of the collective's size at the links' full speed.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,14 +13,13 @@ import numpy as np
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.fabric import LinkKind
 from trnbench.memo import Memo
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 
 if TYPE_CHECKING:
     from trnbench.mapping.message_plan.pieces import PieceFlow
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MessageClasses:
+class MessageClasses(Record, eq=False):
     """Messages alike: `count` of each class, their path's latency, its busiest link of each kind.
 
     `busiest_s_per_byte[kind, class]` counts all messages that share the link; `alone_s_per_byte` is
@@ -56,8 +54,7 @@ class MessageClasses:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RoundProfile:
+class RoundProfile(Record, eq=False):
     """`times` rounds alike: their messages, which begin at class `first` of their phase."""
 
     times: int
@@ -65,8 +62,7 @@ class RoundProfile:
     classes: MessageClasses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Record):
     """The busiest link of one level that several lanes use, over the whole collective.
 
     `s_per_byte` at full speed. A link of one lane needs no mention: the lane is busy longer.
@@ -76,8 +72,7 @@ class Resource:
     s_per_byte: FloatArray | float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Record):
     """A critical way, its hops and waits summed up.
 
     `s_per_byte[kind]`: the transfers on it that links of this kind slow most, at full speed.
@@ -89,8 +84,7 @@ class Way:
     s_per_byte: tuple[float, float, float]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ChunkPipeline:
+class ChunkPipeline(Record, eq=False):
     """The messages of a pipelined phase: what waits for what, latency and [kind] need of each.
 
     Each carries `factor` times `s_per_byte`. `ways`: the critical ways by shares of link speeds and
@@ -102,11 +96,10 @@ class ChunkPipeline:
     remote: BoolArray
     s_per_byte: FloatArray
     factor: float = 1.0
-    ways: Memo[tuple[float, ...], tuple[Way, ...]] = field(default_factory=Memo, repr=False)
+    ways: Memo[tuple[float, ...], tuple[Way, ...]] = field(default_factory=Memo)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PhaseProfile:
+class PhaseProfile(Record, eq=False):
     """The distinct rounds of a phase: `times[round]` each, of `counts[round]` of the `classes`.
 
     `adds[round]`: the largest share a rank adds up in one; `fanout[round]`: the messages that a
@@ -155,8 +148,7 @@ class PhaseProfile:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Profile:
+class Profile(Record, eq=False):
     """Phases and resources of one placed collective; chunks take turns on each `lanes[phase]`."""
 
     ranks: int

@@ -13,14 +13,13 @@ from trnbench.errors import InputError
 from trnbench.mapping.fabric_bounds import lower_bound
 from trnbench.mapping.message_plan.select import Selected, selected_for
 from trnbench.program.collective import bus_factor
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _COLLECTIVE = ("time_s", "latency_s", "launch_s", "chunks")
 """What a sweep takes over from the time of each collective."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Sweep:
+class Sweep(Record, eq=False):
     """Predicted times of one collective by size; every array and tuple has one entry a size.
 
     Bandwidths are NaN where nothing takes time.

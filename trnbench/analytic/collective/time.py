@@ -28,14 +28,13 @@ from trnbench.analytic.collective.shape import (
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.calibration.collective_stack import Tuning
 from trnbench.mapping.message_plan.chunks import chunks_of, turns
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 
 # Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
 _SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breakdown:
+class Breakdown(Record):
     """Time of a collective in s by size, and where it goes.
 
     `latency_s`: what would be left with infinitely fast links and sums; `chunks`: pipelined parts;
@@ -49,8 +48,7 @@ class Breakdown:
     bound_by: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Lines:
+class Lines(Record, eq=False):
     """Times `start_s + s_per_byte * size`; of each `counts` behind one another the largest holds.
 
     Arrays in the tuning add axes behind the first.
@@ -61,8 +59,7 @@ class Lines:
     counts: IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ClosedForm:
+class ClosedForm(Record, eq=False):
     """A profiled collective with a tuning: the lines of all its phases behind one another.
 
     `profile` is without its phases.

@@ -15,12 +15,11 @@ from trnbench.arrays import FloatArray
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import Multiprocessors
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import FLOP_PER_MULTIPLY_ADD
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GpuTime:
+class GpuTime(Record, eq=False):
     """Seconds of the whole, of the tensor cores and of memory; bytes at memory."""
 
     time_s: FloatArray

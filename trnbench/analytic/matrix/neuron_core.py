@@ -9,19 +9,16 @@ longer to add than to multiply, the PSUM banks let the tensor engine run ahead.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from trnbench.analytic.matrix.parts import ColumnBlock, Loads, Parts, RowBlock, parts_of
 from trnbench.arrays import FloatArray, Number
 from trnbench.costs.instructions import Instructions
 from trnbench.mapping.tiling.schedule import KernelSchedule
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CoreTime:
+class CoreTime(Record, eq=False):
     """Seconds of a core: the whole, what engines are busy with, what the longest leaves; bytes."""
 
     time_s: FloatArray
@@ -34,8 +31,7 @@ class CoreTime:
     read_bytes: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Core:
+class _Core(Record, kw_only=False, eq=False):
     """A schedule on a core: its parts, and what all its windows share.
 
     `single`: there is no batch. `several`: 1 where a block has more than one step, else 0.
@@ -56,8 +52,7 @@ class _Core:
         return each if self.single else self.s.batch * each
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _RowTime:
+class _RowTime(Record, kw_only=False, eq=False):
     """Computing a row of output tiles: all, before its last block of K, that block's parts.
 
     While sums are added more slowly than they are multiplied, the banks let the tensor engine run
@@ -74,8 +69,7 @@ class _RowTime:
     ahead_s: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Window:
+class _Window(Record, kw_only=False, eq=False):
     """An output block among others: its time, and what the time is made of."""
 
     time_s: FloatArray
@@ -88,8 +82,7 @@ class _Window:
         return self.time_s - np.maximum(self.compute_s - early_s, self.load_s)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Traffic:
+class _Traffic(Record, kw_only=False, eq=False):
     """How often each operand is read."""
 
     reads_a: Number
@@ -173,8 +166,7 @@ def _blocked(core: _Core, moves: FloatArray) -> FloatArray:
     return core.latency_s + _fill(core) + end
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Last:
+class _Last(Record, kw_only=False, eq=False):
     """The last block and the one before it.
 
     `many`: 1 if there is more than one block; `loading_s`: computing on a K tile while the next is

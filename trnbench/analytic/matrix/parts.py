@@ -7,11 +7,10 @@ import numpy as np
 from trnbench.arrays import FloatArray, Number, times
 from trnbench.costs.instructions import Instructions
 from trnbench.mapping.tiling.schedule import KernelSchedule, Operand, Transfer
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loads:
+class Loads(Record, kw_only=False, eq=False):
     """One K tile of a block of an operand: time on the DMA engines, transfers, transposes."""
 
     transfer_s: FloatArray
@@ -33,8 +32,7 @@ class Loads:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowBlock:
+class RowBlock(Record, kw_only=False, eq=False):
     """A block of M: how many rows of output tiles it has, that in whole stores, and loading it."""
 
     count: FloatArray
@@ -42,8 +40,7 @@ class RowBlock:
     load: Loads
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColumnBlock:
+class ColumnBlock(Record, kw_only=False, eq=False):
     """A block of N, per row of output tiles: a K tile multiplied; copied, added and stored."""
 
     tiles: FloatArray
@@ -54,8 +51,7 @@ class ColumnBlock:
     load: Loads
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Parts:
+class Parts(Record, eq=False):
     """The full and the last block of each dimension, and single tiles.
 
     `down`, `across` and `steps` are the blocks of M, N and K before the last, which has `last_k`

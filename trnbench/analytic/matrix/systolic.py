@@ -15,13 +15,12 @@ import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Dataflow: TypeAlias = Literal["ws", "is", "os"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayConventions:
+class ArrayConventions(Record):
     """How cycles are counted.
 
     `dataflow`: what stays in the array (b, a or the result, named weights, inputs, output).
@@ -41,8 +40,7 @@ SCALE_SIM = ArrayConventions(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ArrayTime:
+class ArrayTime(Record, eq=False):
     """Cycles of an array and three utilisations of its processing elements (0 to 1).
 
     `mapping_efficiency`: elements used while streaming. `compute_utilization`: that, times the

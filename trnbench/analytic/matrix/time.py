@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -27,7 +26,7 @@ from trnbench.mapping.tiling.legality import (
 from trnbench.mapping.tiling.schedule import kernel_reasons, schedule_of
 from trnbench.mapping.tiling.split import core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record, fields, replace
 
 MatrixPart: TypeAlias = Literal["tensor", "weights", "evacuation", "memory", "trigger", "fixed"]
 MATRIX_PARTS: tuple[MatrixPart, ...] = get_args(MatrixPart)
@@ -39,8 +38,7 @@ HIDDEN_PART: MatrixPart = "weights"
 _CHUNK = 12_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MatrixTime:
+class MatrixTime(Record, eq=False):
     """The time of each product and what it is made of, seconds; NaN where `legal` is False.
 
     `parts_s`: what each part would take alone, of the parts that the kind of compute unit has.

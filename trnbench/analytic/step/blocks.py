@@ -9,7 +9,6 @@ run weight gradients in the backward slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from typing import TypeVar
 
 import numpy as np
@@ -31,14 +30,13 @@ from trnbench.program.slots import (
     purpose_of,
     slot_of,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 Key = TypeVar("Key")
 NOTHING: FloatArray = np.zeros(())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BlockPrices:
+class BlockPrices(Record, eq=False):
     """Seconds of one instance of a block, nothing hidden, over the axes each depends on.
 
     `compute` by slot, `parts` of it over all slots; `exchanges` by purpose and slot. Once a step:
@@ -74,8 +72,7 @@ class BlockPrices:
         return BlockCost(compute=compute, exchanges=exchanges, hidden=hidden)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BlockCost:
+class BlockCost(Record, eq=False):
     """Seconds of one instance of a block by slot: compute, exchanges, hidden part of exchanges."""
 
     compute: Mapping[Slot, FloatArray]

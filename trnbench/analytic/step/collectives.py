@@ -8,7 +8,6 @@ Sizes are then priced as arrays.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -26,12 +25,11 @@ from trnbench.memo import Memo
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.reasons import Reason
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.workload.operation import Op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PricedExchange:
+class PricedExchange(Record, eq=False):
     """Seconds of one run, and which groups the stack cannot serve.
 
     0 where nothing runs; not a number where groups were refused, or are only those of layouts that
@@ -42,8 +40,7 @@ class PricedExchange:
     refused: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Kinds:
+class _Kinds(Record, eq=False):
     """The distinct groups along an axis: `kinds` says which one each layout has.
 
     Those that have none have the number behind the last.
@@ -56,8 +53,7 @@ class _Kinds:
     places: tuple[GroupPlace, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Asked:
+class _Asked(Record, eq=False):
     """An operation of groups for sizes that broadcast with them, and where it runs at all."""
 
     op: Op
@@ -74,8 +70,7 @@ class _Asked:
         return cls(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Pairs:
+class _Pairs(Record, eq=False):
     """Pairs of a kind of groups and one of the `values` of sizes; `pairs` numbers each layout's."""
 
     kind: IntArray
@@ -85,8 +80,7 @@ class _Pairs:
     refused: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CollectivePrices:
+class CollectivePrices(Record, eq=False):
     """Prices of exchanges on a platform with a stack, for the layouts `wanted` of a grid.
 
     A group is placed when it is first asked for and remembered as long as `engines` lives; what
@@ -101,11 +95,11 @@ class CollectivePrices:
     logical_size: int | None = None
     node_ranks: int | None = None
     wanted: BoolArray = field(default_factory=lambda: np.array(True))
-    engines: Engines = field(default_factory=dict, repr=False)
-    kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo, repr=False)
-    priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo, repr=False)
-    within: Memo[tuple[int, ...], BoolArray] = field(default_factory=Memo, repr=False)
-    sites: Memo[None, ExchangeSite] = field(default_factory=Memo, repr=False)
+    engines: Engines = field(default_factory=dict)
+    kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo)
+    priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo)
+    within: Memo[tuple[int, ...], BoolArray] = field(default_factory=Memo)
+    sites: Memo[None, ExchangeSite] = field(default_factory=Memo)
 
     @property
     def ranks_per_node(self) -> int:

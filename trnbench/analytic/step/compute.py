@@ -10,7 +10,6 @@ each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from functools import reduce
 from typing import TypeAlias, TypeVar
 
@@ -43,7 +42,7 @@ from trnbench.program.products import JoinedProducts, Terms
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, Dim, array
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, field, replace
 from trnbench.units import BITS_PER_BYTE
 
 DimShape: TypeAlias = tuple[Dim, ...]
@@ -53,8 +52,7 @@ _SHARING = 2
 """Cores that can share a head of the forward pass."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BlockSeconds:
+class BlockSeconds(Record, eq=False):
     """What one instance of a block computes on a rank, seconds by phase and category.
 
     Phases run once a micro-batch, `optimizer` once a step. Arrays span only the axes of the grid
@@ -81,16 +79,14 @@ class BlockSeconds:
         return BlockSeconds(kind=self.kind, parts=parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ComputeTime:
+class ComputeTime(Record, eq=False):
     """The seconds of every block by kind, and why the chip cannot compute some of them."""
 
     blocks: Mapping[str, BlockSeconds]
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Products:
+class Products(Record, eq=False):
     """Matrix products priced so far, by what they multiply, and why a chip cannot; in seconds.
 
     `kernels`: other operations, once each. Holds for one chip and efficiency; programs that have

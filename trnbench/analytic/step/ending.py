@@ -21,11 +21,10 @@ from trnbench.analytic.step.stages import StagePlan, StageSlots
 from trnbench.arrays import FloatArray
 from trnbench.program.points import Pick
 from trnbench.program.slots import Slot
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepEnding:
+class StepEnding(Record, eq=False):
     """Seconds that follow the last slot of a pipeline.
 
     `update_s`: the optimizer of the stage with most weights; `exposed_s`: exchanges of gradients
@@ -37,8 +36,7 @@ class StepEnding:
     hidden_s: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OverlapWindow:
+class OverlapWindow(Record, eq=False):
     """The slots that transfers at a step's end may overlap with.
 
     `chunks` on each of `stages` stages, `send_s` a message between them, `share` of a transfer that

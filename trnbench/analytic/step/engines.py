@@ -7,7 +7,6 @@ lies, not on the model or its layout. Engines therefore outlive the question tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,7 +27,7 @@ from trnbench.hardware.instance import Platform
 from trnbench.mapping.group_places import GroupPlace, members_at
 from trnbench.mapping.message_plan.algorithm import Refusal
 from trnbench.memo import Memo
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field
 from trnbench.workload.operation import Op
 
 # Where all forms are kept no group is placed, and what places them is not imported.
@@ -43,8 +42,7 @@ PLATFORMS_KEPT = 64
 """Platforms with a stack whose closed forms a process keeps, the latest ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ExchangeEngine:
+class ExchangeEngine(Record, eq=False):
     """The algorithms of one group by size: `starts`, from which size on each, and its tuning.
 
     `forms`: the closed forms asked for so far, without the phases they were made from.
@@ -52,11 +50,10 @@ class ExchangeEngine:
 
     starts: tuple[float, ...]
     tunings: tuple[str, ...]
-    forms: Memo[int, ClosedForm] = field(default_factory=Memo, repr=False)
+    forms: Memo[int, ClosedForm] = field(default_factory=Memo)
 
 
-@dataclass(slots=True, eq=False)
-class KeptForms:
+class KeptForms(State, kw_only=False, eq=False):
     """The engines known of one platform with one stack; `digest` tells it by its content.
 
     `stored` are those of the file, of which `forms` are known; made into records when asked for.
@@ -120,8 +117,7 @@ def _stored(engine: ExchangeEngine | Refusal) -> Stored:
     return [None, engine.starts, engine.tunings, forms]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ExchangeSite:
+class ExchangeSite(Record, eq=False):
     """One node of a platform, and the groups, phases and engines worked out on it so far."""
 
     platform: Platform
@@ -129,12 +125,10 @@ class ExchangeSite:
     logical_size: int | None
     ranks_per_node: int
     kept: KeptForms
-    members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo, repr=False)
-    memo: PhaseMemo = field(default_factory=dict, repr=False)
-    engines: Memo[EngineKey, ExchangeEngine | Refusal] = field(default_factory=Memo, repr=False)
-    selected: Memo[EngineKey, tuple[Selected, ...] | Refusal] = field(
-        default_factory=Memo, repr=False
-    )
+    members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
+    memo: PhaseMemo = field(default_factory=dict)
+    engines: Memo[EngineKey, ExchangeEngine | Refusal] = field(default_factory=Memo)
+    selected: Memo[EngineKey, tuple[Selected, ...] | Refusal] = field(default_factory=Memo)
 
     @cached_property
     def node(self) -> Placement:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 
 import numpy as np
@@ -28,7 +27,7 @@ from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.reasons import Reason
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, array
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, field, replace
 
 
 def along(values: FloatArray, samples: int | None) -> FloatArray:
@@ -36,8 +35,7 @@ def along(values: FloatArray, samples: int | None) -> FloatArray:
     return values if samples is None else values[..., np.newaxis]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Exchanges:
+class Exchanges(Record, eq=False):
     """The exchanges of a program; `refused` collects those that the stack cannot serve.
 
     `known`: seconds and refusals of what was asked for, for all programs on the same grid.
@@ -48,9 +46,7 @@ class Exchanges:
     prices: CollectivePrices
     samples: int | None
     refused: list[Reason] = field(default_factory=list)
-    known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(
-        default_factory=Memo, repr=False
-    )
+    known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(default_factory=Memo)
 
     def of(self, program: StepProgram) -> Exchanges:
         """Return the exchanges of another program on the same grid of layouts."""

@@ -28,14 +28,13 @@ from trnbench.program.points import Pick
 from trnbench.program.schedule import splits_backward
 from trnbench.program.slots import Slot
 from trnbench.program.tensor import array
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _DIRECTIONS: tuple[Slot, ...] = ("forward", "backward")
 """The slots that the graphs of a micro-batch are launched in, half of them each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HostPrices:
+class HostPrices(Record, eq=False):
     """Seconds of launching over the axes of a grid they depend on, then over samples if any.
 
     `blocks`: of one instance of a block, by kind and slot; `graph_s` of a micro-batch's graphs;

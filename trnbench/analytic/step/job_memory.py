@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import get_args
 
@@ -17,11 +16,10 @@ from trnbench.program.job_phases import phases_of
 from trnbench.program.points import Points
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JobMemory:
+class JobMemory(Record, eq=False):
     """The memory of a program's layouts, phase by phase."""
 
     program: StepProgram

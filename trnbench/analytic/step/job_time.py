@@ -27,7 +27,7 @@ from trnbench.program.reasons import Reason
 from trnbench.program.slots import StepCategory
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 
 ENGINE_SHARE = 0.6
 """Of memory bandwidth and peak that engines reach; a stated assumption."""
@@ -37,8 +37,7 @@ HOST_MEMORY_BYTES_PER_S = 300e9
 """What a host's processors read and write of its memory; a stated assumption."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JobRates:
+class JobRates(Record, eq=False):
     """What is assumed of a job's phases, as numbers or rows of samples.
 
     `engine_share`: of memory bandwidth and peak that engines reach. `host_link_bytes_per_s`: what
@@ -56,8 +55,7 @@ ASSUMED = JobRates()
 _THERE_AND_BACK = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WritingPrices:
+class WritingPrices(Record, eq=False):
     """Seconds of a step over its grid, then samples: to write answers, and to bring weights.
 
     `prompts`: how much of the scoring phase's time prompts take.
@@ -70,8 +68,7 @@ class WritingPrices:
     refused: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JobPrices:
+class JobPrices(Record, eq=False):
     """The prices of a program's phases; `written` where answers are.
 
     `host_rank_bytes_per_s`: what a rank gets from the host's memory.

@@ -12,7 +12,6 @@ its capacity.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field, replace
 
 import numpy as np
 
@@ -24,12 +23,11 @@ from trnbench.hardware.instance import Platform
 from trnbench.program.points import Points
 from trnbench.program.stages import StageClass, StageRole
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.units import Dimension, show
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StageMemory:
+class StageMemory(Record, eq=False):
     """What one class of stages holds on a rank, bytes by category; broadcasts over the layouts.
 
     `stages` is how many such stages a layout has.
@@ -46,8 +44,7 @@ class StageMemory:
         return np.asarray(held * (self.stages > 0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepMemory:
+class StepMemory(Record, eq=False):
     """Memory of every stage class, and of the worst of them, for every layout asked for."""
 
     stages: tuple[StageMemory, ...]
@@ -133,8 +130,7 @@ def message_bytes(program: StepProgram, stage: StageClass) -> FloatArray:
     return _reader(program).messages_bytes(stage)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NeededMemory:
+class NeededMemory(Record, eq=False):
     """What a program's layouts need by a stack's numbers, for some of them at a time.
 
     Faster than `memory`: what does not depend on the layouts asked for is added up once.
@@ -142,7 +138,7 @@ class NeededMemory:
 
     program: StepProgram
     overheads: MemoryOverheads = PLAIN
-    sums: GridSums = field(default_factory=GridSums, repr=False)
+    sums: GridSums = field(default_factory=GridSums)
 
     def played(self, program: StepProgram) -> NeededMemory:
         """Return that of the same program in another schedule."""

@@ -16,7 +16,7 @@ from trnbench.calibration.chip_efficiency import Numbers
 from trnbench.calibration.memory_overheads import MemoryOverheads
 from trnbench.memo import Memo
 from trnbench.program.block import Copies
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 
 MemoryCategory = Literal[
     "weights",
@@ -39,8 +39,7 @@ HeldPart: TypeAlias = tuple[MemoryCategory, HeldTimes]
 _NONE = np.zeros(())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StageParts:
+class StageParts(Record, eq=False):
     """What one class of stages may hold on a rank: bytes of each part, had its stack it once.
 
     `lasting` add up; of `slots`, by kind of block, only that of one block is there at a time.

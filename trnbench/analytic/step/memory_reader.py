@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import field
 from functools import cached_property, partial, reduce
 from typing import Literal, TypeAlias
 
@@ -31,7 +30,7 @@ from trnbench.program.points import Pick
 from trnbench.program.schedule import InFlight, in_flight, splits_backward
 from trnbench.program.stages import StageClass, is_behind
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, field, replace
 from trnbench.workload.context_exchange import neighbours_of
 from trnbench.workload.layout import Schedule
 
@@ -43,8 +42,7 @@ BUFFERS_PER_MESSAGE = 2
 _STATES: tuple[MemoryCategory, ...] = ("weights", "gradients", "optimizer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BlockPart:
+class BlockPart(Record, eq=False):
     """Bytes of one instance of a block that are counted alike, had its stack them once."""
 
     category: MemoryCategory
@@ -58,8 +56,7 @@ class BlockPart:
         return self if size is self.bytes else replace(self, bytes=size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GridSums:
+class GridSums(Record, eq=False):
     """What a program holds, added up over its whole grid: the same for any layouts of it.
 
     By block, by class of stages (what stays, that added up, what its blocks work on; None where

@@ -26,7 +26,7 @@ from trnbench.calibration.memory_overheads import MemoryOverheads
 from trnbench.program.schedule import SlotKind, SlotOrder, slot_order, splits_backward
 from trnbench.program.stages import StageClass, is_behind
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 HeldBy: TypeAlias = Mapping[tuple[str, MemoryCategory], float]
 """Bytes by block and category; what is of no block is under the empty name."""
@@ -39,8 +39,7 @@ _PHASES: Mapping[int, SlotPhase] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryInstant:
+class MemoryInstant(Record):
     """What is held while one slot runs, or the optimizer, which has no micro-batch and no chunk.
 
     `in_flight` is the number of micro-batches, in whole stages, of which something is kept.
@@ -67,8 +66,7 @@ class MemoryInstant:
         return sums
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryTimeline:
+class MemoryTimeline(Record):
     """The instants of one rank of a stage (counted from 0) in order."""
 
     role: str

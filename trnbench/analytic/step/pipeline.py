@@ -36,12 +36,11 @@ from numpy.typing import ArrayLike
 from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
 from trnbench.program.slot_times import SlotTimes
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.layout import Schedule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PipelineWork:
+class PipelineWork(Record, eq=False):
     """What one micro-batch costs on its way; times of a stage count all its chunks.
 
     `before` and `after` are sums over the stages on either side of the slowest; of equal stages any
@@ -62,8 +61,7 @@ class PipelineWork:
         return 1 - self.send_overlap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PipelineTime:
+class PipelineTime(Record, eq=False):
     """Seconds from the first forward to the last slot's end, and what they are spent on."""
 
     work_s: FloatArray

@@ -19,14 +19,13 @@ from trnbench.program.points import Pick
 from trnbench.program.slot_times import SlotTimes
 from trnbench.program.slots import Purpose, Slot
 from trnbench.program.stages import StageClass, StageRole
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 
 ENDS = ("only", "first", "last")
 """The classes of stages that embed or predict."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StagePlan:
+class StagePlan(Record, eq=False):
     """A class of stages over the axes of the grid, without what depends on slots.
 
     `index`: the first such stage; `stages`: how many there are; `blocks`: how often each runs which
@@ -122,8 +121,7 @@ def _short(values: FloatArray) -> FloatArray:
     return values.ravel()[:1].reshape(()) if np.all(values == values.flat[0]) else values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StageSlots:
+class StageSlots(Record, eq=False):
     """Seconds of one micro-batch on each stage of a class, all its chunks, by slot.
 
     `host`: the part of them that the device waits for the host. `before`: the seconds summed over
@@ -170,8 +168,7 @@ def stage_slots(
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlowestStage:
+class SlowestStage(Record, eq=False):
     """The stage that takes longest for a micro-batch, and sums over the stages on either side.
 
     `host`: the part of its seconds that the device waits for the host.

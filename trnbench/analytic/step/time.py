@@ -53,14 +53,13 @@ from trnbench.program.schedule import splits_backward
 from trnbench.program.slots import PARTS, PURPOSES, ComputePart, Slot, StepCategory
 from trnbench.program.step import StepProgram, stages_alike
 from trnbench.program.tensor import array
-from trnbench.records import dataclass, replace
+from trnbench.records import Record, replace
 
 _DIRECTIONS = 2
 """A micro-batch passes a stage forward and backward."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepTime:
+class StepTime(Record, eq=False):
     """Seconds of a step for the layouts asked for; arrays over them, then over samples if any.
 
     `by_category` adds up to the step; categories inside the pipeline are those of its slowest
@@ -84,8 +83,7 @@ class StepTime:
         return np.asarray(sum(self.by_category.values(), start=NOTHING))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Slots:
+class _Slots(Record, eq=False):
     """The slots of some layouts: costs of blocks and seconds of stages."""
 
     slowdown: FloatArray
@@ -94,8 +92,7 @@ class _Slots:
     stages: tuple[StageSlots, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Degrees:
+class _Degrees(Record, eq=False):
     """What the pipelines of some layouts are: stages, chunks, micro-batches, message."""
 
     pp: FloatArray
@@ -104,8 +101,7 @@ class _Degrees:
     send_s: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Run:
+class _Run(Record, eq=False):
     """The step of some layouts, before it is split into categories."""
 
     slots: _Slots
@@ -116,8 +112,7 @@ class _Run:
     host_once_s: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HostRates:
+class HostRates(Record, eq=False):
     """What a rank gets of its host: of the link to its memory, and of that memory's bandwidth.
 
     `stages_together`: the stages of a pipeline that share a host.
@@ -128,8 +123,7 @@ class HostRates:
     stages_together: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepPrices:
+class StepPrices(Record, eq=False):
     """Everything of a program's steps that is priced once; made by `step_prices`.
 
     `reasons`: why the chip cannot compute it; `refused`: exchanges that the stack cannot serve.

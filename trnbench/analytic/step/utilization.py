@@ -16,11 +16,10 @@ from trnbench.errors import InputError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.instance import Platform
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Utilization:
+class Utilization(Record, eq=False):
     """Shares of the peak, by layout; not a number where there is no time, peak or stated rate."""
 
     mfu: FloatArray

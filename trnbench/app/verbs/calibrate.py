@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,11 @@ from trnbench.evidence.measured_file import steps_of
 from trnbench.evidence.rows import COLLECTIVES, KERNELS, STEPS, EvidenceFile, is_table
 from trnbench.ingest.collectives import is_sweep
 from trnbench.parsing import maybe
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.units import counted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrateRequest:
+class CalibrateRequest(Record):
     """Files of measured steps to fit, and the date that the calibrations bear.
 
     One training stack, whose chips keep their numbers, or all that rows name, with their chips.

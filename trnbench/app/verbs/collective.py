@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -48,6 +47,7 @@ from trnbench.numerics.formats import format_named
 from trnbench.parsing import clusters, read
 from trnbench.predict.setup import strangers
 from trnbench.program.collective import Collective, bus_factor, op_named
+from trnbench.records import replace
 from trnbench.workload.library import load_collective_suite
 from trnbench.workload.operation import Op
 from trnbench.workload.suite import Place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,14 @@ from trnbench.explain.causes import load_causes
 from trnbench.explain.explanation import explained
 from trnbench.explain.observed import ObservedStep, observed
 from trnbench.ingest.devices import DeviceSummary
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.units import counted
 
 MOST_STEPS = 40
 """More rows of one cluster tell no more, and take their time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainRequest:
+class ExplainRequest(Record):
     """Files of measured steps of one cluster; `given` says of logs and tables what they do not."""
 
     measurements: tuple[Path, ...]

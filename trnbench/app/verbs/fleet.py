@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from trnbench import parsing
 from trnbench.answers.fleet import (
@@ -36,7 +35,7 @@ from trnbench.plan.fleet.problem import (
 from trnbench.plan.fleet.programme import Effort, Solved, solve
 from trnbench.plan.fleet.relax import binding, limit_costs
 from trnbench.plan.market import cost_of
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.fleet import FleetFile
 
 FRONT_POINTS = 5
@@ -47,8 +46,7 @@ RATE_CELLS = (
 _NEARLY = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRequest:
+class FleetRequest(Record):
     """A fleet to be planned, and when to stop: see `Effort`. `limit_costs`: ask for them too.
 
     Rates read more than `max_price_age_s` before the price date are warned of.
@@ -148,8 +146,7 @@ def inputs_of(request: FleetRequest) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Planning:
+class _Planning(Record):
     catalog: Catalog
     request: FleetRequest
     jobs: Mapping[str, JobWays]

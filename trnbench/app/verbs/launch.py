@@ -32,7 +32,7 @@ from trnbench.plan.checkpoint import checkpoint_bytes
 from trnbench.plan.failures import operations_of, ranged
 from trnbench.plan.goodput import goodput
 from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import DAY_S, Dimension, show
 from trnbench.workload.partial_layout import PartialLayout
 
@@ -42,8 +42,7 @@ _OPEN_END_S = 30 * DAY_S
 """A run whose length nobody said is this long, as far as its checkpoints are concerned."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest:
+class LaunchRequest(Record):
     """A step to be started; what its layout leaves open is chosen.
 
     `checkpoint_interval_s` replaces the best, `tokens` or `steps` say how long the run is.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Literal
 
 from trnbench import parsing
@@ -17,6 +16,7 @@ from trnbench.measure.session import run_session
 from trnbench.measure.suites import KINDS, SuiteName
 from trnbench.measure.worker import WorkRequest
 from trnbench.parsing import maybe, read
+from trnbench.records import asdict
 
 MeasureKind = Literal["all", "matrix", "collective", "train"]
 HOST_DEVICES = 8

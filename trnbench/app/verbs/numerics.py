@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from trnbench.numerics.product_demo import product_demos
 from trnbench.parsing import read
 from trnbench.program.precision import recipe_named
 from trnbench.program.step import training_step
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 
@@ -31,8 +30,7 @@ LEARNING_RATE = 3e-5
 """Small, as late in a run: below half a step of bf16 for most weights of a small model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumericsRequest:
+class NumericsRequest(Record):
     """Which recipes to train a model in: `seeds` runs of `steps` each, on generated text.
 
     fp32 is always among them: the others are compared with it.

@@ -7,7 +7,6 @@ option of every cluster is billed; what keeps the limits is ranked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,7 @@ from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import QuotaRequest, quota_request
 from trnbench.plan.sensitivity import Change, sensitivity
 from trnbench.predict.common_draws import CommonDraws
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.quote_text import time_text
 from trnbench.units import Dimension, counted, show, significant
 
@@ -129,8 +128,7 @@ def plan(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Planning:
+class _Planning(Record, eq=False):
     """A plan in the making: what was asked, and what is on the market."""
 
     catalog: Catalog

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from trnbench.parsing import clusters, maybe
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.predict.step import Playing
 from trnbench.program.step import training_step
+from trnbench.records import replace
 from trnbench.units import Dimension
 from trnbench.workload.partial_layout import PartialLayout
 

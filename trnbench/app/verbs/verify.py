@@ -16,15 +16,14 @@ from trnbench.evidence.measured_file import steps_of
 from trnbench.evidence.rows import STEPS
 from trnbench.launch.folder import PREDICTION
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.json_file import read_object
 from trnbench.workload.layout import KNOBS
 
 _SCHEMA = "trnbench.launch/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
+class VerifyRequest(Record):
     """A folder that was launched, and what its run has logged."""
 
     folder: Path

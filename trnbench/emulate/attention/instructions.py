@@ -16,13 +16,12 @@ from trnbench.emulate.tensor_engine.stream import (
     Shared,
 )
 from trnbench.hardware.compute_unit import NeuronCores
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _NAMES = {CoreEngine.VECTOR: "vector", CoreEngine.SCALAR: "scalar", CoreEngine.GPSIMD: "gpsimd"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class Links(Record):
     """What an instruction waits for, takes, signals and gives back."""
 
     after: Sequence[Event] = ()

@@ -29,7 +29,7 @@ from trnbench.mapping.tiling.attention import (
 from trnbench.mapping.tiling.legality import rate_of
 from trnbench.numerics.formats import format_named
 from trnbench.program.matrix import matrix_product
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 STAGES = 4
 """Visits of a step: loading, scored, weighed, summed."""
@@ -37,8 +37,7 @@ IN_PSUM = ("scores", "turned", "sums", "gradients")
 """Pools whose places are banks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionRun:
+class AttentionRun(Record):
     """How a call ran on the busiest core of a rank.
 
     `busy`: the part of `time_s` of each engine and queue. The kernel holds `psum_banks`, and

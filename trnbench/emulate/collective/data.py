@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trnbench.arrays import BoolArray, IntArray
 from trnbench.errors import InputError, unhandled
 from trnbench.mapping.message_plan.plan import MessagePlan, Moves
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 HeldData: TypeAlias = NDArray[np.int32]
 _LARGEST_VALUE = 1000
@@ -23,8 +23,7 @@ _MOST_PIECES = 64_000_000
 """Together less than 1 GB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataCheck:
+class DataCheck(Record):
     """Whether every rank ended with exactly what it should; `elements` in each rank's buffer."""
 
     passed: bool

@@ -15,14 +15,13 @@ import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.mapping.message_plan.placed import PlacedRound
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _MARKS = 1 << 30
 """Marks of classes are drawn from so many; sums of millions of them are whole numbers still."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RoundClasses:
+class RoundClasses(Record, eq=False):
     """The classes of one round: `first` message of each, and the classes of links it crosses.
 
     `crossing[class, hop]`: how many messages of the class go over each link of `links[class, hop]`.
@@ -33,16 +32,14 @@ class RoundClasses:
     crossing: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LikeMessages:
+class LikeMessages(Record, eq=False):
     """Classes of rounds, in their order, and the speed of each class of links; the last is none."""
 
     rounds: tuple[RoundClasses, ...]
     capacity: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ClassLoads:
+class ClassLoads(Record, eq=False):
     """The classes of several rounds in one table; those that load links alike are one.
 
     `links` and `crossing` are [class, hop]; `numbers` say of each round which are its classes.

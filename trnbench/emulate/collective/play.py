@@ -16,13 +16,12 @@ from trnbench.emulate.collective.sharing import transfer_times
 from trnbench.mapping.fabric import LinkKind
 from trnbench.mapping.message_plan.pieces import flow_of, last_arrival
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _MESSAGES_AT_ONCE = 400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageEvent:
+class MessageEvent(Record):
     """One message on its way, for a trace: times in s from the collective's start."""
 
     start_s: float
@@ -34,8 +33,7 @@ class MessageEvent:
     round_: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlayedCollective:
+class PlayedCollective(Record, eq=False):
     """A collective as played: its time, what each link carried, and how much was simulated.
 
     `link_bytes[link]` and `link_busy[link]` (share of the time at full speed) are by the link

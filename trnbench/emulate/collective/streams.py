@@ -34,15 +34,14 @@ from trnbench.errors import InputError
 from trnbench.mapping.message_plan.chunks import chunks_of, turns
 from trnbench.mapping.message_plan.placed import Placed, PlacedRound
 from trnbench.mapping.message_plan.select import Selected, selected_for
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 STEPS_PER_RUN = 16
 REMEMBERED = 1 << 20
 """Speeds that are remembered at most, of all sets of messages together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ChunkStream:
+class ChunkStream(Record, eq=False):
     """One collective among several: when it starts, and into how many chunks it is cut."""
 
     placed: Placed
@@ -52,8 +51,7 @@ class ChunkStream:
     start_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Together:
+class Together(Record, eq=False):
     """Several collectives played at once: when each ended (s), and what each link carried."""
 
     end_s: tuple[float, ...]

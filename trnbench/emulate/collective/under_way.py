@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from trnbench.arrays import FloatArray, IntArray
-from trnbench.records import dataclass
+from trnbench.records import Record, State
 
 _EQUAL = 1e-9
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class Step(Record, kw_only=False, eq=False):
     """Rounds joined, by class of like messages: bytes of each, its latency, and what follows all.
 
     `messages` counts all of them.
@@ -24,8 +23,7 @@ class Step:
     messages: int
 
 
-@dataclass(slots=True, eq=False)
-class Running:
+class Running(State, kw_only=False, eq=False):
     """A step under way; `going`: classes of messages that are."""
 
     step: Step

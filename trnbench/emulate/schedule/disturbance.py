@@ -15,11 +15,10 @@ import numpy as np
 
 from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Jitter:
+class Jitter(Record):
     """Relative scatter of compute times, and how many equal ranks wait for one another.
 
     So many `stages_together` share what is drawn, because they share a node.
@@ -38,8 +37,7 @@ class Jitter:
             raise InputError("jitter: expected at least 1 rank of each stage")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Straggler:
+class Straggler(Record):
     """A stage whose compute takes `factor` times as long."""
 
     stage: int

@@ -17,11 +17,10 @@ from trnbench.emulate.schedule.prepare import Tables
 from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds
 from trnbench.emulate.schedule.times import OverlapRules
 from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EndingRuns:
+class EndingRuns(Record, eq=False):
     """When each stage [stage, layout] got through the end of the step."""
 
     slots_end_s: FloatArray

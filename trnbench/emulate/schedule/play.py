@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 
 from trnbench.arrays import FloatArray
@@ -21,14 +19,13 @@ from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds, sweep
 from trnbench.emulate.schedule.times import OverlapRules, StageTimes
 from trnbench.program.schedule import SlotOrder
 from trnbench.program.schedule_waves import SlotMessages, Waves, messages, waves
-from trnbench.records import dataclass
+from trnbench.records import Record, fields
 
 SLOTS_AT_ONCE = 1 << 18
 """Slots of all layouts swept together: few enough for the caches, many enough for numpy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlayedSchedule:
+class PlayedSchedule(Record, eq=False):
     """A step as it ran: `step_s` and `pipeline_s` (to the last slot's end) by layout.
 
     The others are seconds [..., stage], and add up to `step_s` on every stage: computing, waiting
@@ -65,8 +62,7 @@ class PlayedSchedule:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScheduleRun:
+class ScheduleRun(Record, eq=False):
     """All that happened in a part of a batch."""
 
     slots: SlotSeconds

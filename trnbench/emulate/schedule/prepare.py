@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ from trnbench.emulate.schedule.times import OverlapRules, StageTimes, seconds
 from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.slot_times import LANES, Lane, SlotTimes
-from trnbench.records import dataclass
+from trnbench.records import Record, fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tables:
+class Tables(Record, eq=False):
     """All times as arrays that the slots are read from; the last axis counts layouts.
 
     Slots: [kind, stage, chunk, layout]; ending: [stage, chunk, layout], sums and optimizer

@@ -15,11 +15,10 @@ import numpy as np
 from trnbench.arrays import FloatArray, IntArray
 from trnbench.program.schedule_waves import NONE, Waves
 from trnbench.program.slot_times import LANES
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlotSeconds:
+class SlotSeconds(Record, eq=False):
     """Seconds of every slot [stage, slot, layout], and where its message goes.
 
     `length_s` is compute and exposed collectives; `lane_s` by lane what the slot's collectives
@@ -55,8 +54,7 @@ class SlotSeconds:
         return {lane: np.where(taken > 0, taken, -np.inf) for lane, taken in self.lane_s.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlotRuns:
+class SlotRuns(Record, eq=False):
     """When every slot [stage, slot, layout] ran.
 
     `free_s`: when its stage could go on; `sent_s`: when its message had left the lane; `lane_end_s`

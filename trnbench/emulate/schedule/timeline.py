@@ -15,7 +15,7 @@ from trnbench.errors import InputError
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.schedule_waves import SlotMessages
 from trnbench.program.slot_times import LANES
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Track: TypeAlias = Literal["compute", "links", "network", "gradients"]
 
@@ -23,8 +23,7 @@ LEAST_SHARE = 1e-12
 """Events shorter than this share of the step are rounding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotEvent:
+class SlotEvent(Record):
     """Something that happened on one track of a stage; events of a track never overlap.
 
     `name`: forward, backward, weight, optimizer; send-forward, send-backward or the name of a
@@ -40,8 +39,7 @@ class SlotEvent:
     chunk: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Timeline:
+class Timeline(Record, eq=False):
     """One layout's step: its account, slot times [stage, slot], and events by stage, track, start.
 
     A slot's interval includes the communication that it waits for.

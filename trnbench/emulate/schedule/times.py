@@ -7,7 +7,6 @@ slot order and the lanes of their messages. A time is that of one micro-batch on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,11 +14,10 @@ from numpy.typing import ArrayLike
 from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.program.slot_times import Lane, SlotTimes
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shares:
+class Shares(Record, eq=False):
     """The share of a communication, 0 to 1, that may run beside the compute of each kind of slot.
 
     Arrays broadcast as times do. A weight-gradient share counts only where weight gradients have
@@ -31,8 +29,7 @@ class Shares:
     weight: ArrayLike
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlotCollective:
+class SlotCollective(Record, eq=False):
     """Collectives inside slots, all of one purpose ("tensor", "expert", ...) and on one lane."""
 
     name: str
@@ -40,8 +37,7 @@ class SlotCollective:
     times: SlotTimes[ArrayLike]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sends:
+class Sends(Record, eq=False):
     """One message from each stage to its neighbour: seconds of the lane, then seconds under way.
 
     Forward messages go to the next stage (the last one's to the first, between chunks), backward
@@ -55,8 +51,7 @@ class Sends:
     backward_lane: tuple[Lane, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EndingTimes:
+class EndingTimes(Record, eq=False):
     """What follows the last slot: gradient reduction, optimizer, gathering of parameters.
 
     All of a chunk's gradients and parameters; the reduction and the gathering use the network.
@@ -69,8 +64,7 @@ class EndingTimes:
     parameters_s: ArrayLike
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StageTimes:
+class StageTimes(Record, eq=False):
     """All times of a step, per stage and chunk."""
 
     compute: SlotTimes[ArrayLike]
@@ -79,8 +73,7 @@ class StageTimes:
     ending: EndingTimes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapRules:
+class OverlapRules(Record):
     """What a software stack lets run at the same time; shares from 0 (never) to 1 (all of it).
 
     `sends`: of a message, while its sender computes on. `collectives`: of those inside slots, by

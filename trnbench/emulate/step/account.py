@@ -19,11 +19,10 @@ from trnbench.program.slots import (
     Slot,
     StepCategory,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlayedStages:
+class PlayedStages(Record, eq=False):
     """The stages of a pipeline: their chunks' blocks, their exchanges, what waits for the host.
 
     `waited` by stage and slot in a micro-batch; `waited_once_s` by the optimizer.
@@ -39,8 +38,7 @@ class PlayedStages:
     send_lane: Lane
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Account:
+class Account(Record, eq=False):
     """What the seconds of a played step are divided by: its slowest stage, and what comes once.
 
     `launch_s`: what the stack costs a micro-batch; `once_s`: a step.

@@ -24,11 +24,10 @@ from trnbench.program.slots import (
     purpose_of,
     slot_of,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkPace:
+class WorkPace(Record):
     """How many times as long as their instructions a stack and a slow node make work take.
 
     `compute` of micro-batches, `update` of the optimizer.
@@ -38,8 +37,7 @@ class WorkPace:
     update: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockRun:
+class BlockRun(Record):
     """One instance of a block on a rank.
 
     `compute` and `exchanges` by slot; `parts` of the compute over all slots; `hidden_s` of

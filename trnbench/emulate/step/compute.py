@@ -32,14 +32,13 @@ from trnbench.program.optimizer import is_on_host
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Dim, element_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 BlockParts: TypeAlias = Mapping[tuple[Phase, ComputeCategory], BusyRun]
 """What one instance of a block computes on a rank, by phase and category."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankUse:
+class RankUse(Record):
     """How ranks use chips: cores of a rank (None: the usual number), ranks in use on a chip."""
 
     logical_size: int | None = None

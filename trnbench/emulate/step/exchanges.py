@@ -7,7 +7,6 @@ played there: groups of a node share its links, those over nodes its adapters.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import field
 
 import numpy as np
 
@@ -32,12 +31,11 @@ from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.slot_times import Lane
 from trnbench.program.slots import Purpose
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.workload.operation import Op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlayedSite:
+class PlayedSite(Record, eq=False):
     """The nodes of a platform under a communication stack, with what was placed and played there.
 
     `node_ranks` of each node's ranks are in use, the first ones.
@@ -46,11 +44,9 @@ class PlayedSite:
     stack: CollectiveStack
     node: Placement
     node_ranks: int
-    members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo, repr=False)
-    selected: Memo[tuple[Op, GroupPlace], tuple[Selected, ...]] = field(
-        default_factory=Memo, repr=False
-    )
-    runs: Memo[Hashable, BusyRun] = field(default_factory=Memo, repr=False)
+    members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
+    selected: Memo[tuple[Op, GroupPlace], tuple[Selected, ...]] = field(default_factory=Memo)
+    runs: Memo[Hashable, BusyRun] = field(default_factory=Memo)
 
     def choice(self, op: Op, where: GroupPlace) -> tuple[Selected, ...]:
         """Return the algorithms by size for groups of this kind."""
@@ -79,8 +75,7 @@ class PlayedSite:
         return BusyRun(time_s=played.time_s, busy={LINK: carrying_s, EXCHANGED: played.time_s})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlayedExchanges:
+class PlayedExchanges(Record, eq=False):
     """The exchanges of a scalar program on a site, by the software shares of a stack."""
 
     program: StepProgram

@@ -15,14 +15,13 @@ from trnbench.program.launches import launches
 from trnbench.program.schedule import splits_backward
 from trnbench.program.slots import Slot
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _LAUNCHED_IN: tuple[Slot, ...] = ("forward", "backward")
 """The slots that the graphs of a micro-batch are launched in, half of them each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayedHost:
+class PlayedHost(Record):
     """Seconds of launching a block by kind and slot, a micro-batch's graphs, and the optimizer's.
 
     `overlap`: of launching and computing, the part of the shorter that runs beside the longer.

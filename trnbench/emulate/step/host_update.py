@@ -12,19 +12,17 @@ from collections.abc import Mapping, Sequence
 from trnbench.emulate.step.stages import BlockCounts, stage_counts
 from trnbench.program.optimizer import is_on_host
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPace:
+class HostPace(Record):
     """What a host gives: `link_bytes_per_s` to a rank, `memory_bytes_per_s` to all on a node."""
 
     link_bytes_per_s: float
     memory_bytes_per_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Traffic:
+class _Traffic(Record):
     """Bytes of a rank of a stage: gradients down, what the host reads and writes, weights up."""
 
     down: float

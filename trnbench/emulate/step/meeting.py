@@ -8,7 +8,6 @@ one alone; 1: as long as one after the other.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from trnbench.mapping.message_plan.select import selected_for
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.slots import Purpose, ending_of, purpose_of
+from trnbench.records import replace
 from trnbench.workload.operation import Op
 
 NODES_AT_ONCE = 64

@@ -9,7 +9,6 @@ on chips that have no tile emulator: those seconds are handed in, and the step n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 import numpy as np
 
@@ -49,7 +48,7 @@ from trnbench.program.slots import (
     purpose_of,
 )
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 REAL, SILENT = 0, 1
 """A step is played twice side by side, the second time with messages that take no time."""
@@ -57,8 +56,7 @@ COMPUTED: tuple[StepCategory, ...] = ("matrix", "attention", "element-wise", "op
 """What is not played on chips without a tile emulator."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlayedCluster:
+class PlayedCluster(Record, eq=False):
     """A platform with the stacks that run on it, and what was played there so far.
 
     `host`: how fast hosts update, which only an optimizer on them needs.
@@ -69,8 +67,8 @@ class PlayedCluster:
     collectives: CollectiveStack
     use: RankUse
     host: HostPace | None = None
-    runs: Runs = field(default_factory=Memo, repr=False)
-    sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo, repr=False)
+    runs: Runs = field(default_factory=Memo)
+    sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo)
 
     @property
     def ranks_of_a_node(self) -> float:
@@ -91,16 +89,14 @@ class PlayedCluster:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disturbance:
+class Disturbance(Record):
     """Nodes drawn late by a seed, not as late as expected, and stages that are known to lag."""
 
     seed: int | None = None
     stragglers: tuple[Straggler, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlayedStep:
+class PlayedStep(Record, eq=False):
     """A step as it ran. `by_category`: seconds that add up to `time_s`.
 
     Categories inside the pipeline are those of the slowest stage. `pipeline` is by how much

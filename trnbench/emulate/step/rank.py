@@ -7,7 +7,6 @@ that instructions are played on, and everything else follows from the play.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import field, replace
 
 from trnbench.calibration.chip_efficiency import ComputeEfficiency
 from trnbench.costs.instructions import TransferCost, transfer_cost
@@ -17,15 +16,14 @@ from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.memo import Memo
 from trnbench.numerics.formats import format_named
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.units import BITS_PER_BYTE
 
 Runs = Memo[Hashable, BusyRun]
 """What was played so far, for one chip and efficiency."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rank:
+class Rank(Record, eq=False):
     """So many cores of a chip, and what is known of their speed in numbers of one calibration.
 
     `memory_share`: the part of its bandwidth that this rank reaches, with what ranks that are not
@@ -39,7 +37,7 @@ class Rank:
     efficiency: ComputeEfficiency
     memory_share: float
     expert_load: float
-    runs: Runs = field(default_factory=Memo, repr=False)
+    runs: Runs = field(default_factory=Memo)
 
     def reached(self, product: MatrixProduct) -> Chip:
         """Return the chip with its tensor engine and memory as fast as such products find them."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusyRun:
+class BusyRun(Record):
     """Seconds of something played; `busy`: of each part, named as in `costs.busy`."""
 
     time_s: float = 0.0

@@ -28,15 +28,14 @@ from trnbench.program.slot_times import Lane, SlotTimes
 from trnbench.program.slots import PURPOSES, SLOTS, EndOfStep, Purpose, Slot
 from trnbench.program.stages import AGAIN
 from trnbench.program.step import StepProgram
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Key = TypeVar("Key")
 BlockCounts = Mapping[str, float]
 """How often a chunk, or a whole stage, runs which kind of block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overheads:
+class Overheads(Record):
     """What comes to a stage beside its blocks.
 
     `launch_s`: what the stack costs a micro-batch, half in each direction; `send_s`, `latency_s`:

@@ -18,7 +18,7 @@ from trnbench.emulate.step.run import BusyRun
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.program.ops import Elementwise, Gather
 from trnbench.program.tensor import element_bytes
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 TILES_IN_TURN = 2
 """One tile fills while the other is read, as in the kernels of products."""
@@ -27,8 +27,7 @@ _SETTLED = 4
 """Tiles that have to follow each other at the same pace before the rest is taken to do so too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPass:
+class StreamPass(Record):
     """A core's part of a pass: elements of its widest tensor, bytes moved, instructions a tile."""
 
     elements: float

@@ -20,13 +20,12 @@ from trnbench.emulate.tensor_engine.plan import (
     femtoseconds,
 )
 from trnbench.mapping.tiling.schedule import KernelSchedule
-from trnbench.records import dataclass
+from trnbench.records import Record, State
 
 MachineEngine: TypeAlias = Literal["tensor", "vector", "scalar", "dma"]
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionEvent:
+class InstructionEvent(Record, kw_only=False):
     """One instruction as it ran."""
 
     start_fs: int
@@ -35,8 +34,7 @@ class InstructionEvent:
     name: str
 
 
-@dataclass(slots=True)
-class Load:
+class Load(State, kw_only=False):
     """A transfer that waits for DMA engines, and the operand of a step that it is part of."""
 
     ready_fs: int
@@ -46,16 +44,14 @@ class Load:
     last_piece: bool
 
 
-@dataclass(slots=True)
-class Store:
+class Store(State, kw_only=False):
     """A finished row of output tiles that waits for DMA engines."""
 
     ready_fs: int
     move: DmaMove
 
 
-@dataclass(slots=True)
-class MachineTally:
+class MachineTally(State, kw_only=False):
     """What has been done so far; adds up, so that repeated parts can be multiplied."""
 
     multiplies: int = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from trnbench.costs.instructions import instructions_of
 from trnbench.emulate.tensor_engine.machine import Core, InstructionEvent
@@ -17,14 +16,13 @@ from trnbench.mapping.tiling.legality import format_reasons, rate_of, shape_reas
 from trnbench.mapping.tiling.schedule import schedule_of
 from trnbench.mapping.tiling.split import core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 OUTPUT_ROOM = "output room"
 """The one stall that is not the tensor engine's: copies out of PSUM that wait for room in SBUF."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceEvent:
+class TraceEvent(Record):
     """One instruction as it ran: when, seconds from the start, on which engine, what."""
 
     start_s: float
@@ -33,8 +31,7 @@ class TraceEvent:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixRun:
+class MatrixRun(Record):
     """How a product ran on the busiest of `cores` cores; NaN and empty if it cannot.
 
     `utilization`: busy part of the time, of each engine, DMA engine and triggering queue.

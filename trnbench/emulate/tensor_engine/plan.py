@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from trnbench.arrays import Number
 from trnbench.costs.instructions import Instructions, TransferCost
 from trnbench.mapping.tiling.schedule import KernelSchedule, Operand, Transfer
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 Side: TypeAlias = Literal["a", "b"]
 FS_PER_S = 10**15
@@ -23,8 +23,7 @@ def femtoseconds(seconds: float) -> int:
     return math.ceil(seconds * FS_PER_S - _SLACK)
 
 
-@dataclass(frozen=True, slots=True)
-class DmaMove:
+class DmaMove(Record, kw_only=False):
     """One DMA transfer: how long it keeps its engines, how many those are, what it moves."""
 
     occupancy_fs: int
@@ -32,8 +31,7 @@ class DmaMove:
     size_bytes: float
 
 
-@dataclass(frozen=True, slots=True)
-class ProductChain:
+class ProductChain(Record, kw_only=False):
     """The products that accumulate into one output tile; the last of a row of tiles stores it."""
 
     multiply_fs: int
@@ -44,8 +42,7 @@ class ProductChain:
     store: DmaMove | None
 
 
-@dataclass(frozen=True, slots=True)
-class KTile:
+class KTile(Record, kw_only=False):
     """What one K tile of a step needs: transfers and transposes of either operand."""
 
     moves_a: tuple[DmaMove, ...]
@@ -54,16 +51,14 @@ class KTile:
     turns_b: int
 
 
-@dataclass(frozen=True, slots=True)
-class KernelStep:
+class KernelStep(Record, kw_only=False):
     """All instructions of one block of K of one output block."""
 
     k_tiles: tuple[KTile, ...]
     chains: tuple[ProductChain, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Record, kw_only=False):
     """One transpose on the tensor engine and its copy back."""
 
     multiply_fs: int

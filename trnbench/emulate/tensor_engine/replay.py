@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from trnbench.emulate.tensor_engine.stream import CoreState, Instruction, Machine
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 StreamPart: TypeAlias = Sequence[tuple[int, int]]
 """Steps of a stream by number, each with how often it comes in a row."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Leap:
+class Leap(Record, kw_only=False, eq=False):
     """What playing something from a state comes to: the next state, the time that has gone by, and
     how long everything was busy.
     """

@@ -9,9 +9,9 @@ added to the clocks and tallies instead of being played.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import astuple
 
 from trnbench.emulate.tensor_engine.machine import Core, MachineTally
+from trnbench.records import astuple
 
 MachineState = tuple[object, ...]
 _LEVELS = 4

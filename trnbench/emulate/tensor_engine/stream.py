@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from trnbench.emulate.tensor_engine.plan import femtoseconds
 from trnbench.hardware.compute_unit import Throttle
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
 class CoreEngine(IntEnum):
@@ -42,8 +42,7 @@ Event: TypeAlias = str
 Pool: TypeAlias = str
 
 
-@dataclass(frozen=True, slots=True)
-class OnEngine:
+class OnEngine(Record, kw_only=False):
     """An engine that can do an instruction, how long it takes there, and the ports it holds."""
 
     engine: CoreEngine
@@ -51,8 +50,7 @@ class OnEngine:
     ports: tuple[Shared, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Record, kw_only=False):
     """One instruction: it goes the way that ends first.
 
     It waits for `after` and for room in `takes`; at its end `done` has happened and one place in
@@ -100,8 +98,7 @@ class Heat:
         return duration
 
 
-@dataclass(frozen=True, slots=True)
-class CoreState:
+class CoreState(Record, kw_only=False):
     """All of a machine that decides its future, in times since the step before began."""
 
     next_since: int

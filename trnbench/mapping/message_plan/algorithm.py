@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trnbench.arrays import IntArray
 from trnbench.calibration.collective_stack import ALGORITHM_NAMES
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 if TYPE_CHECKING:
     from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 ALGORITHMS: tuple[str, ...] = ALGORITHM_NAMES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Algorithm:
+class Algorithm(Record):
     """An algorithm by name; `hierarchical` runs `inner` in the node and `outer` between nodes.
 
     `one_way` uses one direction of one ring only; `by_level` makes direct go level by level instead
@@ -40,15 +39,13 @@ class Algorithm:
         return f"{self.name} ({', '.join(parts)})" if parts else self.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Record):
     """Why an algorithm cannot serve a group."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class AlgorithmStage:
+class AlgorithmStage(Record, eq=False):
     """One level of a plan: the grid axes it joins, their order on a line, and its patterns."""
 
     axes: tuple[int, ...]
@@ -56,8 +53,7 @@ class AlgorithmStage:
     order: IntArray | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(Record):
     """Where stages are made: the cluster, the group's grid, the algorithm asked for."""
 
     placement: Placement

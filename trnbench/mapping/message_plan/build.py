@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern
 from trnbench.mapping.message_plan.plan import MessagePlan, PlanPhase
 from trnbench.mapping.message_plan.stages import stages_of
 from trnbench.mapping.placement import NODES, Placement, RankGrid
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.operation import Op
 
 _PARTS: Mapping[Op, CollectivePart] = {
@@ -27,8 +26,7 @@ _PARTS: Mapping[Op, CollectivePart] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlanStep:
+class PlanStep(Record, eq=False):
     """One phase before its lines are drawn, and the stage it runs on."""
 
     pattern: MessagePattern
@@ -37,8 +35,7 @@ class PlanStep:
     lane: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Outline:
+class Outline(Record, eq=False):
     """What a plan does, free of ranks: its phases, its stages, and each block's share by level."""
 
     site: Site

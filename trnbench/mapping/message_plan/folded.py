@@ -22,15 +22,14 @@ from trnbench.mapping.message_plan.pattern import (
     Messages,
     all_positions,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 UNEVEN = 4
 """Two rings are taken that divide the ranks unless together they are so many times as long as a
 square's side."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Sent:
+class _Sent(Record, eq=False):
     """What those who stand for others send in a round: to whom, which of their parts, how many."""
 
     target: IntArray

@@ -6,14 +6,12 @@ partial sum passes, and hands copies to them while the result passes.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from trnbench.arrays import IntArray
 from trnbench.errors import GapError
 from trnbench.mapping.message_plan.pattern import CollectivePart, MessagePattern, Messages
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
 def kangaring(orders: IntArray, ranks_per_chip: int, part: CollectivePart) -> MessagePattern:
@@ -51,8 +49,7 @@ def kangaring(orders: IntArray, ranks_per_chip: int, part: CollectivePart) -> Me
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Rings:
+class _Rings(Record, eq=False):
     """Messages between the primaries of chips on rings, and inside the chips."""
 
     orders: IntArray

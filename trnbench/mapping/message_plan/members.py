@@ -7,7 +7,6 @@ tell everything: how many nodes a group spans then only counts.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import field
 from functools import partial
 
 import numpy as np
@@ -20,11 +19,10 @@ from trnbench.mapping.message_plan.algorithm import Algorithm, AlgorithmStage, R
 from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.placement import CHIPS, NODES, Groups, Placement, RankGrid, grid_of
 from trnbench.memo import Memo
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Members:
+class Members(Record, eq=False):
     """Groups `listed[group, rank]`, sorted; those looked at, and where each of them lies.
 
     `local[group, i]`: ranks within a node of the groups looked at, the same on each of `nodes`;
@@ -42,7 +40,7 @@ class Members:
     grids: tuple[RankGrid, ...]
     ways: tuple[int, ...]
     stages: Memo[tuple[int, Algorithm], list[AlgorithmStage] | Refusal] = field(
-        default_factory=Memo, repr=False
+        default_factory=Memo
     )
 
     @property

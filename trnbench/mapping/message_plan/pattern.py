@@ -7,14 +7,13 @@ each block into `channels` equal parts that travel different ways at the same ti
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import field, replace
 from enum import Enum
 from typing import Literal
 
 import numpy as np
 
 from trnbench.arrays import IntArray
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 # scatter: block i ends reduced at position i. gather: the reverse, without adding. reduce: both, in
 # one. exchange: position i's part for j ends at j. broadcast: position 0's buffer ends everywhere.
@@ -29,8 +28,7 @@ class Fan(Enum):
     OUT = "out"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Messages:
+class Messages(Record, eq=False):
     """A batch of messages of one round, between positions of a line.
 
     A message carries the blocks `block` to `block + count - 1` of its channel; where `origin` is
@@ -63,8 +61,7 @@ class Messages:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MessagePattern:
+class MessagePattern(Record, eq=False):
     """An algorithm on a line of `positions` ranks; `part` is what its rounds achieve.
 
     `relays`: each rank passes on what it has just received round a ring, so a slow hop is paid once
@@ -84,7 +81,7 @@ class MessagePattern:
     pipelined: bool = False
     alike: bool = True
     distinct_rounds: tuple[tuple[int, int], ...]
-    send: Callable[[int, IntArray | None], tuple[Messages, ...]] = field(repr=False)
+    send: Callable[[int, IntArray | None], tuple[Messages, ...]] = field()
     along: IntArray | None = None
 
     def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:

@@ -14,11 +14,10 @@ import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.message_plan.placed import PlacedRound
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PieceFlow:
+class PieceFlow(Record, eq=False):
     """The messages of a pipelined phase, all rounds behind one another, and what each waits for.
 
     `piece_at_source`, `piece_at_target` and `sender` are numbers shared by messages that wait for
@@ -31,8 +30,7 @@ class PieceFlow:
     cuts: IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Arrival:
+class Arrival(Record, eq=False):
     """When the last piece arrives, and the critical way: messages, and which of them end a hop.
 
     A message that does not end a hop only held up the next of its sender: its latency is not paid.

@@ -7,7 +7,6 @@ node's like message comes in there.
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import TypeVar
@@ -25,14 +24,13 @@ from trnbench.mapping.message_plan.plan import MessagePlan, RankMessages, rank_m
 from trnbench.mapping.message_plan.stages import stages_of
 from trnbench.mapping.placement import Placement
 from trnbench.memo import Memo
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.workload.operation import Op
 
 AnyArray = TypeVar("AnyArray", IntArray, FloatArray)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlacedRound:
+class PlacedRound(Record, eq=False):
     """Messages of `times` like rounds: links [message, hop] (the number `link_count` for none).
 
     `share`: of the collective's size. `remote`: crosses the network. `adds`: largest share one
@@ -56,8 +54,7 @@ class PlacedRound:
     fanout: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Placed:
+class Placed(Record, eq=False):
     """A collective of like groups on a cluster; its plan and its rounds are drawn when asked for.
 
     `outlines`: what the plans of the members' grids do; all have the same phases.
@@ -71,8 +68,8 @@ class Placed:
     outlines: tuple[Outline, ...]
     of_one_node: bool
     on_a_node: Placed | None = None
-    plans: Memo[int, MessagePlan] = field(default_factory=Memo, repr=False)
-    phase_rounds: Memo[int, tuple[PlacedRound, ...]] = field(default_factory=Memo, repr=False)
+    plans: Memo[int, MessagePlan] = field(default_factory=Memo)
+    phase_rounds: Memo[int, tuple[PlacedRound, ...]] = field(default_factory=Memo)
 
     @property
     def groups(self) -> IntArray:

@@ -13,12 +13,11 @@ import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, IntArray
 from trnbench.mapping.message_plan.pattern import Fan, MessagePattern, Messages
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.workload.operation import Op
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlanPhase:
+class PlanPhase(Record, eq=False):
     """One pattern run on all `lines[line, position]` (rank numbers in the group) at once.
 
     Phases of one `lane` use the same links the same way, so chunks take turns on it.
@@ -30,8 +29,7 @@ class PlanPhase:
     lines: IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RankMessages:
+class RankMessages(Record, eq=False):
     """Messages between ranks of a group; `share` is each one's part of the collective's size.
 
     With a fan, `members[message]` are the ranks that all send or all receive. `fanout`: most
@@ -50,8 +48,7 @@ class RankMessages:
     piece: IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Moves:
+class Moves(Record, eq=False):
     """Segment by segment what a round moves: from rank, to rank, which segment."""
 
     source: IntArray
@@ -60,8 +57,7 @@ class Moves:
     reduces: BoolArray
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MessagePlan:
+class MessagePlan(Record, eq=False):
     """One collective among `ranks`: its phases in order.
 
     `radix[level]`: blocks at that level; `place[rank, level]`: the rank's place on its line.

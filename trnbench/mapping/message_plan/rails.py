@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from trnbench.arrays import IntArray
@@ -11,11 +9,10 @@ from trnbench.mapping.message_plan.build import Outline
 from trnbench.mapping.message_plan.members import even_members
 from trnbench.mapping.message_plan.placed import Placed
 from trnbench.mapping.placement import NODES
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rail:
+class Rail(Record, eq=False):
     """One line of a phase between nodes, which stands for `lines` like it.
 
     `lines_on`: of those, on each link of a node; `links`: for the links that a line crosses to and

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,12 +18,11 @@ from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refus
 from trnbench.mapping.message_plan.members import Members, members_of
 from trnbench.mapping.message_plan.placed import Placed, place_members
 from trnbench.mapping.placement import Groups, Placement
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.workload.operation import Op
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Selected:
+class Selected(Record, eq=False):
     """An algorithm in place, for sizes from `from_bytes` up to below `below_bytes`.
 
     `passed_over`: rules that came first and why they could not be used.

@@ -6,7 +6,6 @@ The table `_STAGES` names every algorithm. What cannot be built is a `Refusal` w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from trnbench.mapping.message_plan.ring import chain, ring, ring_exchange
 from trnbench.mapping.message_plan.ring_orders import rings_of
 from trnbench.mapping.message_plan.tree import tree
 from trnbench.mapping.placement import CORES, NODES, RankGrid
+from trnbench.records import replace
 
 
 def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:

@@ -11,13 +11,12 @@ time, with keys or queries outside.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.numerics.formats import format_named
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 FusedKernel: TypeAlias = Literal["training", "library"]
 FUSED_KERNELS: tuple[FusedKernel, ...] = get_args(FusedKernel)
@@ -38,8 +37,7 @@ SHARED_FROM = 1024
 HALF_BITS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionCall:
+class AttentionCall(Record):
     """Fused attention of a rank: `heads` query heads in all, of all its sequences.
 
     Keys that several heads share, `kv_heads` in all, are loaded again for each; the library's
@@ -69,8 +67,7 @@ class AttentionCall:
         return at + self.keys - self.ring_queries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class Visit(Record):
     """Some key tiles seen by one tile of queries.
 
     `widths` are the key tiles'; of the first `multiplied` scores are computed at all; `masks` are
@@ -94,8 +91,7 @@ class Visit:
     summed_on: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedVisit:
+class PlacedVisit(Record, kw_only=False):
     """A visit, and its first query (as numbered in the call) and first key."""
 
     query: int

@@ -12,13 +12,12 @@ from trnbench.mapping.tiling.choices import Precision
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import parse_pattern, pattern_problem
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 _SOLO_FORMATS = ("fp32", "tf32")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(Record):
     """How a systolic array takes a product.
 
     `passes` over the moving data, contraction elements a row of the array covers (`rows_per_pe`

@@ -25,7 +25,7 @@ from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.mapping.tiling.choices import DEFAULT_KERNEL, Kernel
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 ACCUMULATOR_BYTES = 4
 # What a kernel is, as the public NKI matmul tutorial builds it: tiles in a block of a free
@@ -36,8 +36,7 @@ BUFFERS = 2
 SPARE_OUTPUT_ROWS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class Tile(Record):
     """The largest product of one instruction: stationary columns, moving columns, depth."""
 
     m: int
@@ -45,8 +44,7 @@ class Tile:
     k: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Transfer:
+class Transfer(Record, eq=False):
     """The shape of a DMA transfer: partitions it touches, rows of each, bytes of a row."""
 
     partitions: Number
@@ -59,8 +57,7 @@ class Transfer:
         return self.partitions * self.rows * self.row_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operand:
+class Operand(Record):
     """How an operand lies in memory: bytes of a stored element, and the elements along k that one
     stands for (`ratio`), that a row of the array takes (`stored_depth`); `turned`: k innermost.
     """
@@ -98,8 +95,7 @@ class Operand:
         return np.ceil(columns / self.partitions) * self.stored_depth if self.turned else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KernelSchedule:
+class KernelSchedule(Record, eq=False):
     """One kernel on one core.
 
     The outer loop goes over blocks of `outer`, then the other free dimension, then K. A block holds
@@ -166,8 +162,7 @@ class KernelSchedule:
         return self.k - (self.k_tiles - 1) * self.tile.k
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Frame:
+class _Frame(Record):
     """What all kernels of a product share."""
 
     tile: Tile

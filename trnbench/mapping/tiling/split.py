@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,14 +12,13 @@ from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.mapping.tiling.choices import Cores
 from trnbench.program.matrix import MatrixProduct
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 # Far below any difference that matters, so that it only decides between equal shares of work.
 _TIE = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Split:
+class Split(Record, eq=False):
     """The share of the busiest core, and how many cores have work."""
 
     share: MatrixProduct

@@ -6,7 +6,6 @@ Several orders are tried; the cheapest plan is kept. Blocks on offer are left to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from trnbench.plan.fleet.problem import (
     daily_usd,
     with_best_ways,
 )
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 _NEARLY = 1e-9
 
@@ -56,8 +55,7 @@ def _orders(fleet: Fleet) -> list[list[FleetTask]]:
     return [sorted(tasks, key=key) for key in keys]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Left:
+class _Left(State):
     """What is left of limits, pools and budgets while jobs are placed."""
 
     fleet: Fleet

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from typing import Literal
 
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 
 PoolKey = tuple[str, str, str]
 """Machines bought together: instance type, region, purchase option."""
@@ -18,8 +17,7 @@ FleetObjective = Literal["cost", "time", "pareto"]
 _NEARLY = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobWay:
+class JobWay(Record):
     """One way to run a job: so many nodes of an instance type in a region, bought so.
 
     `days` from start to end, `sure_days` what a deadline is held against. `usd` is what is paid for
@@ -45,8 +43,7 @@ class JobWay:
         return max(math.ceil(max(self.days, self.sure_days) - _NEARLY), 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetTask:
+class FleetTask(Record):
     """A job to be run: not before `earliest`, done within `deadline` days of day 0, if any."""
 
     name: str
@@ -56,8 +53,7 @@ class FleetTask:
     priority: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLimit:
+class NodeLimit(Record):
     """At most so many nodes of an instance type at once, of some options; region "" is any."""
 
     instance: str
@@ -81,8 +77,7 @@ class NodeLimit:
         return f"quota of {self.nodes:,} x {self.instance}{where}{of}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldNodes:
+class HeldNodes(Record):
     """Machines of a pool that are paid for already, from one day to before another."""
 
     pool: PoolKey
@@ -91,8 +86,7 @@ class HeldNodes:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TermOffer:
+class TermOffer(Record):
     """A commitment to be had for a pool: what a node costs for the whole term of `days`."""
 
     pool: PoolKey
@@ -100,8 +94,7 @@ class TermOffer:
     usd: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockOffer:
+class BlockOffer(Record):
     """A block of machines on offer for a pool: `size` for `days`, `usd` for all, on `starts`.
 
     At most `count` of it on each of these days.
@@ -115,8 +108,7 @@ class BlockOffer:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class Fleet(Record):
     """All of it. `months`: of each day its month; `budgets` are in USD, by month.
 
     `budget` is for everything, terms whole. `finish`: no job ends later, in days.
@@ -148,8 +140,7 @@ class Fleet:
         return replace(self, tasks=tuple(task for task in self.tasks if task.name in kept))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedRun:
+class PlacedRun(Record):
     """A job in the plan: its way, and the day on which it starts."""
 
     task: FleetTask
@@ -162,8 +153,7 @@ class PlacedRun:
         return self.start + self.way.days
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bought:
+class Bought(Record):
     """Something bought for a pool on a day: nodes for a term, or blocks."""
 
     pool: PoolKey
@@ -174,8 +164,7 @@ class Bought:
     blocks: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPlan:
+class FleetPlan(Record):
     """A plan of the fleet: what runs when, and what is bought for the pools."""
 
     runs: tuple[PlacedRun, ...]

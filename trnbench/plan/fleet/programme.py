@@ -8,7 +8,6 @@ are bought. Days matter only where something is shared or limited: else a job st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
@@ -30,7 +29,7 @@ from trnbench.plan.fleet.problem import (
     pools_of,
     with_best_ways,
 )
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field, replace
 
 Aim = Literal["cost", "finish", "most", "any"]
 """Least cost; earliest end of the last job; as much priority placed as can be; any plan."""
@@ -39,8 +38,7 @@ _THOUSAND = 1e3
 _SLACK = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class Effort(Record):
     """When to stop: within `gap` of the least, after so many branches, or, if given, seconds."""
 
     gap: float = 1e-3
@@ -48,8 +46,7 @@ class Effort:
     time_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
+class Solved(Record):
     """What came of a programme: the best plan found, if any, and how far it is proved.
 
     `state`: `optimal` within the gap, `stopped` before, or `impossible`. `bound`: no plan is below,
@@ -102,8 +99,7 @@ def _cut(fleet: Fleet, below: float | None) -> dict[str, float] | None:
     return {name: usd + spare for name, usd in least.items()}
 
 
-@dataclass(slots=True, kw_only=True)
-class _Model:
+class _Model(State):
     """The programme as it is put together; columns are runs first, then purchases."""
 
     fleet: Fleet

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from trnbench.plan.fleet.problem import Fleet, FleetPlan
 from trnbench.plan.fleet.programme import Effort, solve
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 MOST = 24
 """So many limits are priced by solving again."""
@@ -15,8 +14,7 @@ LONGER = 4
 """The days are this many times as many where their number is lifted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifted:
+class Lifted(Record):
     """A limit, in words, and the fleet without it; `task` is the job that it is of, if of one."""
 
     what: str
@@ -24,8 +22,7 @@ class Lifted:
     task: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitCost:
+class LimitCost(Record):
     """What a limit costs: so many USD less without it; `sure` if that is more than the gap."""
 
     what: str

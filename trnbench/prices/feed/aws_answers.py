@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, settled, usd
-from trnbench.records import dataclass
+from trnbench.records import Record
 
 SPOT_LEVELS = (0.1, 0.5, 0.9)
 """A zone's spot rate is told by these levels of the time, in order: low, middle, high."""
@@ -19,8 +19,7 @@ YEAR_S = 31_536_000
 _REGION_OF_ZONE = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityOffer:
+class CapacityOffer(Record):
     """Machines on offer for a time, paid whole: a Capacity Block or a SageMaker training plan."""
 
     kind: str

@@ -11,7 +11,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 from trnbench.errors import EnvironmentFault
@@ -27,7 +26,7 @@ from trnbench.prices.feed.aws_answers import (
 from trnbench.prices.feed.offer_file import WANTED, read_products
 from trnbench.prices.feed.reading import Known, RatesRead
 from trnbench.prices.purchase import Quota
-from trnbench.records import dataclass
+from trnbench.records import Record, State, field
 
 HOME = "us-east-1"
 """Where services that are not of one region are asked."""
@@ -56,8 +55,7 @@ Connect = Callable[[str, str], Any]
 """A client of (service, region)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountLimit:
+class AccountLimit(Record):
     """A quota of the account in a region, in virtual processors."""
 
     region: str
@@ -66,8 +64,7 @@ class AccountLimit:
     vcpus: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldCapacity:
+class HeldCapacity(Record):
     """Machines that the account has reserved, without any id."""
 
     instance: str
@@ -78,8 +75,7 @@ class HeldCapacity:
     ends_at: str | None
 
 
-@dataclass(slots=True, kw_only=True)
-class AwsReading:
+class AwsReading(State):
     """What the services answered: rates by where they were read, offers, limits, what failed."""
 
     readings: list[RatesRead] = field(default_factory=list)
@@ -89,8 +85,7 @@ class AwsReading:
     failures: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwsQuestion:
+class AwsQuestion(Record):
     """What is asked: instance types in regions, quotas; `known` maps the seller's names."""
 
     instances: Sequence[Instance]
@@ -149,8 +144,7 @@ def read_aws(
     return asking.found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
+class _Asking(Record):
     question: AwsQuestion
     to: Connect
     pause: Callable[[float], None]

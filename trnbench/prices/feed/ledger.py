@@ -11,7 +11,7 @@ from typing import Literal
 from trnbench.catalog.provenance import Source
 from trnbench.prices.feed.reading import FoundRate
 from trnbench.prices.price import Price, PriceList
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.units import significant
 
 RateChange = Literal["new", "changed", "unchanged", "older", "known"]
@@ -21,8 +21,7 @@ _SAME = 1e-6
 HEAD = "# Rates that `trnbench prices refresh` read; they join those that come with trnbench."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRate:
+class ComparedRate(Record):
     """A rate beside the newest one known for the same thing; `source` is where it was read."""
 
     rate: FoundRate

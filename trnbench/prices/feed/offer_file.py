@@ -11,14 +11,13 @@ import csv
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, TextIO
 
 from trnbench.catalog.text_file import refused
 from trnbench.prices.feed.json_stream import JsonReader
 from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, settled, usd
-from trnbench.records import dataclass
+from trnbench.records import State, field
 
 TITLE = "AWS Price List"
 CURRENCY = "USD"
@@ -42,8 +41,7 @@ _COLUMNS: Mapping[str, str] = {
 }
 
 
-@dataclass(slots=True, kw_only=True)
-class _Counted:
+class _Counted(State):
     """What a list came to so far."""
 
     known: Known

@@ -6,7 +6,6 @@ import csv
 import datetime
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, get_args
@@ -16,6 +15,7 @@ from trnbench.errors import DataFileError, Fault, did_you_mean
 from trnbench.hardware.instance import PurchaseOption
 from trnbench.prices.feed.json_stream import JsonReader
 from trnbench.prices.feed.reading import FoundRate, Known, RatesRead, over_zones, settled, usd
+from trnbench.records import replace
 
 OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)
 OWN_COLUMNS = ("instance", "region", "purchase", "usd_per_hour", "date_from", "source")

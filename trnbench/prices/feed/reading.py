@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from statistics import median
 
 from trnbench.hardware.instance import PurchaseOption
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 
 Known = Callable[[str], str | None]
 """The name by which trnbench knows an instance type, from the seller's; None for all others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRate:
+class FoundRate(Record):
     """A rate of an instance type, USD an hour, as read on a day.
 
     `low_usd_per_hour` and `high_usd_per_hour` are of the cheapest and the dearest of `zones`.
@@ -41,8 +39,7 @@ class FoundRate:
         return self.instance, self.region, self.option, self.terms or ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatesRead:
+class RatesRead(Record):
     """What was read in one place: its title and address, the rates, and what was left out.
 
     `warnings` are worth a person's thought; `ignored` counts rates of machines trnbench does not

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -13,6 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from trnbench.answers.row import Row
+from trnbench.records import replace
 from trnbench.tui.cluster import BY_HAND, Cluster, layout_of, partial_layout_of
 from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.compare_pictures import memory_bars, seconds_text, time_bars

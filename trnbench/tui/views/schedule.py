@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import ClassVar
 
 from textual import on
@@ -11,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from trnbench.records import replace
 from trnbench.report.report import Report
 from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.compare_pictures import seconds_text, time_bars

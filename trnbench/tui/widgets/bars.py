@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.colours import part_styles
 
 LIMIT = "|"
@@ -19,8 +19,7 @@ TAIL = 12
 """Columns kept for the total behind a bar."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Record):
     """A bar: parts by name, and a `limit` drawn as a stroke where there is one."""
 
     label: str
@@ -34,8 +33,7 @@ class Bar:
         return sum(self.parts.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarsData:
+class BarsData(Record):
     """Bars on one scale; `text` writes a total. `letters`: part -> its letter.
 
     `shares` gives, in the legend, what each part is of the marked bar.

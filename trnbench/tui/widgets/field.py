@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from trnbench.errors import TrnbenchError
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.completion import ListSuggester
 from trnbench.tui.widgets.line_input import LineInput
 
@@ -28,8 +28,7 @@ DEBOUNCE_S = 0.15
 """So long after the last key a text is looked at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldSpec:
+class FieldSpec(Record):
     """A field: its key, its label, how a text becomes a value, and known values.
 
     `parse` raises a TrnbenchError whose message is shown. `advice` stands where nothing is typed.

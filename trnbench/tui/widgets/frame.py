@@ -13,8 +13,6 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.records import dataclass
-
 SEPARATOR = " | "
 LAST_KEYS = 2
 """So many keys at the end, those of help and leaving, are there however narrow a terminal is."""

@@ -6,12 +6,11 @@ from typing import Any
 
 from textual_plot import PlotWidget
 
-from trnbench.records import dataclass
+from trnbench.records import Record
 from trnbench.tui.chart_data import tag_place
 
 
-@dataclass(frozen=True, slots=True)
-class PlotTag:
+class PlotTag(Record, kw_only=False):
     """A text beside a point, in the coordinates of the plot."""
 
     x: float

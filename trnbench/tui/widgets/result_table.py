@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -17,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from trnbench.answers.row import Row
-from trnbench.records import dataclass
+from trnbench.records import replace
 from trnbench.report.report import Report, as_table
 from trnbench.tui.widgets.table_model import (
     EMPTY,

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 
 from trnbench.answers.row import Cell, Row
 from trnbench.errors import UnitError
-from trnbench.records import dataclass
+from trnbench.records import Record, field, replace
 from trnbench.report.report import Report, as_table
 from trnbench.report.text_table import TextTable
 from trnbench.units import Dimension, counted, parse
@@ -30,8 +29,7 @@ UP, DOWN = "\u2191", "\u2193"
 _COMPARED = re.compile(r"(?P<key>\w+)(?P<sign><=|>=|<|>|=)(?P<value>\S+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class TableState(Record):
     """What the user chose: sort column (a row key) and direction, words to filter by, pins."""
 
     sort: str | None = None
@@ -57,8 +55,7 @@ class TableState:
         return replace(self, baseline=None if self.baseline == key else key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSource:
+class TableSource(Record):
     """A report's rows with a key each; `deltas`: columns that are compared with a baseline.
 
     `best`: columns whose best value is marked, with 1 where that is the largest, -1 the smallest.
@@ -95,8 +92,7 @@ class TableSource:
         return dict(zip(self.keys, self.report.rows, strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Record):
     """One row as shown."""
 
     key: str
@@ -110,8 +106,7 @@ class Line:
         return self.mark in (PINNED, BASELINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arranged:
+class Arranged(Record):
     """The lines of a table in order, with headings and widths; `matched` rows passed the filter."""
 
     headings: tuple[str, ...]

@@ -10,7 +10,6 @@ A cluster is bought in the cheapest way that keeps the footing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from trnbench.answers.compare import CompareAnswer, ComparedQuote, OtherStack
@@ -49,7 +48,7 @@ from trnbench.plan.objective import (
 )
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
-from trnbench.records import dataclass
+from trnbench.records import Record, replace
 from trnbench.report.quote_text import time_text
 from trnbench.units import counted, significant
 from trnbench.verbs.compare.question import CompareQuestion
@@ -62,8 +61,7 @@ _Place: TypeAlias = tuple[str, int | None]
 """A row's instance type, and its number of nodes where these are the footing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(Record):
     """A row, its time and cost draw by draw, and the same with other stacks."""
 
     quote: Quote

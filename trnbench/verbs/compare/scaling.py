@@ -6,8 +6,6 @@ global batch, weak scaling the batch of a node.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trnbench.answers.quote import Quote
 from trnbench.answers.scaling import Scaling, ScalingAnswer, ScalingCurve
 from trnbench.app.markets import Explored, explore_all
@@ -16,6 +14,7 @@ from trnbench.app.searching import Watch
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.objective import Candidate
+from trnbench.records import replace
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import row_of_market
 from trnbench.workload.partial_layout import PartialLayout

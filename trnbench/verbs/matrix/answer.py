@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from trnbench.analytic.matrix.time import roofline
 from trnbench.answers.row import Row, cells
 from trnbench.catalog.provenance import Kind
 from trnbench.emulate.tensor_engine.matrix import TraceEvent
 from trnbench.numerics.accuracy import ErrorReport
-from trnbench.records import dataclass
+from trnbench.records import Record, field
 from trnbench.workload.suite import Product
 
 _FIGURES = (
@@ -21,8 +20,7 @@ _FIGURES = (
 """What a product that cannot run has none of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixAnswer:
+class MatrixAnswer(Record):
     """One product on one chip by one engine; figures are NaN where it cannot run.
 
     `size_bytes` is what moves at the chip's memory. `evidence` is the weakest kind of chip figure

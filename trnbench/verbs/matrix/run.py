@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from trnbench.numerics.memory import check_memory
 from trnbench.numerics.operands import operands
 from trnbench.numerics.product import ProductRecipe, matmul, product_problem
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
+from trnbench.records import replace
 from trnbench.verbs.matrix.answer import MatrixAnswer
 from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.workload.suite import Product
