@@ -59,6 +59,11 @@ def read_scenario(path: Path) -> Scenario:
     return found
 
 
+def scenario_file_options(path: Path) -> dict[str, str | list[str]]:
+    """Return the scenario in a file as options of `compare`."""
+    return scenario_options(read_scenario(path))
+
+
 def _count_text(count: float) -> str:
     """Return a count as people write it, such as 2T, where that says all of it."""
     short = show(count, Dimension.COUNT, digits=6)

@@ -14,10 +14,11 @@ from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
-from trnbench.app.verbs.compare import CompareRequest, compare_run
 from trnbench.app.verbs.plan import plan_run
 from trnbench.catalog.search import open_catalog
 from trnbench.cli.interrupts import processors
+from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.compare.run import compare_run
 
 RUN = RunRequest(
     model="llama3.1-70b",
@@ -36,7 +37,7 @@ def main() -> None:
     catalog, together = open_catalog(), processors()
 
     def compared(workers: int) -> CompareAnswer:
-        request = CompareRequest(run=RUN, baseline="p5.48xlarge")
+        request = CompareQuestion(run=RUN, baseline="p5.48xlarge")
         return compare_run(catalog, request, watch=Watch(workers=workers))
 
     def planned(workers: int) -> PlanAnswer:

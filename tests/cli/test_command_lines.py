@@ -14,28 +14,22 @@ from trnbench.app.collective_request import CollectiveRequest, sizes_between
 from trnbench.app.command_lines import (
     collective_question,
     command_line,
-    compare_question,
-    count_text,
-    matrix_question,
-    place_text,
     plan_question,
-    share_text,
-    size_text,
-    time_text,
     train_question,
 )
 from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.verbs.compare import CompareRequest
-from trnbench.app.verbs.matrix import MatrixRequest
 from trnbench.cli.main import main
 from trnbench.emulate.schedule.disturbance import Straggler
 from trnbench.parsing import count, duration, place, share, size
-from trnbench.records import replace
+from trnbench.verbs.again import command_question
+from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.suite import Place, Product
+from trnbench.written import count_text, place_text, share_text, size_text, time_text
 
 DAY = datetime.date(2026, 11, 21)
 AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)
@@ -43,10 +37,10 @@ SECONDS = st.floats(1e-3, 1e11) | st.integers(1, 1000).map(lambda days: days * 8
 LEAST_SHARE = 1e-9
 """Less is refused as nonsense, unless it is 0."""
 USE_CASES = {
-    "matrix": "trnbench.app.verbs.matrix.run",
+    "matrix": "trnbench.verbs.matrix.run.run",
     "collective": "trnbench.app.verbs.collective.run",
     "train": "trnbench.app.verbs.train.run",
-    "compare": "trnbench.app.verbs.compare.compare_run",
+    "compare": "trnbench.verbs.compare.run.compare_run",
     "plan": "trnbench.app.verbs.plan.plan_run",
 }
 
@@ -162,7 +156,7 @@ PLAIN = settings(
 
 def some_nodes(run, nodes):
     """Return a run on numbers of nodes that say it all."""
-    return replace(run, nodes=nodes, max_nodes=512) if nodes else run
+    return run.but(nodes=nodes, max_nodes=512) if nodes else run
 
 
 @PLAIN
@@ -184,20 +178,20 @@ def test_a_plan_is_asked_again(asked_by, run, nodes, deadline, budget):
     baseline=st.sampled_from((None, "trn1.32xlarge")),
 )
 def test_a_comparison_is_asked_again(asked_by, run, nodes, deadline, equal_cost, baseline):
-    request = CompareRequest(
+    request = CompareQuestion(
         run=some_nodes(run, nodes),
         deadline_s=deadline if deadline or not (equal_cost and nodes) else 1.0,
         equal_cost=equal_cost,
         baseline=baseline,
     )
-    assert asked_by(compare_question(request).line) == request
+    assert asked_by(command_question("compare", request).line) == request
 
 
 def test_a_baseline_on_so_many_nodes_is_asked_again(asked_by):
     line = "trnbench compare llama2-7b --tokens 1T --on p5.48xlarge --nodes 5 --equal-cost"
     request = asked_by(line + f" --price-date {DAY}")
     assert request.baseline_nodes == 5
-    assert asked_by(compare_question(request).line) == request
+    assert asked_by(command_question("compare", request).line) == request
 
 
 @PLAIN
@@ -225,7 +219,7 @@ def test_a_step_is_asked_again(asked_by, layout, nodes, engines, seed, factor):
 
 
 def test_products_are_asked_again(asked_by):
-    request = MatrixRequest(
+    question = MatrixQuestion(
         products=(Product(m=8, k=16, n=32), Product(m=8, k=16, n=32, batch=4)),
         chips=("trainium1", "trainium2"),
         formats=("bf16", "fp8"),
@@ -233,9 +227,9 @@ def test_products_are_asked_again(asked_by):
         cores="all",
         pattern="4:16",
     )
-    assert asked_by(matrix_question(request, None).line) == request
+    assert asked_by(command_question("matrix", question).line) == question
     suite = asked_by("trnbench matrix --suite llama --on trainium2 --dtype bf16")
-    assert asked_by(matrix_question(suite, "llama").line) == suite
+    assert asked_by(command_question("matrix", suite).line) == suite
 
 
 @PLAIN

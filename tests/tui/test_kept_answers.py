@@ -27,12 +27,13 @@ from trnbench.tui.collective_questions import AUTO, CollectiveQuestion, collecti
 from trnbench.tui.compare_questions import compare_rows
 from trnbench.tui.keeping import AnswerKeeper
 from trnbench.tui.layout_questions import ClusterJob, Window, layout_detail, schedule_chart
-from trnbench.tui.matrix_questions import MatrixQuestion, matrix_rows
+from trnbench.tui.matrix_questions import matrix_rows
 from trnbench.tui.memory_questions import memory_slots
 from trnbench.tui.plan_questions import PlanLimits, plan_rows
 from trnbench.tui.run_questions import run_suite
 from trnbench.tui.work import WorkLane
 from trnbench.tui.work_process import WorkAnswer, WorkHooks, WorkNotice, WorkProgress
+from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.suite import Product
 
@@ -55,12 +56,8 @@ JOB = ClusterJob(
 TP8 = PartialLayout(tp=8, pp=4)
 PRODUCTS = MatrixQuestion(
     products=(Product(m=512, k=512, n=512), Product(m=4096, k=128, n=512)),
-    suite=None,
     chips=("trainium1", "h100"),
     formats=("bf16",),
-    pattern=None,
-    kernel="blocked",
-    cores="1",
 )
 SWEEP = CollectiveQuestion(
     op="all-reduce",

@@ -7,7 +7,6 @@ from contextvars import ContextVar
 
 import pytest
 
-from trnbench.app.command_lines import compare_question
 from trnbench.catalog.search import open_catalog
 from trnbench.errors import DataFileError
 from trnbench.scenario import Scenario
@@ -15,6 +14,7 @@ from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import compare_request
 from trnbench.tui.scenario_form import scenario_fields, texts_of
 from trnbench.tui.settings import State, read_config, read_state, write_state
+from trnbench.verbs.again import command_question
 
 
 def test_a_scenario_has_a_command_line():
@@ -29,7 +29,7 @@ def test_a_scenario_has_a_command_line():
         price_date=datetime.date(2026, 11, 21),
         assumed_prices=("trn2-ultraserver=4xtrn2.48xlarge",),
     )
-    assert compare_question(compare_request(scenario)).line == (
+    assert command_question("compare", compare_request(scenario)).line == (
         "trnbench compare llama3.1-70b --tokens 2T --on trn1.32xlarge,p5.48xlarge "
         "--sequence 4096 --purchase spot --price-date 2026-11-21 --discount 18% "
         "--assume-price trn2-ultraserver=4xtrn2.48xlarge --deadline 60d"

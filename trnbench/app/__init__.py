@@ -27,19 +27,15 @@ if TYPE_CHECKING:
     from trnbench.app.launching import write_launch as write_launch
     from trnbench.app.prices import price_history as price_history
     from trnbench.app.prices import refresh_prices as refresh_prices
-    from trnbench.app.prices import write_rates as write_rates
-    from trnbench.app.scaling import scale_run as scale_run
     from trnbench.app.support_matrix import jobs_supported as jobs_supported
     from trnbench.app.support_matrix import support as support
     from trnbench.app.train_functional import train_functional as train_functional
     from trnbench.app.verbs.calibrate import calibrate as calibrate
     from trnbench.app.verbs.claims import claims as claims
     from trnbench.app.verbs.collective import collective as collective
-    from trnbench.app.verbs.compare import compare as compare
     from trnbench.app.verbs.explain import explain as explain
     from trnbench.app.verbs.fleet import fleet as fleet
     from trnbench.app.verbs.launch import launch as launch
-    from trnbench.app.verbs.matrix import matrix as matrix
     from trnbench.app.verbs.measure import measure as measure
     from trnbench.app.verbs.numerics import numerics as numerics
     from trnbench.app.verbs.plan import plan as plan
@@ -52,12 +48,20 @@ if TYPE_CHECKING:
     from trnbench.catalog.search import WORKLOAD_SECTIONS as WORKLOAD_SECTIONS
     from trnbench.catalog.search import Catalog as Catalog
     from trnbench.catalog.search import open_catalog as open_catalog
+    from trnbench.verbs.compare.run import compare as compare
+    from trnbench.verbs.compare.scaling import scale_run as scale_run
+    from trnbench.verbs.matrix.run import matrix as matrix
 
 VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
     *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
-_HOMES = {name: f"trnbench.app.verbs.{name}" for name in VERBS} | {
+_IN_FOLDERS = ("matrix", "compare")
+"""Verbs that are a folder of `trnbench.verbs`."""
+_HOMES = {
+    name: f"trnbench.verbs.{name}.run" if name in _IN_FOLDERS else f"trnbench.app.verbs.{name}"
+    for name in VERBS
+} | {
     name: module
     for module, names in {
         "trnbench.app.files": (
@@ -73,8 +77,8 @@ _HOMES = {name: f"trnbench.app.verbs.{name}" for name in VERBS} | {
             *("platform_named", "prices_named", "sheet"),
         ),
         "trnbench.app.launching": ("write_launch",),
-        "trnbench.app.prices": ("price_history", "refresh_prices", "write_rates"),
-        "trnbench.app.scaling": ("scale_run",),
+        "trnbench.app.prices": ("price_history", "refresh_prices"),
+        "trnbench.verbs.compare.scaling": ("scale_run",),
         "trnbench.app.support_matrix": ("jobs_supported", "support"),
         "trnbench.app.train_functional": ("train_functional",),
         "trnbench.catalog.listing": ("listed",),

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from trnbench.app.run_parts import Part, part_text
-from trnbench.app.run_request import MAX_NODES, RunRequest
+from trnbench.app.run_request import RunRequest
 from trnbench.catalog.search import BUILT_IN, USER, Catalog
 from trnbench.records import Record
-from trnbench.units import BINARY_PREFIXES, COUNT_SUFFIXES, DAY_S, Dimension, parse
+from trnbench.written import (
+    engine_text,
+    number_text,
+    place_text,
+    size_text,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from trnbench.app.plan_request import PlanRequest
     from trnbench.app.train_request import TrainRequest
-    from trnbench.app.verbs.compare import CompareRequest
-    from trnbench.app.verbs.matrix import MatrixRequest
 
+_BOUGHT = (
+    "tokens",
+    "samples",
+    "phase",
+    "purchase",
+    "region",
+    "price_date",
+    "discount",
+    "price",
+    "assume_price",
+)
+"""What is said of a run whose cluster is given."""
 Value = str | int | float | bool | None
 ARGUMENTS: Mapping[str, str] = {
     "matrix": "shapes",
@@ -69,23 +83,6 @@ def command_line(verb: str, *arguments: str, **options: Value | Sequence[str]) -
     return shlex.join(words)
 
 
-def matrix_question(request: MatrixRequest, suite: str | None) -> CommandQuestion:
-    """Return the question of products, or of a suite of them, on chips."""
-    shapes = [
-        f"{p.m}x{p.k}x{p.n}" + (f"x{p.batch}" if p.batch > 1 else "") for p in request.products
-    ]
-    options: dict[str, Value | Sequence[str]] = {
-        "shapes": () if suite else shapes,
-        "suite": suite,
-        "on": ",".join(request.chips),
-        "dtype": ",".join(request.formats),
-        "sparsity": request.pattern,
-        "kernel": None if request.kernel == "blocked" else request.kernel,
-        "cores": None if request.cores == 1 else request.cores,
-    }
-    return CommandQuestion(verb="matrix", options=options)
-
-
 def collective_question(
     op: str,
     places: Sequence[tuple[str, int]],
@@ -126,27 +123,12 @@ def train_question(request: TrainRequest, *, plot: bool = False) -> CommandQuest
     return CommandQuestion(verb="train", options=options)
 
 
-def compare_question(request: CompareRequest) -> CommandQuestion:
-    """Return the question of a comparison."""
-    nodes = request.baseline_nodes
-    own = {} if nodes is None else {"nodes": str(nodes), "max_nodes": None}
-    options = {
-        "model": request.run.model,
-        **_run_options(request.run),
-        **own,
-        "deadline": _time(request.deadline_s),
-        "equal_cost": request.equal_cost or None,
-        "baseline": request.baseline,
-    }
-    return CommandQuestion(verb="compare", options=options)
-
-
 def plan_question(request: PlanRequest) -> CommandQuestion:
     """Return the question of a plan."""
     asked = request.asked
     options = {
         "model": request.run.model,
-        **_run_options(request.run),
+        **request.run.said(),
         "deadline": None if asked.assumed_deadline else _time(asked.deadline_s),
         "budget": asked.budget_usd,
         "objective": asked.objective,
@@ -165,95 +147,9 @@ def with_folders(line: str, catalog: Catalog) -> str:
     return line + "".join(f" --spec-dir {shlex.quote(str(path.resolve()))}" for path in asked)
 
 
-def number_text(number: float) -> str:
-    """Return a number to the last digit."""
-    return repr(number).removesuffix(".0")
-
-
-def count_text(number: float) -> str:
-    """Return a count as people write it, to the last digit: 2T, 1.5B, 123."""
-    for suffix, factor in sorted(COUNT_SUFFIXES.items(), key=lambda one: -one[1]):
-        text = number_text(number / factor) + suffix
-        if number >= factor > 1 and parse(text, Dimension.COUNT) == number:
-            return text
-    return number_text(number)
-
-
-def time_text(time_s: float) -> str:
-    """Return a time in whole days, or in seconds to the last digit."""
-    days = time_s / DAY_S
-    return f"{int(days)}d" if days == int(days) else f"{number_text(time_s)}s"
-
-
-def share_text(share: float) -> str:
-    """Return a share in %, to the last digit."""
-    return f"{(Decimal(repr(share)) * 100).normalize():f}%"
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a size in the largest unit of which it is a whole number."""
-    for prefix, factor in sorted(BINARY_PREFIXES.items(), key=lambda one: -one[1]):
-        if size_bytes % factor == 0:
-            return f"{size_bytes / factor:.0f}{prefix}B"
-    return number_text(size_bytes)
-
-
-def place_text(instance: str, nodes: int) -> str:
-    """Return a cluster as INSTANCE or INSTANCE:NODES."""
-    return instance if nodes == 1 else f"{instance}:{nodes}"
-
-
-def engine_text(engines: Sequence[str]) -> str:
-    """Return the name that stands for these engines."""
-    return "both" if len(engines) > 1 else engines[0]
-
-
-def _run_options(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
-    bounded = not run.nodes and run.max_nodes != MAX_NODES
-    return {
-        **_length_options(run.parts),
-        "on": ",".join(run.instances),
-        "nodes": ",".join(map(str, run.nodes)) or None,
-        "max_nodes": run.max_nodes if bounded else None,
-        **run.layout.said,
-        "headroom": None if run.headroom is None else share_text(run.headroom),
-        "confidence": None if run.confidence is None else share_text(run.confidence),
-        "stack": run.stack,
-        "lnc": run.logical_size,
-        "assume_supported": run.assume_supported or None,
-        **_purchase_options(run),
-        "term_years": run.term_years,
-        "commitment": None if run.commitment == "whole" else run.commitment,
-        "keep_checkpoints": run.keep_checkpoints,
-        "max_price_age": _time(run.max_price_age_s),
-        "failures_per_node_day": run.failures_per_node_day,
-        "checkpoint_interval": _time(run.checkpoint_interval_s),
-    }
-
-
-def _purchase_options(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
-    return {
-        "purchase": ",".join(run.purchase) or None,
-        "region": run.region,
-        "price_date": run.price_date.isoformat(),
-        "discount": share_text(run.discount) if run.discount else None,
-        "price": run.prices,
-        "assume_price": run.assumed_prices,
-    }
-
-
 def _bought_run(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
     """Return the length and the purchase of a run whose cluster is given."""
-    return {**_length_options(run.parts), **_purchase_options(run)}
-
-
-def _length_options(parts: Sequence[Part]) -> Mapping[str, Value | Sequence[str]]:
-    first = parts[0]
-    if len(parts) == 1 and first.sequence is None:
-        if first.tokens is None:
-            return {"samples": count_text(first.samples or 0.0)}
-        return {"tokens": count_text(first.tokens)}
-    return {"phase": [part_text(part, count_text(part.tokens or 0.0)) for part in parts]}
+    return {name: value for name, value in run.said().items() if name in _BOUGHT}
 
 
 def _texts(value: Value | Sequence[str]) -> Sequence[str]:

@@ -156,7 +156,7 @@ class WaysFinder(State):
             replace(part, tokens=part.tokens and 1.0, samples=part.samples and 1.0)
             for part in request.parts
         )
-        key = replace(request, parts=parts)
+        key = request.but(parts=parts)
         if key not in self.searched:
             self.searched[key] = request, explore_all(self.catalog, request, watch=self.watch)
         first, explored = self.searched[key]

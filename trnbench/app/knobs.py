@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from trnbench.asking.function import signature_of
+from trnbench.asking.option import Given, Option
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.program.precision import recipe_named
 from trnbench.workload.knob_text import knob_parser
-from trnbench.workload.layout import ANY, KNOBS, Value
+from trnbench.workload.layout import ANY, KNOBS, Knob, Value
 from trnbench.workload.partial_layout import PartialLayout
 
 
@@ -41,25 +42,41 @@ def refuse_wanted(layout: PartialLayout) -> None:
 def _value(name: str, given: Value) -> Value:
     """Return a checked value: what is given is read as its text would be."""
     knob = KNOBS[name]
-    what = knob.option.lstrip("-") if knob.kind is str else knob.option
+    what = knob.option if knob.kind is not str else knob.option.strip("-").replace("-", " ")
     text = ("on" if given else "off") if isinstance(given, bool) else str(given)
     value = knob_parser(knob, what)(text)
     return recipe_named(str(value)).name if name == "precision" else value
 
 
-def _parameters() -> Mapping[str, inspect.Parameter]:
-    """Return an argument for each knob, all of them open."""
-    return {
-        name: inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=f"{knob.kind.__name__} | str | None",
-        )
-        for name, knob in KNOBS.items()
-    }
+class _Knobs:
+    """The knobs of a layout as options, one for each entry of their table."""
+
+    def options(self) -> Mapping[str, Option]:
+        return {name: _option(knob) for name, knob in KNOBS.items()}
+
+    def value(self, given: Given) -> PartialLayout:
+        return layout_of(**given)
+
+    def said(self, layout: PartialLayout) -> dict[str, Any]:
+        return dict(layout.said)
+
+    def inputs(self, layout: PartialLayout) -> Mapping[str, object]:
+        return {"setting": dict(layout.said)}
 
 
-layout_of.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    tuple(_parameters().values()), return_annotation=PartialLayout
-)
+def _option(knob: Knob) -> Option:
+    numbers = [one for one in knob.choices if isinstance(one, int)]
+    bounded = knob.kind is int and bool(numbers)
+    plain = knob.kind is bool or bounded
+    return Option(
+        name=knob.name,
+        field=knob.name,
+        help=knob.help,
+        kind=knob.kind if plain else str,
+        metavar=None if plain else knob.metavar or "N",
+        bounds=(min(numbers), max(numbers)) if bounded else None,
+    )
+
+
+KNOB_OPTIONS = _Knobs()
+layout_of.__signature__ = signature_of(KNOB_OPTIONS.options(), PartialLayout)  # type: ignore[attr-defined]

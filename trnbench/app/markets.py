@@ -20,7 +20,7 @@ from trnbench.plan.purchase import load_offers
 from trnbench.plan.quotas import cluster_limit
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.records import Record
-from trnbench.search.result import SearchResult, joined
+from trnbench.search.result import SearchResult, Tally, joined
 from trnbench.units import Dimension, show
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
@@ -291,3 +291,8 @@ def _market(
         stated=request.stated,
         interval_s=request.checkpoint_interval_s,
     )
+
+
+def looked(explored: Explored) -> Tally:
+    """Return the counts of layouts of an instance type that were looked at."""
+    return Tally.sum([result.tally for result in explored.searches])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from trnbench.answers.plan import Asked
 from trnbench.app.run_request import DEADLINE_S, RunRequest
-from trnbench.app.run_request import inputs_of as run_inputs
 from trnbench.errors import InputError
 from trnbench.plan.objective import Limits, Objective
 from trnbench.records import Record
@@ -59,7 +58,7 @@ class PlanRequest(Record):
 def inputs_of(request: PlanRequest) -> dict[str, object]:
     """Return the request as plain data, for outputs that repeat what was asked."""
     asked = request.asked
-    return run_inputs(request.run) | {
+    return request.run.inputs() | {
         "objective": asked.objective,
         "deadline_s": asked.deadline_s,
         "deadline_assumed": asked.assumed_deadline,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trnbench import parsing
 from trnbench.app.knobs import layout_of
+from trnbench.asking.option import Given, Option
+from trnbench.asking.question import Question, option
 from trnbench.errors import InputError, did_you_mean
 from trnbench.parsing import read
 from trnbench.records import Record, field
@@ -14,6 +17,7 @@ from trnbench.units import Dimension
 from trnbench.workload.layout import KNOBS
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
+from trnbench.written import count_text
 
 WHOLE = 1.0
 ROUNDING = 1e-6
@@ -130,3 +134,45 @@ def shown_part(part: Part) -> dict[str, object]:
     own = {"layout": dict(part.layout.said)} if part.layout.said else {}
     plain = {"tokens": part.tokens, "samples": part.samples, "sequence": part.sequence}
     return {**plain, **own}
+
+
+class _Length(Question):
+    """The options that say how long a run is."""
+
+    tokens: float | None = option(
+        "Tokens to train on: 2T, 300B.", default=None, read=parsing.count, metavar="N"
+    )
+    samples: float | None = option(
+        "Or samples of --sequence tokens each: 50K.", default=None, read=parsing.count, metavar="N"
+    )
+    phase: tuple[str, ...] = option(
+        "Or parts of the run, each with its own sequence length, and knobs of its own if need be: "
+        "1.9T@8192, or in % of --tokens: 10%@128k,cp=8,global-batch=256 (repeatable).",
+        default=(),
+        several="repeated",
+        metavar="TOKENS@SEQUENCE",
+    )
+
+
+class _Parts:
+    """How long a run is: options, and the parts that they make."""
+
+    def options(self) -> Mapping[str, Option]:
+        return _Length.options()
+
+    def value(self, given: Given) -> tuple[Part, ...]:
+        length = _Length.read(given)
+        return parts_of(length.tokens, length.samples, length.phase)
+
+    def said(self, parts: Sequence[Part]) -> dict[str, Any]:
+        first = parts[0]
+        if len(parts) == 1 and first.sequence is None:
+            name = "samples" if first.tokens is None else "tokens"
+            return {name: count_text(getattr(first, name))}
+        return {"phase": [part_text(part, count_text(part.tokens or 0.0)) for part in parts]}
+
+    def inputs(self, parts: Sequence[Part]) -> Mapping[str, object]:
+        return {"parts": [shown_part(part) for part in parts]}
+
+
+LENGTH = _Parts()

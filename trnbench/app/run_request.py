@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trnbench import parsing
-from trnbench.app.knobs import layout_of
-from trnbench.app.run_parts import Part, parts_of, shown_part
-from trnbench.app.use_case import takes_options_of
+from trnbench.app.knobs import KNOB_OPTIONS
+from trnbench.app.run_parts import LENGTH, Part
+from trnbench.asking.function import signature_of
+from trnbench.asking.option import Given
+from trnbench.asking.question import Question, group, option
 from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import InputError
-from trnbench.parsing import LEAST_SURE, MOST_SURE, maybe, names, read
-from trnbench.plan.failures import Stated
-from trnbench.plan.price_terms import (
-    Commitment,
-    PriceTerms,
-    load_price_terms,
-    parse_assumption,
-    parse_own_price,
-)
-from trnbench.records import Record, field, fields, replace
-from trnbench.units import DAY_S, Dimension, parse
+from trnbench.parsing import LEAST_SURE, MOST_SURE
+from trnbench.plan.commitment import Commitment
+from trnbench.units import DAY_S
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.sizes import MAX_SIZE
+
+if TYPE_CHECKING:
+    from trnbench.plan.failures import Stated
+    from trnbench.plan.price_terms import PriceTerms
 
 MAX_NODES = 512
 """Clusters are looked at up to this size, unless asked otherwise."""
 DEADLINE_S = 60 * DAY_S
 """A run without a deadline is to end within so many seconds: else the slowest would be cheapest."""
+MAX_AGE_VARIABLE = "TRNBENCH_PRICES_MAX_AGE"
 
 USUAL_MODEL = "llama3.1-70b"
 USUAL_TOKENS = 2e12
@@ -40,7 +38,12 @@ USUAL_INSTANCES = (
 """The run that is compared where nobody says which, and between which instance types."""
 
 
-class RunRequest(Record):
+def today() -> datetime.date:
+    """Return today by universal time: prices are as of it unless dated."""
+    return datetime.datetime.now(tz=datetime.UTC).date()
+
+
+class RunRequest(Question):
     """A run to be bought; what its layout leaves open is chosen.
 
     `nodes` to look at; none: powers of two up to `max_nodes`, as Capacity Blocks are sold.
@@ -51,29 +54,135 @@ class RunRequest(Record):
     predicted as if it ran.
     """
 
-    model: str
-    parts: tuple[Part, ...]
-    instances: tuple[str, ...]
-    price_date: datetime.date
-    layout: PartialLayout = field(default_factory=PartialLayout)
-    nodes: tuple[int, ...] = ()
-    max_nodes: int = MAX_NODES
-    headroom: float | None = None
-    confidence: float | None = None
-    stack: str | None = None
-    logical_size: int | None = None
-    assume_supported: bool = False
-    purchase: tuple[str, ...] = ()
-    region: str | None = None
-    discount: float = 0.0
-    prices: tuple[str, ...] = ()
-    assumed_prices: tuple[str, ...] = ()
-    term_years: int | None = None
-    commitment: Commitment = "whole"
-    keep_checkpoints: str | None = None
-    max_price_age_s: float | None = None
-    failures_per_node_day: float | None = None
-    checkpoint_interval_s: float | None = None
+    model: str = option(
+        "Model name (trnbench workload list models), or FLEET:JOB.",
+        default="",
+        metavar="MODEL",
+        argument=True,
+        completes=("models",),
+    )
+    parts: tuple[Part, ...] = group(LENGTH)
+    instances: tuple[str, ...] = option(
+        "Instance types to compare, e.g. trn2.48xlarge,p5.48xlarge (trnbench spec list instances).",
+        default=(),
+        name="on",
+        metavar="INSTANCE,...",
+        completes=("instances",),
+    )
+    nodes: tuple[int, ...] = option(
+        "Cluster sizes to try, in nodes, e.g. 16,32.",
+        default=(),
+        read=parsing.whole,
+        metavar="N,...",
+    )
+    max_nodes: int = option(
+        f"Without --nodes: try 1, 2, 4 ... up to N nodes; default: {MAX_NODES}.",
+        default=MAX_NODES,
+        read=parsing.whole,
+        metavar="N",
+    )
+    layout: PartialLayout = group(KNOB_OPTIONS)
+    headroom: float | None = option(
+        "Memory per rank to leave free, e.g. 10%; default: the most that reserve and "
+        "fragmentation may take.",
+        default=None,
+        read=parsing.share,
+        metavar="SHARE",
+    )
+    confidence: float | None = option(
+        "Keep deadline and budget with this probability, 50% to 99%; default: by the estimate.",
+        default=None,
+        read=parsing.confidence,
+        metavar="SHARE",
+    )
+    stack: str | None = option(
+        "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "
+        "torchtitan, ...; default: the instance's.",
+        default=None,
+        completes=("stacks",),
+    )
+    logical_size: int | None = option(
+        "Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
+        default=None,
+        name="lnc",
+        read=parsing.whole,
+        metavar="N",
+    )
+    assume_supported: bool = option(
+        "Predict layouts that the stack's software refuses as if they ran.", default=False
+    )
+    purchase: tuple[str, ...] = option(
+        "on-demand, capacity-block, reserved, savings-plan, spot (interruptible), quote; "
+        "default: the cheapest of the first three.",
+        default=(),
+        metavar="OPTION,...",
+    )
+    region: str | None = option(
+        "Region, e.g. us-east-2; default: the cheapest main one.", default=None
+    )
+    price_date: datetime.date = option(
+        "Prices as known on this day; default: today.",
+        factory=today,
+        read=parsing.date,
+        metavar="YYYY-MM-DD",
+    )
+    discount: float = option(
+        "Negotiated discount off published rates: 18%.",
+        default=0.0,
+        read=parsing.share,
+        metavar="SHARE",
+    )
+    prices: tuple[str, ...] = option(
+        "Own price, USD per instance-hour: trn2.48xlarge=30 (repeatable); with a ? behind it, only "
+        "where that instance is asked about.",
+        default=(),
+        name="price",
+        several="repeated",
+        metavar="NAME=USD",
+    )
+    assumed_prices: tuple[str, ...] = option(
+        "Assumed price, a multiple of another instance's (repeatable).",
+        default=(),
+        name="assume_price",
+        several="repeated",
+        metavar="'A=4x B'",
+    )
+    term_years: int | None = option(
+        "Years of a reservation or savings plan: 1 or 3.",
+        default=None,
+        read=parsing.whole,
+        metavar="N",
+    )
+    commitment: Commitment = option(
+        "Charge a term whole, or only the run's share of it.",
+        default="whole",
+        metavar="whole|share",
+    )
+    keep_checkpoints: str | None = option(
+        "Bill the storage of the last N checkpoints: 3@s3-standard or 3@fsx-lustre.",
+        default=None,
+        metavar="N@STORE",
+    )
+    max_price_age_s: float | None = option(
+        "Warn of rates older than this at the price date: 90d.",
+        default=None,
+        name="max_price_age",
+        read=parsing.duration,
+        metavar="TIME",
+        variable=MAX_AGE_VARIABLE,
+    )
+    failures_per_node_day: float | None = option(
+        "Failures per node per day, e.g. 0.005; default: the chip's rate.",
+        default=None,
+        metavar="RATE",
+    )
+    checkpoint_interval_s: float | None = option(
+        "Time between checkpoints: 30min; default: the optimum.",
+        default=None,
+        name="checkpoint_interval",
+        read=parsing.duration,
+        metavar="TIME",
+    )
 
     def __post_init__(self) -> None:
         """Refuse a run of no parts or on no machines, and numbers that cannot be."""
@@ -106,93 +215,59 @@ class RunRequest(Record):
     @property
     def stated(self) -> Stated:
         """What the user knows better than the data."""
+        from trnbench.plan.failures import Stated
+
         return Stated(failures_per_node_day=self.failures_per_node_day)
 
+    @classmethod
+    def read(cls, given: Given) -> RunRequest:
+        """Return the run that options ask for."""
+        instances = parsing.names("--on", given["on"]) if given.get("on") else ()
+        if not instances:
+            raise InputError("on which instances? e.g. --on trn2.48xlarge,p5.48xlarge")
+        if any(":" in name for name in instances):
+            raise InputError("--on takes instance types only; give numbers of nodes with --nodes")
+        if given.get("nodes") and given.get("max_nodes") is not None:
+            raise InputError("--nodes says it all; leave out --max-nodes")
+        return super().read(given)
 
-@takes_options_of(layout_of)
+    def settled(self, catalog: Catalog) -> RunRequest:
+        """Return the run with the prices of its instances.
+
+        Others are refused, unless they are for any run.
+        """
+        return _with_used_prices(catalog, self)
+
+    def said(self) -> dict[str, Any]:
+        """Return the options that ask this again, on any day."""
+        said = super().said()
+        if self.nodes:
+            said.pop("max_nodes", None)
+        return said
+
+    def inputs(self) -> dict[str, object]:
+        """Return the run as plain data, for outputs that repeat what was asked."""
+        plain = super().inputs() | {
+            "nodes": self.node_counts,
+            "price_date": self.price_date.isoformat(),
+        }
+        first = ("model", "parts", "instances", "price_date", "setting")
+        return {name: plain[name] for name in first} | plain
+
+
 def run_request(
     model: str,
     *,
-    tokens: float | str | None = None,
-    samples: float | str | None = None,
-    phase: str | Sequence[str] = (),
-    on: str | Sequence[str] = (),
-    nodes: int | str | Sequence[int | str] = (),
-    max_nodes: int | str | None = None,
-    headroom: float | str | None = None,
-    confidence: float | str | None = None,
-    stack: str | None = None,
-    lnc: int | str | None = None,
-    assume_supported: bool = False,
-    purchase: str | Sequence[str] = (),
-    region: str | None = None,
-    price_date: datetime.date | str | None = None,
-    discount: float | str | None = None,
-    price: str | Sequence[str] = (),
-    assume_price: str | Sequence[str] = (),
-    term_years: int | str | None = None,
-    commitment: Commitment = "whole",
-    keep_checkpoints: str | None = None,
-    max_price_age: float | str | None = None,
-    failures_per_node_day: float | str | None = None,
-    checkpoint_interval: float | str | None = None,
     catalog: Catalog | None = None,
-    **knobs: Any,  # noqa: ANN401
+    **options: Any,  # noqa: ANN401
 ) -> RunRequest:
     """Return the run that options of the command line ask for; today's prices unless dated."""
-    instances = names("--on", on) if on else ()
-    if not instances:
-        raise InputError("on which instances? e.g. --on trn2.48xlarge,p5.48xlarge")
-    if any(":" in name for name in instances):
-        raise InputError("--on takes instance types only; give numbers of nodes with --nodes")
-    counts = names("--nodes", (nodes,) if isinstance(nodes, int) else nodes) if nodes else ()
-    if counts and max_nodes is not None:
-        raise InputError("--nodes says it all; leave out --max-nodes")
-    run = RunRequest(
-        model=model,
-        parts=parts_of(tokens, samples, parsing.texts(phase)),
-        instances=instances,
-        price_date=maybe(parsing.date("--price-date"), price_date) or today(),
-        layout=layout_of(**knobs),
-        nodes=tuple(read(parsing.whole("--nodes"), count) for count in counts),
-        max_nodes=maybe(parsing.whole("--max-nodes"), max_nodes) or MAX_NODES,
-        headroom=maybe(parsing.share("--headroom"), headroom),
-        confidence=maybe(parsing.confidence("--confidence"), confidence),
-        stack=stack,
-        logical_size=maybe(parsing.whole("--lnc"), lnc),
-        assume_supported=assume_supported,
-        purchase=names("--purchase", purchase) if purchase else (),
-        region=region,
-        discount=maybe(parsing.share("--discount"), discount) or 0.0,
-        prices=parsing.texts(price),
-        assumed_prices=parsing.texts(assume_price),
-        term_years=maybe(parsing.whole("--term-years"), term_years),
-        commitment=parsing.literal("commitment", commitment, Commitment),
-        keep_checkpoints=keep_checkpoints,
-        max_price_age_s=maybe(parsing.duration("--max-price-age"), max_price_age),
-        failures_per_node_day=_rate(failures_per_node_day),
-        checkpoint_interval_s=maybe(parsing.duration("--checkpoint-interval"), checkpoint_interval),
-    )
-    return _with_used_prices(catalog or open_catalog(), run)
+    return RunRequest.asked(catalog or open_catalog(), {"model": model, **options})
 
 
-LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
-"""Failures of a node in a day: one in three million years, one in a minute and a half."""
-
-
-def _rate(given: float | str | None) -> float | None:
-    rate = maybe(lambda text: parse(text, Dimension.COUNT), given)
-    if rate and not LEAST_FAILURES <= rate <= MOST_FAILURES:
-        raise InputError(
-            f"--failures-per-node-day {rate:g} is no rate of machines: give 0, or "
-            f"{LEAST_FAILURES:g} to {MOST_FAILURES:g}"
-        )
-    return rate
-
-
-def today() -> datetime.date:
-    """Return today by universal time: prices are as of it unless dated."""
-    return datetime.datetime.now(tz=datetime.UTC).date()
+run_request.__signature__ = signature_of(  # type: ignore[attr-defined]
+    RunRequest.options(), RunRequest
+)
 
 
 IF_ASKED = "?"
@@ -201,6 +276,8 @@ IF_ASKED = "?"
 
 def _with_used_prices(catalog: Catalog, run: RunRequest) -> RunRequest:
     """Return a run with the prices of its instances; refuse others, unless they are for any run."""
+    from trnbench.plan.price_terms import parse_assumption, parse_own_price
+
     compared = {catalog.find("instances", name).name for name in run.instances}
     prices = [text.removesuffix(IF_ASKED) for text in run.prices]
     own = [parse_own_price(text)[0] for text in prices]
@@ -208,16 +285,16 @@ def _with_used_prices(catalog: Catalog, run: RunRequest) -> RunRequest:
     asked = zip(run.prices, own, strict=True)
     given = [("--price", name) for text, name in asked if not text.endswith(IF_ASKED)]
     given += [("--assume-price", parse_assumption(text)[0]) for text in run.assumed_prices]
-    for option, name in given:
+    for asked_by, name in given:
         if catalog.find("instances", name).name not in compared:
-            raise InputError(f"{option} names {name}, which is not among --on")
-    return replace(
-        run, prices=tuple(text for text, known in zip(prices, used, strict=True) if known)
-    )
+            raise InputError(f"{asked_by} names {name}, which is not among --on")
+    return run.but(prices=tuple(text for text, known in zip(prices, used, strict=True) if known))
 
 
 def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
     """Return the checked terms on which the buyer asks for prices."""
+    from trnbench.plan.price_terms import load_price_terms
+
     return load_price_terms(
         catalog,
         on=request.price_date,
@@ -231,15 +308,3 @@ def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
         kept=request.keep_checkpoints,
         max_age_s=request.max_price_age_s,
     )
-
-
-def inputs_of(request: RunRequest) -> dict[str, object]:
-    """Return the request as plain data, for outputs that repeat what was asked."""
-    keys = {"layout": "setting"}
-    plain = {keys.get(one.name, one.name): getattr(request, one.name) for one in fields(request)}
-    return plain | {
-        "parts": [shown_part(part) for part in request.parts],
-        "nodes": request.node_counts,
-        "price_date": request.price_date.isoformat(),
-        "setting": dict(request.layout.said),
-    }

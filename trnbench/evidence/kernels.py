@@ -29,7 +29,7 @@ from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.hardware.library import load_chip
 from trnbench.mapping.tiling.attention import FusedKernel
-from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel
+from trnbench.mapping.tiling.choices import DEFAULT_KERNEL, Kernel
 from trnbench.numerics.formats import format_named
 from trnbench.program.matrix import matrix_product
 from trnbench.records import Record, replace

@@ -6,7 +6,8 @@ import numpy as np
 
 from trnbench.errors import InputError
 from trnbench.numerics.formats import NumberFormat, format_named
-from trnbench.numerics.rounding import RoundingRule, round_to
+from trnbench.numerics.rounding import round_to
+from trnbench.numerics.rounding_rules import RoundingRule
 from trnbench.records import Record
 
 

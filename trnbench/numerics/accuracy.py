@@ -16,7 +16,8 @@ from trnbench.numerics.product import (
     round_moving,
     round_stationary,
 )
-from trnbench.numerics.rounding import Float32Array, RoundingRule
+from trnbench.numerics.rounding import Float32Array
+from trnbench.numerics.rounding_rules import RoundingRule
 from trnbench.numerics.sparsity import prune
 from trnbench.records import Record
 

@@ -24,13 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.numerics.formats import NumberFormat, ScaleRule, format_named
-from trnbench.numerics.rounding import (
-    Float32Array,
-    RoundingRule,
-    numpy_dtype,
-    round_elements,
-    widen,
-)
+from trnbench.numerics.rounding import Float32Array, numpy_dtype, round_elements, widen
+from trnbench.numerics.rounding_rules import RoundingRule
 from trnbench.records import Record
 
 SCALE_RULES: tuple[ScaleRule, ...] = ("trainium", "ocp", "nvidia", "blockwise")

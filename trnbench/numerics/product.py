@@ -16,14 +16,8 @@ from numpy.typing import ArrayLike
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.numerics.blocks import SCALE_RULES, block_round
 from trnbench.numerics.formats import FORMATS, NumberFormat, ScaleRule, format_named
-from trnbench.numerics.rounding import (
-    OVERFLOWS,
-    ROUNDINGS,
-    Float32Array,
-    Overflow,
-    RoundingRule,
-    round_to,
-)
+from trnbench.numerics.rounding import OVERFLOWS, Float32Array, Overflow, round_to
+from trnbench.numerics.rounding_rules import ROUNDINGS, RoundingRule
 from trnbench.numerics.sparsity import (
     Compressed,
     SparsityPattern,

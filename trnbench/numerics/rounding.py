@@ -20,10 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.numerics.formats import NumberFormat, OverflowResult, format_named
+from trnbench.numerics.rounding_rules import ROUNDINGS, RoundingRule
 
-RoundingRule = Literal["rne", "sr"]
 Overflow = Literal["native", "saturate"]
-ROUNDINGS: tuple[RoundingRule, ...] = ("rne", "sr")
 OVERFLOWS: tuple[Overflow, ...] = ("native", "saturate")
 
 Float32Array: TypeAlias = NDArray[np.float32]

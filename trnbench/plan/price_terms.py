@@ -6,11 +6,12 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, UnitError, UnknownNameError
 from trnbench.hardware.instance import PurchaseOption
+from trnbench.plan.commitment import Commitment
 from trnbench.prices.price import ANY, load_prices
 from trnbench.records import Record, field, replace
 from trnbench.units import Dimension, parse
@@ -23,7 +24,6 @@ COMMITTED: tuple[PurchaseOption, ...] = ("on-demand", "capacity-block", "reserve
 MOST = 1e6
 """No machine costs more in an hour, and none so many times another: a slip of the hand."""
 
-Commitment = Literal["whole", "share"]
 V = TypeVar("V")
 
 _OWN = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<usd>[^=]+)")

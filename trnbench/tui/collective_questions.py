@@ -63,9 +63,9 @@ def collective_sweep(
 ) -> TableFound:
     """Return the sweep in closed form, for each place and algorithm."""
     from trnbench.app.collective_request import inputs_of
-    from trnbench.app.command_lines import place_text
     from trnbench.app.verbs import collective as use_case
     from trnbench.report.collective import collective_report
+    from trnbench.written import place_text
 
     base = use_case.collective.request(
         question.op,

@@ -18,9 +18,9 @@ from trnbench.workload.partial_layout import PartialLayout
 if TYPE_CHECKING:
     from trnbench.app.markets import Explored
     from trnbench.app.searching import Watch
-    from trnbench.app.verbs.compare import CompareRequest
     from trnbench.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.compare.question import CompareQuestion
 
 COLUMNS = (
     *columns("instance", "nodes"),
@@ -65,13 +65,13 @@ class CompareFound(TableFound):
     deadline_s: float | None
 
 
-def compare_request(scenario: Scenario) -> CompareRequest:
+def compare_request(scenario: Scenario) -> CompareQuestion:
     """Return the request for the use case."""
     from trnbench.app.run_parts import parts_of
     from trnbench.app.run_request import RunRequest
-    from trnbench.app.verbs.compare import CompareRequest
+    from trnbench.verbs.compare.question import CompareQuestion
 
-    return CompareRequest(
+    return CompareQuestion(
         run=RunRequest(
             model=scenario.model,
             parts=parts_of(scenario.tokens, None, scenario.phases),
@@ -114,19 +114,19 @@ def watch_of(hooks: WorkHooks) -> Watch:
 
 def compare_rows(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> CompareFound:
     """Return the comparison, and the clusters that were looked at for it."""
-    from trnbench.app.command_lines import compare_question
     from trnbench.app.markets import explore_all
-    from trnbench.app.verbs.compare import compare_run, inputs_of
     from trnbench.report.compare import compare_report
     from trnbench.report.notes import basis_text
     from trnbench.report.verdict import verdict_text
+    from trnbench.verbs.again import command_question
+    from trnbench.verbs.compare.run import compare_run
 
     request = compare_request(scenario)
     explored = explore_all(catalog, request.run, watch=watch_of(hooks))
     answer = compare_run(catalog, request, explored=explored)
-    report = compare_report(answer, inputs_of(request))
+    report = compare_report(answer, request.inputs())
     if answer.complete:
-        hooks.keep(catalog, compare_question(request), report, good=answer.positive)
+        hooks.keep(catalog, command_question("compare", request), report, good=answer.positive)
     return CompareFound(
         report=replace(report, columns=COLUMNS, people=None),
         answers=tuple(one.quote for one in answer.compared),
@@ -145,7 +145,7 @@ def compare_points(
     """Return clusters of every size of every instance type."""
     from trnbench.app.markets import explore_all
 
-    run = replace(compare_request(scenario).run, nodes=())
+    run = compare_request(scenario).run.but(nodes=())
     explored = explore_all(catalog, run, watch=watch_of(hooks))
     return tuple(point for one in explored for point in _points(one))
 

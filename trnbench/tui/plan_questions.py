@@ -50,7 +50,7 @@ def plan_request(scenario: Scenario, limits: PlanLimits) -> PlanRequest:
 
     run = compare_request(scenario).run
     return PlanRequest(
-        run=replace(run, confidence=limits.confidence, max_nodes=limits.max_nodes or MAX_NODES),
+        run=run.but(confidence=limits.confidence, max_nodes=limits.max_nodes or MAX_NODES),
         deadline_s=scenario.deadline_s,
         budget_usd=limits.budget_usd,
         objective=limits.objective,

@@ -88,15 +88,16 @@ SuitePieces: TypeAlias = tuple[
 
 
 def _matrix(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
-    from trnbench.app.verbs import matrix as use_case
-    from trnbench.report.matrix import matrix_report
+    from trnbench.verbs.matrix.question import MatrixQuestion
+    from trnbench.verbs.matrix.run import run
+    from trnbench.verbs.matrix.text import matrix_report
 
-    request = replace(use_case.matrix.request(suite=name, catalog=catalog), engines=tuple(engines))
+    asked = MatrixQuestion(suite=name, engines=tuple(engines)).settled(catalog)
     pieces = [
-        (product.label or f"product {number}", replace(request, products=(product,)))
-        for number, product in enumerate(request.products, start=1)
+        (product.label or f"product {number}", asked.but(products=(product,)))
+        for number, product in enumerate(asked.products, start=1)
     ]
-    return pieces, use_case.run, lambda found: matrix_report(found, use_case.inputs_of(request))
+    return pieces, run, lambda found: matrix_report(found, asked.inputs())
 
 
 def _collective(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:

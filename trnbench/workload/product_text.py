@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from trnbench.errors import InputError
-from trnbench.workload.suite import Product
+
+if TYPE_CHECKING:
+    from trnbench.workload.suite import Product
 
 MAX_DIGITS = 12
 _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
@@ -13,6 +16,8 @@ _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
 
 def parse_product(text: str) -> Product:
     """Return the product that a text such as 4096x8192x8192 names."""
+    from trnbench.workload.suite import Product
+
     match = _SHAPE.fullmatch(text.strip().lower())
     if match is None or any(len(size) > MAX_DIGITS for size in match.groups(default="1")):
         raise InputError(
@@ -23,3 +28,9 @@ def parse_product(text: str) -> Product:
         return Product(m=m, k=k, n=n, batch=batch)
     except ValueError as error:
         raise InputError(f"{text!r}: {error}") from None
+
+
+def product_text(product: Product) -> str:
+    """Return the text that names a product."""
+    batch = f"x{product.batch}" if product.batch > 1 else ""
+    return f"{product.m}x{product.k}x{product.n}{batch}"

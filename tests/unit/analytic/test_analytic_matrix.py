@@ -11,7 +11,7 @@ from trnbench.analytic.matrix.time import matrix_time, roofline, stream_time_s
 from trnbench.catalog.search import open_catalog
 from trnbench.hardware.compute_unit import GpuTile, Multiprocessors
 from trnbench.hardware.library import load_chip
-from trnbench.mapping.tiling.schedule import KERNELS
+from trnbench.mapping.tiling.choices import KERNELS
 from trnbench.program.matrix import matrix_product
 from trnbench.records import replace
 

@@ -14,7 +14,6 @@ from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
 from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.verbs.compare import CompareRequest, compare_run
 from trnbench.app.verbs.plan import plan_run
 from trnbench.app.verbs.train import run
 from trnbench.catalog.search import open_catalog
@@ -25,7 +24,8 @@ from trnbench.plan.checkpoint import checkpoint_bytes
 from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
 from trnbench.plan.price_terms import PriceTerms
 from trnbench.plan.purchase import load_offers
-from trnbench.records import replace
+from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.compare.run import compare_run
 from trnbench.workload.library import load_model
 from trnbench.workload.partial_layout import PartialLayout
 from trnbench.workload.weights import parameter_count
@@ -55,7 +55,7 @@ TINY = RunRequest(
 
 @pytest.fixture(scope="module")
 def compared():
-    return compare_run(CATALOG, CompareRequest(run=RUN))
+    return compare_run(CATALOG, CompareQuestion(run=RUN))
 
 
 @pytest.mark.slow
@@ -218,8 +218,8 @@ def test_searches_side_by_side_find_the_same():
 
 @pytest.mark.parametrize("equal_cost", [False, True])
 def test_rows_made_side_by_side_are_the_same(equal_cost):
-    run = replace(RUN, nodes=(4,)) if equal_cost else RUN
-    request = CompareRequest(
+    run = RUN.but(nodes=(4,)) if equal_cost else RUN
+    request = CompareQuestion(
         run=run, equal_cost=equal_cost, baseline_nodes=4 if equal_cost else None
     )
     alone = compare_run(CATALOG, request)
@@ -241,9 +241,9 @@ def test_a_cancelled_comparison_keeps_what_it_has(workers):
         calls.append(1)
         return len(calls) > (40 if workers == 1 else 0)
 
-    full = compare_run(CATALOG, CompareRequest(run=RUN))
+    full = compare_run(CATALOG, CompareQuestion(run=RUN))
     answer = compare_run(
-        CATALOG, CompareRequest(run=RUN), watch=Watch(cancel=cancel, workers=workers)
+        CATALOG, CompareQuestion(run=RUN), watch=Watch(cancel=cancel, workers=workers)
     )
     assert full.complete
     assert not answer.complete
@@ -253,7 +253,7 @@ def test_a_cancelled_comparison_keeps_what_it_has(workers):
 def test_progress_counts_layouts():
     told = []
     compare_run(
-        CATALOG, CompareRequest(run=RUN), watch=Watch(progress=lambda *one: told.append(one))
+        CATALOG, CompareQuestion(run=RUN), watch=Watch(progress=lambda *one: told.append(one))
     )
     done, total, what = told[-1]
     assert done == total > 0

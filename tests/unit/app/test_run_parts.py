@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app.command_lines import count_text
 from trnbench.app.run_parts import Part, part_text, parts_of
 from trnbench.errors import InputError
 from trnbench.workload.partial_layout import PartialLayout
+from trnbench.written import count_text
 
 
 def test_shares_of_the_tokens_are_tokens():

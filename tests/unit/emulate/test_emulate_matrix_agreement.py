@@ -12,7 +12,7 @@ from trnbench.analytic.matrix.time import matrix_time
 from trnbench.catalog.search import open_catalog
 from trnbench.emulate.tensor_engine.matrix import run_matrix
 from trnbench.hardware.library import load_chip
-from trnbench.mapping.tiling.schedule import KERNELS
+from trnbench.mapping.tiling.choices import KERNELS
 from trnbench.program.matrix import matrix_product
 
 CATALOG = open_catalog()

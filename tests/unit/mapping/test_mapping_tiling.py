@@ -10,8 +10,9 @@ from trnbench.costs.instructions import instructions_of, transfer_cost
 from trnbench.errors import InputError
 from trnbench.hardware.compute_unit import NeuronCores
 from trnbench.hardware.library import load_chip
+from trnbench.mapping.tiling.choices import KERNELS, Kernel
 from trnbench.mapping.tiling.legality import format_reasons, pattern_fits, rate_of, shape_reasons
-from trnbench.mapping.tiling.schedule import KERNELS, Kernel, KernelSchedule, schedule_of
+from trnbench.mapping.tiling.schedule import KernelSchedule, schedule_of
 from trnbench.mapping.tiling.split import core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct, matrix_product
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.numerics.formats import FORMATS
-from trnbench.numerics.rounding import ROUNDINGS, round_to
+from trnbench.numerics.rounding import round_to
+from trnbench.numerics.rounding_rules import ROUNDINGS
 
 _ML_DTYPES = {
     "bf16": np.dtype(ml_dtypes.bfloat16),

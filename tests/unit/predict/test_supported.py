@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trnbench.app import compare, train
-from trnbench.app.command_lines import compare_question, train_question
+from trnbench.app.command_lines import train_question
 from trnbench.app.spec_files import cross_faults
 from trnbench.calibration.supports import SupportLine
 from trnbench.calibration.training_stack import load_training_stack
@@ -20,6 +20,7 @@ from trnbench.predict.step import predict
 from trnbench.predict.supported import runs, support_of
 from trnbench.program.features import EXPERTS_APART, features_of, known_features
 from trnbench.records import replace
+from trnbench.verbs.again import command_question
 from trnbench.workload.layout import Layout
 from trnbench.workload.library import load_model
 from trnbench.workload.partial_layout import PartialLayout
@@ -170,8 +171,8 @@ def test_command_lines_carry_the_assumption():
     assert "--assume-supported" in train_question(asked).line
     run: dict[str, Any] = {"tokens": "1B", "on": "trn1.32xlarge", "price_date": "2026-11-21"}
     assumed = compare.request("llama2-7b", **run, assume_supported=True)
-    assert "--assume-supported" in compare_question(assumed).line
-    assert "assume" not in compare_question(compare.request("llama2-7b", **run)).line
+    assert "--assume-supported" in command_question("compare", assumed).line
+    assert "assume" not in command_question("compare", compare.request("llama2-7b", **run)).line
 
 
 def test_uneven_chunks_are_told():

@@ -12,7 +12,6 @@ from trnbench.answers.figures import FIGURES
 from trnbench.answers.interval import Interval
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
-from trnbench.app.verbs.compare import CompareRequest, compare_run
 from trnbench.catalog.search import open_catalog
 from trnbench.plan.billing import Bill
 from trnbench.report.quote_text import (
@@ -24,6 +23,8 @@ from trnbench.report.quote_text import (
     tokens_text,
 )
 from trnbench.report.report import interval_text
+from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.compare.run import compare_run
 from trnbench.workload.partial_layout import PartialLayout
 
 
@@ -94,7 +95,7 @@ def test_the_sentence_of_a_plan():
         layout=PartialLayout(tp=2, global_batch=16),
         prices=("trn1.2xlarge=2",),
     )
-    (row,) = compare_run(open_catalog(environment={}), CompareRequest(run=run)).compared
+    (row,) = compare_run(open_catalog(environment={}), CompareQuestion(run=run)).compared
     told = sentence(row.quote)
     assert tokens_text(row.quote) == "10T tokens"
     assert run_text("tiny-gpt", row.quote) == "tiny-gpt, 10T tokens"

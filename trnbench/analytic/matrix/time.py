@@ -15,21 +15,16 @@ from trnbench.costs.instructions import Instructions, instructions_of, transfer_
 from trnbench.errors import unhandled
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
+from trnbench.mapping.tiling.choices import DEFAULT_KERNEL, Cores, Kernel, Precision
 from trnbench.mapping.tiling.legality import (
-    Precision,
     Rate,
     format_reasons,
     pattern_fits,
     rate_of,
     shape_reasons,
 )
-from trnbench.mapping.tiling.schedule import (
-    DEFAULT_KERNEL,
-    Kernel,
-    kernel_reasons,
-    schedule_of,
-)
-from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
+from trnbench.mapping.tiling.schedule import kernel_reasons, schedule_of
+from trnbench.mapping.tiling.split import core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
 from trnbench.records import Record, fields, replace
 

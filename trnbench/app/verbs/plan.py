@@ -19,7 +19,7 @@ from trnbench.app.command_lines import plan_question, with_folders
 from trnbench.app.draws import lead_of, outcomes, with_confidence, with_probabilities
 from trnbench.app.fleet_jobs import Choice, with_job
 from trnbench.app.fleet_risk import on_spot
-from trnbench.app.markets import Explored, explore_all
+from trnbench.app.markets import Explored, explore_all, looked
 from trnbench.app.plan_break_even import break_even
 from trnbench.app.plan_confirm import confirmed
 from trnbench.app.plan_request import PlanRequest
@@ -34,7 +34,6 @@ from trnbench.app.use_case import (
     quiet,
     takes_options_of,
 )
-from trnbench.app.verbs.compare import looked
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.hardware.instance import PurchaseOption
@@ -271,7 +270,7 @@ class _Planning(Record, eq=False):
 
     def _bought_anyhow(self) -> tuple[Candidate | None, Quote | None]:
         """Return the plan that another purchase option or region would allow."""
-        anyhow = replace(self.request.run, purchase=(), region=None)
+        anyhow = self.request.run.but(purchase=(), region=None)
         terms = price_terms(self.catalog, anyhow)
         explored = tuple(
             replace(

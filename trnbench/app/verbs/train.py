@@ -203,7 +203,7 @@ def _runs(cases: Sequence[TrainCase], asked: Mapping[str, Any]) -> tuple[RunRequ
     runs = []
     for case in cases:
         options = {**asked, **case.layout.said, "on": names, "nodes": case.nodes}
-        runs.append(replace(run_request(case.model, **options), instances=(case.instance,)))
+        runs.append(run_request(case.model, **options).but(instances=(case.instance,)))
     return tuple(runs)
 
 

@@ -11,14 +11,10 @@ from trnbench.emulate.tensor_engine.steady import play_all
 from trnbench.errors import InputError, unhandled
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
-from trnbench.mapping.tiling.legality import (
-    Precision,
-    format_reasons,
-    rate_of,
-    shape_reasons,
-)
-from trnbench.mapping.tiling.schedule import DEFAULT_KERNEL, Kernel, schedule_of
-from trnbench.mapping.tiling.split import Cores, core_count, core_reasons, split_over
+from trnbench.mapping.tiling.choices import DEFAULT_KERNEL, Cores, Kernel, Precision
+from trnbench.mapping.tiling.legality import format_reasons, rate_of, shape_reasons
+from trnbench.mapping.tiling.schedule import schedule_of
+from trnbench.mapping.tiling.split import core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct
 from trnbench.records import Record, field
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import numpy as np
 
 from trnbench.arrays import BoolArray
 from trnbench.errors import unhandled
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import Multiprocessors, NeuronCores
+from trnbench.mapping.tiling.choices import Precision
 from trnbench.numerics.formats import format_named
 from trnbench.numerics.sparsity import parse_pattern, pattern_problem
 from trnbench.program.matrix import MatrixProduct
 from trnbench.records import Record
-
-Precision: TypeAlias = Literal["native", "fast"]
 
 _SOLO_FORMATS = ("fp32", "tf32")
 

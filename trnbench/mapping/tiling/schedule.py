@@ -15,20 +15,17 @@ Sizes are floats that hold whole numbers, because arrays of millions of shapes r
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import Literal
 
 import numpy as np
 
 from trnbench.arrays import BoolArray, FloatArray, Number
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
+from trnbench.mapping.tiling.choices import DEFAULT_KERNEL, Kernel
 from trnbench.mapping.tiling.legality import Rate
 from trnbench.program.matrix import MatrixProduct
 from trnbench.records import Record
-
-Kernel: TypeAlias = Literal["naive", "hoisted", "blocked-free", "blocked"]
-KERNELS: tuple[Kernel, ...] = get_args(Kernel)
-DEFAULT_KERNEL: Kernel = "blocked"
 
 ACCUMULATOR_BYTES = 4
 # What a kernel is, as the public NKI matmul tutorial builds it: tiles in a block of a free

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -11,10 +10,9 @@ from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
 from trnbench.hardware.chip import Chip
 from trnbench.hardware.compute_unit import NeuronCores
+from trnbench.mapping.tiling.choices import Cores
 from trnbench.program.matrix import MatrixProduct
 from trnbench.records import Record, replace
-
-Cores: TypeAlias = int | Literal["all"]
 
 # Far below any difference that matters, so that it only decides between equal shares of work.
 _TIE = 1e-6

@@ -13,7 +13,6 @@ from textual.widget import Widget
 from trnbench.answers.figures import FIGURES
 from trnbench.answers.row import Row
 from trnbench.errors import TrnbenchError
-from trnbench.records import replace
 from trnbench.tui.cluster import Cluster, cluster_of
 from trnbench.tui.compare_pictures import (
     cluster_label,
@@ -92,7 +91,7 @@ class CompareView(ScenarioView):
 
     def compose(self) -> ComposeResult:
         """Start the process that plans while the screen is painted."""
-        self.warm("compare", "trnbench.app.verbs.compare", "trnbench.report.compare")
+        self.warm("compare", "trnbench.verbs.compare.run", "trnbench.report.compare")
         yield from super().compose()
 
     def begin(self) -> None:
@@ -102,13 +101,13 @@ class CompareView(ScenarioView):
 
     def command(self) -> str:
         """Return the command line of the rows."""
-        from trnbench.app.command_lines import compare_question
+        from trnbench.verbs.again import command_question
 
         baseline = self.query_one(ResultTable).state.baseline
         request = compare_request(self.scenario)
         if baseline not in request.run.instances:
             baseline = None
-        return compare_question(replace(request, baseline=baseline)).line
+        return command_question("compare", request.but(baseline=baseline)).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""

@@ -16,7 +16,6 @@ from trnbench.tui.forms import field, list_of, plain
 from trnbench.tui.found import TableFound
 from trnbench.tui.heat import POWERS, HeatMap, draw_heat, level_styles, sizes_for
 from trnbench.tui.matrix_questions import (
-    MatrixQuestion,
     matrix_engines,
     matrix_heat,
     matrix_rows,
@@ -30,10 +29,11 @@ from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.units import Dimension
+from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.workload.product_text import parse_product
 
 if TYPE_CHECKING:
-    from trnbench.answers.matrix import MatrixAnswer
+    from trnbench.verbs.matrix.answer import MatrixAnswer
 
 KERNELS = ("blocked", "blocked-free", "hoisted", "naive")
 SHAPES = "4096x8192x8192, 8192x1024x8192, 512x8192x8192"
@@ -87,10 +87,9 @@ class MatrixView(View):
 
     def command(self) -> str:
         """Return the command line of the rows."""
-        from trnbench.app.command_lines import matrix_question
+        from trnbench.verbs.again import command_question
 
-        question = self._question()
-        return matrix_question(question.request(self.trnbench.catalog), question.suite).line
+        return command_question("matrix", self._question().settled(self.trnbench.catalog)).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
@@ -131,7 +130,10 @@ class MatrixView(View):
     def _question(self) -> MatrixQuestion:
         value = self.query_one(Form).values
         del value["k"]
-        return MatrixQuestion(products=value.pop("shapes"), pattern=value.pop("sparsity"), **value)
+        products = () if value["suite"] else value["shapes"]
+        said = {**value, "shapes": products, "on": value["chips"], "dtype": value["formats"]}
+        del said["chips"], said["formats"]
+        return MatrixQuestion.read(said)
 
     @on(PictureSwitch.Turned)
     def _ask_picture(self) -> None:

@@ -11,16 +11,17 @@ from trnbench.answers.scaling import Scaling, ScalingAnswer, ScalingCurve
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote
 from trnbench.app.searching import Watch
-from trnbench.app.verbs.compare import CompareRequest, row_of_market
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
 from trnbench.plan.objective import Candidate
 from trnbench.records import replace
+from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.compare.run import row_of_market
 from trnbench.workload.partial_layout import PartialLayout
 
 
 def scale_run(
-    catalog: Catalog, request: CompareRequest, scaling: Scaling, *, watch: Watch | None = None
+    catalog: Catalog, request: CompareQuestion, scaling: Scaling, *, watch: Watch | None = None
 ) -> ScalingAnswer:
     """Return a curve for every instance type, over the numbers of nodes of the request."""
     if len(request.run.parts) > 1:
@@ -37,7 +38,7 @@ def scale_run(
     )
 
 
-def _curve(request: CompareRequest, explored: Explored, scaling: Scaling) -> ScalingCurve:
+def _curve(request: CompareQuestion, explored: Explored, scaling: Scaling) -> ScalingCurve:
     # With numbers of nodes as the footing, the largest cluster says which family it is.
     nodes = request.run.node_counts[-1] if request.by_nodes else None
     start = row_of_market(request, explored, nodes)

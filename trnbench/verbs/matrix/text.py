@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from trnbench.analytic.matrix.time import roofline
-from trnbench.answers.matrix import MatrixAnswer
 from trnbench.answers.trace import TraceSpan
 from trnbench.emulate.tensor_engine.matrix import OUTPUT_ROOM
 from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
@@ -14,6 +13,7 @@ from trnbench.report.report import Report, columns, draw_rows
 from trnbench.report.text_table import Style
 from trnbench.report.trace import trace
 from trnbench.units import Dimension, show, significant
+from trnbench.verbs.matrix.answer import MatrixAnswer
 
 AGREE = 0.1
 """Engines that are further apart than this on a product do not agree on it."""

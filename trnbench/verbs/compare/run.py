@@ -9,10 +9,9 @@ A cluster is bought in the cheapest way that keeps the footing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
-from trnbench import parsing
 from trnbench.answers.compare import CompareAnswer, ComparedQuote, OtherStack
 from trnbench.answers.quote import Quote
 from trnbench.app.draws import (
@@ -23,37 +22,24 @@ from trnbench.app.draws import (
     with_confidence,
     with_probabilities,
 )
-from trnbench.app.fleet_jobs import with_job
-from trnbench.app.markets import Explored, explore_all
+from trnbench.app.markets import Explored, explore_all, looked
 from trnbench.app.quotes import quote, quote_of_none
-from trnbench.app.run_request import (
-    DEADLINE_S,
-    USUAL_INSTANCES,
-    USUAL_MODEL,
-    USUAL_TOKENS,
-    RunRequest,
-    run_request,
-)
-from trnbench.app.run_request import inputs_of as run_inputs
 from trnbench.app.searching import Watch
 from trnbench.app.side_by_side import each
 from trnbench.app.use_case import (
     Cancel,
     Progress,
-    answered_by,
     never,
     quiet,
-    takes_options_of,
 )
+from trnbench.asking.function import verb_of
 from trnbench.calibration.training_stack import TrainingStack, stacks_fitted_on
 from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.parsing import maybe
 from trnbench.plan.break_even import break_even_speed
 from trnbench.plan.draws import DrawnPurchase
 from trnbench.plan.market import candidates
 from trnbench.plan.objective import (
-    NO_LIMITS,
     Candidate,
     Limits,
     cheapest_first,
@@ -64,60 +50,11 @@ from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
 from trnbench.records import Record, replace
 from trnbench.report.quote_text import time_text
-from trnbench.search.result import Tally
-from trnbench.units import Dimension, counted, show, significant
+from trnbench.units import counted, significant
+from trnbench.verbs.compare.question import CompareQuestion
 
 LISTED = 5
 """So many cluster sizes are counted up, as 1, 2, 4 ... 512 if they are more."""
-
-
-class CompareRequest(Record):
-    """A run to compare on its instance types.
-
-    Without a deadline, numbers of nodes given with the run are the footing, and without these a
-    usual deadline is. `baseline` is the first of the instance types unless named; `baseline_nodes`
-    is how many it has at equal cost, if not as many as finish in time. `assumed`: in words, what of
-    the question was not said.
-    """
-
-    run: RunRequest
-    deadline_s: float | None = None
-    equal_cost: bool = False
-    baseline: str | None = None
-    baseline_nodes: int | None = None
-    assumed: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse a deadline that has passed."""
-        if self.deadline_s is not None and not self.deadline_s > 0:
-            raise InputError("the deadline must be above 0")
-        if self.baseline_nodes is not None and self.baseline_nodes not in self.run.node_counts:
-            raise InputError(f"the baseline's {self.baseline_nodes} nodes are not looked at")
-        if self.run.confidence is not None and self.limits == NO_LIMITS:
-            raise InputError("--confidence keeps a deadline, and there is none: give --deadline")
-
-    @property
-    def by_nodes(self) -> bool:
-        """Whether the numbers of nodes are the footing."""
-        return self.deadline_s is None and bool(self.run.nodes) and not self.equal_cost
-
-    @property
-    def limits(self) -> Limits:
-        """What a cluster has to keep, beside what is equal."""
-        if self.by_nodes or self.baseline_nodes:
-            return NO_LIMITS
-        return Limits(deadline_s=self.deadline_s or DEADLINE_S, priced=False)
-
-
-def inputs_of(request: CompareRequest) -> dict[str, object]:
-    """Return the request as plain data, for outputs that repeat what was asked."""
-    return run_inputs(request.run) | {
-        "deadline_s": request.limits.deadline_s,
-        "equal_cost": request.equal_cost,
-        "baseline": request.baseline,
-        "baseline_nodes": request.baseline_nodes,
-        "assumed": request.assumed,
-    }
 
 
 _Place: TypeAlias = tuple[str, int | None]
@@ -134,7 +71,7 @@ class _Row(Record):
 
 def compare_run(
     catalog: Catalog,
-    request: CompareRequest,
+    request: CompareQuestion,
     *,
     watch: Watch | None = None,
     explored: Sequence[Explored] | None = None,
@@ -198,88 +135,33 @@ def compare_run(
 
 def _answer(
     catalog: Catalog,
-    request: CompareRequest,
+    request: CompareQuestion,
     *,
     progress: Progress = quiet,
     cancel: Cancel = never,
     workers: int = 1,
 ) -> CompareAnswer:
-    watch = Watch(progress=progress, cancel=cancel, workers=workers)
-    return compare_run(catalog, request, watch=watch)
-
-
-@answered_by(_answer)
-@takes_options_of(run_request)
-def compare(
-    model: str | None = None,
-    *,
-    deadline: float | str | None = None,
-    equal_cost: bool = False,
-    baseline: str | None = None,
-    catalog: Catalog | None = None,
-    progress: Progress = quiet,
-    cancel: Cancel = never,
-    workers: int = 1,
-    **options: Any,  # noqa: ANN401
-) -> CompareRequest:
     """Return what a training run takes and costs on several instance types, a row for each.
 
-    Each is in its best layout: knobs that are not given are searched. `options` are those of
-    `trnbench.app.run_request.run_request`; the model may be FLEET:JOB, a job of a fleet. Without a
-    model, a length or instance types usual ones are taken, and the answer says which.
-    Once `cancel` is true, what was found is answered;
-    `workers` is how many processes may search at once.
+    Each is in its best layout: knobs that are not given are searched. The model may be FLEET:JOB, a
+    job of a fleet. Without a model, a length or instance types usual ones are taken, and the answer
+    says which. Once `cancel` is true, what was found is answered; `workers` is how many processes
+    may search at once.
 
     >>> from trnbench.app import compare
     >>> answer = compare("llama2-7b", tokens="300B", on="trn1.32xlarge", nodes=4, tp=8, pp=1)
     >>> [(one.quote.instance, one.quote.nodes) for one in answer.compared]
     [('trn1.32xlarge', 4)]
     """
-    said = with_job(catalog, model or USUAL_MODEL, {**options, "deadline": deadline})
-    model, options, assumed = _usual(*said, named=model is not None)
-    deadline = options.pop("deadline", None)
-    run = run_request(model, catalog=catalog, **options)
-    deadline_s = maybe(parsing.duration("--deadline"), deadline)
-    baseline_nodes = None
-    if equal_cost and run.nodes and deadline_s is None:
-        if len(run.nodes) > 1:
-            raise InputError("--equal-cost wants one number of --nodes: the baseline's")
-        (baseline_nodes,) = run.nodes
-        powers = replace(run, nodes=()).node_counts
-        run = replace(run, nodes=tuple(sorted({*powers, baseline_nodes})))
-    return CompareRequest(
-        run=run,
-        deadline_s=deadline_s,
-        equal_cost=equal_cost,
-        baseline=baseline,
-        baseline_nodes=baseline_nodes,
-        assumed=assumed,
-    )
+    watch = Watch(progress=progress, cancel=cancel, workers=workers)
+    return compare_run(catalog, request, watch=watch)
 
 
-def _usual(
-    model: str, options: Mapping[str, Any], *, named: bool
-) -> tuple[str, dict[str, Any], tuple[str, ...]]:
-    """Return a question with what was not said as usual, and in words what that is."""
-    assumed, whole = [], dict(options)
-    if not named:
-        assumed.append(f"model {model}")
-    if not any(options.get(length) for length in ("tokens", "samples", "phase")):
-        whole["tokens"] = USUAL_TOKENS
-        assumed.append(f"--tokens {show(USUAL_TOKENS, Dimension.COUNT)}")
-    if not options.get("on"):
-        whole["on"] = USUAL_INSTANCES
-        assumed.append(f"--on {','.join(USUAL_INSTANCES)}")
-    return model, whole, tuple(assumed)
-
-
-def looked(explored: Explored) -> Tally:
-    """Return the counts of layouts of an instance type that were looked at."""
-    return Tally.sum([result.tally for result in explored.searches])
+compare = verb_of("compare", CompareQuestion, _answer)
 
 
 def row_of_market(
-    request: CompareRequest,
+    request: CompareQuestion,
     explored: Explored,
     nodes: int | None,
     *,
@@ -321,7 +203,7 @@ def row_of_market(
     return found.refused((late,))
 
 
-def _warned(found: Quote, request: CompareRequest) -> Quote:
+def _warned(found: Quote, request: CompareQuestion) -> Quote:
     """Return a quote that keeps the deadline by its estimate, with a warning if it may miss it."""
     deadline_s, elapsed = request.limits.deadline_s, found.elapsed_s
     if request.run.confidence is not None or deadline_s is None or elapsed is None:
@@ -412,7 +294,7 @@ def _with_stack(catalog: Catalog, setup: TrainSetup, stack: TrainingStack) -> Tr
     )
 
 
-def _footing(request: CompareRequest, baseline: str) -> str:
+def _footing(request: CompareQuestion, baseline: str) -> str:
     run = request.run
     own = run.nodes and request.baseline_nodes is None
     tried = _listed(run.node_counts) if own else f"1, 2, 4 ... {max(run.node_counts):,}"

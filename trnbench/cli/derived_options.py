@@ -1,0 +1,109 @@
+"""Questions -> options of the command line: the one place that says them to Typer."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from inspect import Parameter
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from trnbench.asking.option import Option
+from trnbench.asking.question import Question
+from trnbench.cli.names import completes, completes_stacks
+from trnbench.cli.printing import Command, typed_option, with_signature
+
+
+def asks(*kinds: type[Question]) -> Callable[[Command], Command]:
+    """Return a decorator: a command takes these questions in place of their options.
+
+    The command takes `out` and `catalog` first, then a question of each kind: what is asked, and
+    how the answer is shown. Nothing of them is settled yet.
+    """
+
+    def decorate(command: Command) -> Command:
+        head = list(inspect.signature(command).parameters.values())[:2]
+        parameters = [parameter_of(one) for kind in kinds for one in _shown(kind)]
+
+        @functools.wraps(command)
+        def run(out: Any, catalog: Any, **options: Any) -> int | None:  # noqa: ANN401
+            questions = []
+            for kind in kinds:
+                given = {one.name: _plain(options[one.name]) for one in _shown(kind)}
+                questions.append(kind.read(kind.filled(given, catalog)))
+            return command(out, catalog, *questions)
+
+        return with_signature(run, [*head, *parameters])
+
+    return decorate
+
+
+def _shown(kind: type[Question]) -> list[Option]:
+    return [one for one in kind.options().values() if one.shown]
+
+
+def parameter_of(one: Option) -> Parameter:
+    """Return the parameter that Typer makes an option of."""
+    about: dict[str, Any] = {"help": one.help, "metavar": one.metavar, "envvar": one.variable}
+    if one.completes:
+        about["autocompletion"] = _completion(one)
+    if one.fills is not None:
+        about |= {"is_eager": True, "callback": _filling(one.fills)}
+    if one.bounds is not None:
+        about |= {"min": one.bounds[0], "max": one.bounds[1]}
+    kind, default = _type_of(one), _default(one)
+    if isinstance(default, str) and issubclass(kind, StrEnum):
+        default = kind(default)
+    form: Any = kind if default is not None else kind | None
+    if one.argument:
+        form = list[str] | None if one.several else form
+        return typed_option(one.name, form, typer.Argument(**about), default)
+    if one.several == "repeated":
+        form, default = list[kind] | None, None  # type: ignore[valid-type]
+    flag = one.flag
+    if one.is_switch and one.default is None:
+        flag = f"{flag}/{flag.replace('--', '--no-', 1)}"
+    names = (flag, one.short) if one.short else (flag,)
+    return typed_option(one.name, form, typer.Option(*names, **about), default)
+
+
+def _type_of(one: Option) -> Any:  # noqa: ANN401
+    if one.choices and one.metavar is None and one.several in ("", "one text"):
+        return StrEnum(one.name, {name.upper(): name for name in one.choices})
+    return one.kind if one.several in ("", "repeated") else str
+
+
+def _default(one: Option) -> Any:  # noqa: ANN401
+    """Return the default as Typer shows it; None where the help says it, if there is one."""
+    if one.default is None or one.default == () or "default:" in one.help:
+        return False if one.is_switch and one.default is False else None
+    if not one.default and one.kind is not bool:
+        return None
+    if one.kind in (bool, int, float) and not one.several:
+        return one.default
+    return one.text(one.default)
+
+
+def _completion(one: Option) -> Callable[[str], list[str]]:
+    if one.completes == ("stacks",):
+        return completes_stacks()
+    return completes(one.completes, several=one.several == "commas" and not one.argument)
+
+
+def _filling(fills: Callable[[Path], Mapping[str, Any]]) -> Callable[..., Path | None]:
+    """Return what Typer calls with a file: it stands for the options that are not given."""
+
+    def fill(context: typer.Context, path: Path | None) -> Path | None:
+        if path is not None and not context.resilient_parsing:
+            context.default_map = {**(context.default_map or {}), **fills(path)}
+        return path
+
+    return fill
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    return value.value if isinstance(value, StrEnum) else value

@@ -1,0 +1,9 @@
+"""How results are rounded, by name. Imports nothing: questions name these before numpy loads."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+RoundingRule = Literal["rne", "sr"]
+"""To nearest even, or stochastically."""
+ROUNDINGS: tuple[RoundingRule, ...] = ("rne", "sr")

@@ -1,0 +1,1 @@
+"""What trnbench answers: a folder a verb, with its question, run, answer and text."""

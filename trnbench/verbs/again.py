@@ -1,0 +1,11 @@
+"""A question as the command line that asks it again, on any day and to the last digit."""
+
+from __future__ import annotations
+
+from trnbench.app.command_lines import CommandQuestion
+from trnbench.asking.question import Question
+
+
+def command_question(verb: str, question: Question) -> CommandQuestion:
+    """Return the options of the command line that asks a verb a settled question."""
+    return CommandQuestion(verb=verb, options=question.said())

@@ -1,0 +1,1 @@
+"""A training run on several instance types: days, USD, and why."""

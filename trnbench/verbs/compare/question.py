@@ -1,0 +1,142 @@
+"""What `compare` is asked: a run, the footing on which instance types are compared, how shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trnbench import parsing
+from trnbench.app.run_request import (
+    DEADLINE_S,
+    USUAL_INSTANCES,
+    USUAL_MODEL,
+    USUAL_TOKENS,
+    RunRequest,
+)
+from trnbench.asking.option import Given
+from trnbench.asking.question import Question, group, option
+from trnbench.errors import InputError
+from trnbench.scenario import scenario_file_options
+from trnbench.units import Dimension, show
+from trnbench.verbs.shared import DETAILS, Against
+
+if TYPE_CHECKING:
+    from trnbench.catalog.search import Catalog
+    from trnbench.plan.objective import Limits
+
+
+class CompareQuestion(Question):
+    """A run to compare on its instance types.
+
+    Without a deadline, numbers of nodes given with the run are the footing, and without these a
+    usual deadline is. `baseline` is the first of the instance types unless named; `baseline_nodes`
+    is how many it has at equal cost, if not as many as finish in time. `assumed`: in words, what of
+    the question was not said.
+    """
+
+    run: RunRequest = group(RunRequest)
+    deadline_s: float | None = option(
+        "Finish within this time, each on its smallest cluster; default, without --nodes: 60d.",
+        default=None,
+        name="deadline",
+        read=parsing.duration,
+        metavar="TIME",
+    )
+    equal_cost: bool = option(
+        "The baseline by --deadline or --nodes N, the others as fast as its cost buys.",
+        default=False,
+    )
+    baseline: str | None = option(
+        "Instance type to compare the others with; default: the first.",
+        default=None,
+        metavar="INSTANCE",
+        completes=("instances",),
+    )
+    baseline_nodes: int | None = None
+    assumed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a deadline that has passed."""
+        if self.deadline_s is not None and not self.deadline_s > 0:
+            raise InputError("the deadline must be above 0")
+        if self.baseline_nodes is not None and self.baseline_nodes not in self.run.node_counts:
+            raise InputError(f"the baseline's {self.baseline_nodes} nodes are not looked at")
+        if self.run.confidence is not None and not self.has_deadline:
+            raise InputError("--confidence keeps a deadline, and there is none: give --deadline")
+
+    @property
+    def by_nodes(self) -> bool:
+        """Whether the numbers of nodes are the footing."""
+        return self.deadline_s is None and bool(self.run.nodes) and not self.equal_cost
+
+    @property
+    def has_deadline(self) -> bool:
+        """Whether a cluster has to keep a deadline, the usual one if none is said."""
+        return not self.by_nodes and not self.baseline_nodes
+
+    @property
+    def limits(self) -> Limits:
+        """What a cluster has to keep, beside what is equal."""
+        from trnbench.plan.objective import NO_LIMITS, Limits
+
+        if not self.has_deadline:
+            return NO_LIMITS
+        return Limits(deadline_s=self.deadline_s or DEADLINE_S, priced=False)
+
+    @classmethod
+    def filled(cls, given: Given, catalog: Catalog) -> Given:
+        """Return the options with those of a fleet's job, and usual ones where none are said."""
+        from trnbench.app.fleet_jobs import with_job
+
+        named = bool(given.get("model"))
+        asked = {**given, "model": given.get("model") or USUAL_MODEL}
+        model, options = with_job(catalog, asked.pop("model"), asked)
+        assumed, whole = [], {**options, "model": model}
+        if not named:
+            assumed.append(f"model {model}")
+        if not any(whole.get(length) for length in ("tokens", "samples", "phase")):
+            whole["tokens"] = USUAL_TOKENS
+            assumed.append(f"--tokens {show(USUAL_TOKENS, Dimension.COUNT)}")
+        if not whole.get("on"):
+            whole["on"] = USUAL_INSTANCES
+            assumed.append(f"--on {','.join(USUAL_INSTANCES)}")
+        return {**whole, "assumed": tuple(assumed)}
+
+    def settled(self, catalog: Catalog) -> CompareQuestion:
+        """Return the question with the run's own prices; at equal cost, of clusters of any size."""
+        run, baseline_nodes = self.run.settled(catalog), None
+        if self.equal_cost and run.nodes and self.deadline_s is None:
+            if len(run.nodes) > 1:
+                raise InputError("--equal-cost wants one number of --nodes: the baseline's")
+            (baseline_nodes,) = run.nodes
+            powers = run.but(nodes=()).node_counts
+            run = run.but(nodes=tuple(sorted({*powers, baseline_nodes})))
+        return self.but(run=run, baseline_nodes=baseline_nodes)
+
+    def said(self) -> dict[str, Any]:
+        """Return the options that ask this again; at equal cost the nodes are the baseline's."""
+        said = super().said()
+        return said if self.baseline_nodes is None else {**said, "nodes": str(self.baseline_nodes)}
+
+    def inputs(self) -> dict[str, object]:
+        """Return the question as plain data, with the deadline that is kept."""
+        return super().inputs() | {"deadline_s": self.limits.deadline_s}
+
+
+class CompareShowing(Question):
+    """How a comparison is shown, and what it is held against."""
+
+    scenario: Path | None = option(
+        "A scenario that the terminal UI saved; options beside it win.",
+        default=None,
+        metavar="FILE",
+        fills=scenario_file_options,
+    )
+    scaling: str | None = option(
+        "Instead: the chosen layout on every cluster size, replicas scaled.",
+        default=None,
+        metavar="strong|weak",
+    )
+    held: Against = group(Against)
+    plot: bool = option("Draw cost over days, or scaling.", default=False)
+    details: bool = DETAILS

@@ -1,0 +1,1 @@
+"""Matrix products on chips, in time and in numbers."""

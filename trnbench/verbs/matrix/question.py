@@ -1,0 +1,116 @@
+"""What `matrix` is asked: products, the chips and formats they run in, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trnbench import parsing
+from trnbench.asking.question import Question, option
+from trnbench.errors import InputError
+from trnbench.mapping.tiling.choices import Cores, Kernel, Precision
+from trnbench.numerics.rounding_rules import RoundingRule
+from trnbench.verbs.shared import engine_option
+from trnbench.workload.product_text import parse_product, product_text
+
+if TYPE_CHECKING:
+    from trnbench.catalog.search import Catalog
+    from trnbench.workload.suite import Product
+
+
+def _cores(text: str) -> Cores:
+    return "all" if text == "all" else parsing.whole("--cores")(text)
+
+
+class MatrixQuestion(Question):
+    """Every product in every format on every chip by every engine."""
+
+    products: tuple[Product, ...] = option(
+        "Products, e.g. 4096x8192x8192.",
+        default=(),
+        name="shapes",
+        parse=parse_product,
+        write=product_text,
+        metavar="[MxKxN[xBATCH]...]",
+        several="commas",
+        argument=True,
+    )
+    suite: str | None = option("A matrix suite.", default=None, completes=("matrix",))
+    chips: tuple[str, ...] = option(
+        "Chips; default: the suite's.",
+        default=(),
+        name="on",
+        metavar="CHIP,...",
+        completes=("chips",),
+    )
+    formats: tuple[str, ...] = option(
+        "Formats; default: bf16, the suite's.", default=(), name="dtype", metavar="FORMAT,..."
+    )
+    engines: tuple[str, ...] = engine_option("Closed form, instruction by instruction.")
+    kernel: Kernel = option("Kernel schedule of a NeuronCore.", default="blocked")
+    cores: Cores = option(
+        "Physical cores of the chip to use.", default=1, parse=_cores, metavar="1|N|all"
+    )
+    precision: Precision = option(
+        "Tensor-engine mode of formats that have a fast one.", default="native"
+    )
+    pattern: str | None = option(
+        "Structured sparsity, e.g. 4:16.", default=None, name="sparsity", metavar="KEEP:GROUP"
+    )
+    check: bool = option("Compute the product in the format, against float64.", default=False)
+    rounding: RoundingRule | None = option(
+        "With --check: rounding of results; default: rne.", default=None
+    )
+    seed: int | None = option(
+        "With --check: seed of operands and rounding; default: 0.", default=None
+    )
+    trace: bool = option("Keep what was played.", default=False, shown=False)
+
+    def settled(self, catalog: Catalog) -> MatrixQuestion:
+        """Return the question with what its suite brings, which may leave out chips and formats."""
+        if not self.check and (self.rounding is not None or self.seed is not None):
+            raise InputError("--rounding and --seed act on numbers; they need --check")
+        if bool(self.products) == (self.suite is not None):
+            raise InputError(
+                "give products (such as 4096x8192x8192) or --suite NAME, one of the two"
+            )
+        found = self
+        if self.suite is not None:
+            from trnbench.workload.library import load_matrix_suite
+
+            listed = load_matrix_suite(catalog, self.suite)
+            found = self.but(
+                products=listed.products,
+                chips=self.chips or listed.chips,
+                formats=self.formats or listed.formats,
+            )
+        if not found.chips:
+            raise InputError("on which chip? e.g. --on trainium1,trainium2")
+        return found.but(formats=found.formats or ("bf16",))
+
+    def said(self) -> dict[str, Any]:
+        """Return the options that ask this again; a suite stands for its products."""
+        said = super().said()
+        return {**said, "shapes": ()} if self.suite else said
+
+    def inputs(self) -> dict[str, object]:
+        """Return the question as plain data; `suite` is told by its products."""
+        plain = super().inputs()
+        del plain["suite"]
+        return plain | {
+            "products": [f"{p.m}x{p.k}x{p.n}x{p.batch}" for p in self.products],
+            "rounding": self.rounding or "rne",
+            "seed": self.seed or 0,
+        }
+
+
+class MatrixShowing(Question):
+    """How products are shown, and what else is written."""
+
+    trace: Path | None = option("Write a Perfetto trace of the play.", default=None, metavar="FILE")
+    plot: bool = option("Draw rooflines.", default=False)
+    array: str | None = option(
+        "Instead of a chip: cycles of a bare systolic array, counted as SCALE-Sim does.",
+        default=None,
+        metavar="RxC:ws|is|os",
+    )

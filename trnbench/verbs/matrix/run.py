@@ -1,0 +1,258 @@
+"""The matrix use case: products on chips, in time by either engine, and in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trnbench.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
+from trnbench.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
+from trnbench.app.use_case import Progress, quiet
+from trnbench.asking.function import verb_of
+from trnbench.catalog.provenance import Kind
+from trnbench.catalog.search import Catalog
+from trnbench.emulate.tensor_engine.matrix import MatrixRun, run_matrix
+from trnbench.errors import InputError
+from trnbench.hardware.chip import Chip
+from trnbench.hardware.library import load_chip
+from trnbench.numerics.accuracy import ErrorReport, error_against_float64
+from trnbench.numerics.memory import check_memory
+from trnbench.numerics.operands import operands
+from trnbench.numerics.product import ProductRecipe, matmul, product_problem
+from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
+from trnbench.records import replace
+from trnbench.verbs.matrix.answer import MatrixAnswer
+from trnbench.verbs.matrix.question import MatrixQuestion
+from trnbench.workload.suite import Product
+
+MAX_TRACED = 2_000_000
+"""Multiplications a trace may hold: beyond that the file has gigabytes and no viewer opens it."""
+CHECKED_ROWS = 256
+
+
+def on_array(products: Sequence[Product], conventions: ArrayConventions) -> tuple[ArrayTime, ...]:
+    """Return the cycles of products on a bare systolic array under stated conventions."""
+    return tuple(
+        array_time(matrix_product(p.m, p.k, p.n, batch=p.batch), conventions) for p in products
+    )
+
+
+def run(
+    catalog: Catalog,
+    question: MatrixQuestion,
+    *,
+    progress: Progress = quiet,
+) -> tuple[MatrixAnswer, ...]:
+    """Return what matrix products take on chips, one answer for each format and engine.
+
+    Answers are grouped by product; `progress` hears of each one that is done.
+
+    >>> from trnbench.app import matrix
+    >>> (answer,) = matrix("4096x8192x8192", on="trainium2")
+    >>> f"{answer.time_s * 1e3:.1f} ms, {answer.utilization:.0%} of peak"
+    '7.0 ms, 100% of peak'
+    """
+    chips = [load_chip(catalog, name) for name in question.chips]
+    _refuse_what_cannot_be_traced(question)
+    if question.check:
+        _refuse_what_is_too_large(question, chips)
+    total = len(question.products) * len(chips) * len(question.formats) * len(question.engines)
+    closed = _closed_forms(question, chips) if "analytic" in question.engines else {}
+    answers: list[MatrixAnswer] = []
+    for i, product in enumerate(question.products):
+        for chip in chips:
+            for asked in question.formats:
+                number_format = chip.format_named(asked)
+                numbers = _numbers(question, product, number_format)
+                for engine in question.engines:
+                    what = f"{product.m}x{product.k}x{product.n} {number_format} on {chip.name}"
+                    progress(len(answers), total, f"{what}, {engine}")
+                    if engine == "analytic":
+                        answer = closed[chip.name, number_format][i]
+                    else:
+                        answer = _emulated(question, product, chip, number_format)
+                    answers.append(_with_numbers(answer, numbers))
+    return tuple(answers)
+
+
+matrix = verb_of("matrix", MatrixQuestion, run)
+
+
+def _closed_forms(
+    question: MatrixQuestion, chips: Sequence[Chip]
+) -> dict[tuple[str, str], list[MatrixAnswer]]:
+    sizes = {
+        name: [getattr(product, name) for product in question.products]
+        for name in ("m", "k", "n", "batch")
+    }
+    found = {}
+    for chip in chips:
+        for asked in question.formats:
+            number_format = chip.format_named(asked)
+            program = _program(question, number_format, **sizes)
+            time = _price(question, program, chip)
+            found[chip.name, number_format] = [
+                _closed_answer(question, time, chip, number_format, i)
+                for i in range(len(question.products))
+            ]
+    return found
+
+
+def _closed_answer(
+    question: MatrixQuestion, time: MatrixTime, chip: Chip, number_format: str, i: int
+) -> MatrixAnswer:
+    def at(values: object) -> float:
+        flat = np.broadcast_to(np.asarray(values, dtype=float), (len(question.products),))
+        return float(flat[i])
+
+    legal = bool(np.broadcast_to(time.legal, (len(question.products),))[i])
+    return MatrixAnswer(
+        product=question.products[i],
+        chip=chip.name,
+        number_format=number_format,
+        engine="analytic",
+        kernel=time.kernel,
+        cores=int(at(time.cores)),
+        time_s=at(time.time_s),
+        cycles=at(time.cycles),
+        flop=at(time.product.flop),
+        peak_flop_per_s=at(time.peak_flop_per_s),
+        size_bytes=at(time.hbm_bytes),
+        memory_bytes_per_s=at(time.memory_bytes_per_s),
+        binds=str(np.broadcast_to(time.binds, (len(question.products),))[i]) if legal else "",
+        parts_s={part: at(time.parts_s.get(part, 0.0)) for part in MATRIX_PARTS},
+        evidence=_evidence(chip),
+        reasons=() if legal else time.reasons,
+    )
+
+
+def _emulated(
+    question: MatrixQuestion, product: Product, chip: Chip, number_format: str
+) -> MatrixAnswer:
+    program = _program(
+        question, number_format, m=product.m, k=product.k, n=product.n, batch=product.batch
+    )
+    played = _play(question, program, chip, trace=False)
+    if question.trace and played.feasible:
+        if played.multiplies > MAX_TRACED:
+            raise InputError(
+                f"a trace of this product would hold {played.multiplies:,} multiplications; "
+                f"at most {MAX_TRACED:,} fit: take a smaller product"
+            )
+        played = _play(question, program, chip, trace=True)
+    # Peak and memory rate are the machine's, not the play's: the same for both engines.
+    limits = _price(question, program, chip)
+    return MatrixAnswer(
+        product=product,
+        chip=chip.name,
+        number_format=number_format,
+        engine="emulate",
+        kernel=played.kernel,
+        cores=played.cores,
+        time_s=played.time_s,
+        cycles=played.cycles,
+        flop=float(program.flop),
+        peak_flop_per_s=float(limits.peak_flop_per_s),
+        size_bytes=(played.read_bytes + played.written_bytes) * max(played.cores, 1),
+        memory_bytes_per_s=float(limits.memory_bytes_per_s),
+        binds=_busiest(played),
+        parts_s={},
+        engine_utilization=played.utilization,
+        stalls_s=played.stalls_s,
+        evidence=_evidence(chip),
+        reasons=played.reasons,
+        events=played.events,
+    )
+
+
+def _price(question: MatrixQuestion, program: MatrixProduct, chip: Chip) -> MatrixTime:
+    return matrix_time(
+        program, chip, cores=question.cores, kernel=question.kernel, precision=question.precision
+    )
+
+
+def _play(
+    question: MatrixQuestion, program: MatrixProduct, chip: Chip, *, trace: bool
+) -> MatrixRun:
+    return run_matrix(
+        program,
+        chip,
+        cores=question.cores,
+        kernel=question.kernel,
+        precision=question.precision,
+        trace=trace,
+    )
+
+
+def _busiest(played: MatrixRun) -> str:
+    return max(played.utilization, key=lambda name: played.utilization[name], default="")
+
+
+def _program(
+    question: MatrixQuestion, number_format: str, **sizes: int | list[int]
+) -> MatrixProduct:
+    return matrix_product(
+        sizes["m"],
+        sizes["k"],
+        sizes["n"],
+        batch=sizes["batch"],
+        format_a=number_format,
+        format_out=usual_result_format(number_format),
+        pattern=question.pattern,
+    )
+
+
+def _numbers(
+    question: MatrixQuestion, product: Product, number_format: str
+) -> ErrorReport | str | None:
+    """Return the errors of the emulated product against float64, or the reason for none."""
+    if not question.check:
+        return None
+    recipe = _recipe(question, number_format)
+    problem = product_problem(recipe, product.k)
+    if problem is not None:
+        return problem
+    a, b = operands(product.m, product.k, product.n, batch=product.batch, seed=question.seed or 0)
+    return error_against_float64(matmul(a, b, recipe), a, b, rows=CHECKED_ROWS)
+
+
+def _recipe(question: MatrixQuestion, number_format: str) -> ProductRecipe:
+    return ProductRecipe.named(
+        format_in_a=number_format,
+        format_in_b=number_format,
+        format_out=usual_result_format(number_format),
+        rounding=question.rounding or "rne",
+        pattern=question.pattern,
+        seed=question.seed or 0,
+    )
+
+
+def _with_numbers(answer: MatrixAnswer, numbers: ErrorReport | str | None) -> MatrixAnswer:
+    if isinstance(numbers, str):
+        return replace(answer, reasons=(*answer.reasons, numbers))
+    return replace(answer, numbers=numbers)
+
+
+def _refuse_what_is_too_large(question: MatrixQuestion, chips: Sequence[Chip]) -> None:
+    for product in question.products:
+        for number_format in {chip.format_named(f) for chip in chips for f in question.formats}:
+            recipe = _recipe(question, number_format)
+            if product_problem(recipe, product.k) is None:
+                sizes = (product.m, product.k, product.n)
+                check_memory(*sizes, batch=product.batch, recipe=recipe, check=True)
+
+
+def _refuse_what_cannot_be_traced(question: MatrixQuestion) -> None:
+    if not question.trace:
+        return
+    one_each = (question.products, question.chips, question.formats)
+    if any(len(several) != 1 for several in one_each) or "emulate" not in question.engines:
+        raise InputError(
+            "a trace shows one product in one format on one chip, played by --engine emulate"
+        )
+
+
+def _evidence(chip: Chip) -> Kind:
+    compute = ("cores.tensor", "cores.dma", "cores.psum", "cores.sbuf", "cores.scalar")
+    return chip.provenance.weakest(*compute, "multiprocessors", "memory.bandwidth_per_chip")
