@@ -22,7 +22,7 @@ WORKERS ?= 2
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock resolve run test test-fast soak fuzz check lines fmt bench bench-matrix bench-collective bench-train bench-self snapshots calibration wheel clean
+.PHONY: help setup lock resolve run test test-fast soak fuzz check lines fmt bench bench-matrix bench-collective bench-train bench-self snapshots calibration lowest isolated audit wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -115,6 +115,15 @@ calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked 
 	@$(BIN)/trnbench calibrate workloads/published/trainium_steps.csv workloads/published/trainium_steps_2026.csv \
 		workloads/published/attention_kernels.csv \
 		--all-rows --spec-dir specs/priors --into specs/calibration --force --date 2026-11-22 $(ARGS)
+
+lowest: ## run the quick tests with the lowest versions that pyproject.toml allows (minutes)
+	@PYTHON=$(PYTHON) WORKERS=$(WORKERS) .ci/lowest $(ARGS)
+
+isolated: ## install what is committed as a stranger would, with each Python that is found, and ask it
+	@.ci/isolated
+
+audit: $(TOOLS) ## write the bill of materials (dist/sbom.json), and look for known faults of locked versions
+	@.ci/audit
 
 wheel: $(TOOLS) ## build the wheel and the source archive into dist/
 	@$(BIN)/python -m build --no-isolation

@@ -50,8 +50,7 @@ def test_import_rules_hold():
     "target",
     [
         *("setup", "run", "test", "test-fast", "soak", "fuzz", "check", "fmt", "lines", "wheel"),
-        "lock",
-        "clean",
+        *("lock", "lowest", "isolated", "audit", "clean"),
     ],
 )
 def test_the_makefile_explains_its_targets(target):
@@ -90,3 +89,20 @@ def test_every_dependency_is_locked_by_hash_to_a_version_that_is_allowed():
         asked = Requirement(one)
         version = locked[asked.name.lower().replace("_", "-")]
         assert asked.specifier.contains(version), f"{one}: {version} is locked; run `make lock`"
+
+
+def test_every_dependency_of_users_has_both_bounds():
+    project = tomli.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = [one for name, given in extras.items() if name != "dev" for one in given]
+    for one in map(Requirement, [*project["dependencies"], *asked]):
+        assert sorted(bound.operator for bound in one.specifier) == ["<", ">="], one
+
+
+def test_the_lowest_versions_are_those_of_users_and_tools_stand_beside_them():
+    command = [sys.executable, ".ci/lowest.py"]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert {"textual==8", "tomli==2.2.1", "pyarrow==18"} < {*lines}
+    assert len([one for one in lines if Requirement(one).name == "textual"]) == 1
+    assert [one for one in lines if one.startswith("pytest>=")]

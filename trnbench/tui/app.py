@@ -8,18 +8,16 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.widget import AwaitMount, Widget
+from textual.widget import Widget
 
 from trnbench import app as use_cases
 from trnbench.catalog.search import Catalog
@@ -31,6 +29,7 @@ from trnbench.tui.cluster import Cluster
 from trnbench.tui.colours import Styled, Undimmed
 from trnbench.tui.help import HelpScreen, bindings_by_group, every_binding
 from trnbench.tui.launch_view import LaunchingView
+from trnbench.tui.modes import ViewModes, class_of
 from trnbench.tui.quick_escape import read_apart
 from trnbench.tui.scenario_form import configured_texts
 from trnbench.tui.settings import (
@@ -62,13 +61,7 @@ TWICE_S = 3.0
 FORMATS = {"csv": "CSV", "json": "JSON", "markdown": "Markdown"}
 
 
-def _class_of(name: str) -> type[View]:
-    """Return the class of a view, importing it."""
-    module = import_module(f"trnbench.tui.views.{name}")
-    return cast("type[View]", getattr(module, VIEWS[name][1]))
-
-
-class TrnbenchApp(App[None]):
+class TrnbenchApp(ViewModes):
     """The terminal UI over one catalogue."""
 
     TITLE = "trnbench"
@@ -119,11 +112,6 @@ class TrnbenchApp(App[None]):
         self.today = today or datetime.date.today()
         self.cluster = Cluster()
         self.failure: Exception | None = None
-        self._views: dict[str, View] = {}
-        self._themes: dict[str, str] = {}
-        self._is_styled = False
-        for name in VIEWS:
-            self.add_mode(name, partial(self._view, name))
         self._written: set[Path] = set()
         self._exported: set[Path] = set()
         self._styled, self._undimmed = Styled(), Undimmed()
@@ -234,20 +222,6 @@ class TrnbenchApp(App[None]):
         if isinstance(self.screen, View) and self.current_mode != name:
             self.switch_mode(name)
 
-    def switch_mode(self, mode: str) -> AwaitMount:
-        """Go to a view; the style sheet is read anew where it was last shown in another theme."""
-        self._is_styled = self._themes.get(mode, self.theme) == self.theme
-        self._themes[mode] = self.theme
-        try:
-            return super().switch_mode(mode)
-        finally:
-            self._is_styled = False
-
-    def refresh_css(self, animate: bool = True) -> None:
-        """Read the style sheet anew, unless what is being shown has nothing of an older one."""
-        if not self._is_styled:
-            super().refresh_css(animate)
-
     def action_command_palette(self) -> None:
         """Open the palette, unless it is open."""
         from trnbench.tui.dialogs import Palette
@@ -295,7 +269,7 @@ class TrnbenchApp(App[None]):
         """Leave; where something is running, ask first."""
         from trnbench.tui.dialogs import Confirm
 
-        running = [view for view in self._views.values() if view.unfinished]
+        running = [view for view in self.made.values() if view.unfinished]
         if not running:
             self._keep_state()
             self.exit()
@@ -357,7 +331,7 @@ class TrnbenchApp(App[None]):
     def _with_compare(self, do: Callable[[CompareView], None]) -> None:
         from trnbench.tui.views.compare import CompareView
 
-        for view in self._views.values():
+        for view in self.made.values():
             if isinstance(view, CompareView):
                 do(view)
 
@@ -456,13 +430,9 @@ class TrnbenchApp(App[None]):
         except TrnbenchError as error:
             return Config(), error.message
 
-    def _view(self, name: str) -> View:
-        """Return a view when it is first shown: start-up pays for one only."""
-        return self._views.setdefault(name, _class_of(name)())
-
     def _keep_state(self) -> None:
         texts = {name: dict(kept) for name, kept in self._state.texts.items()}
-        texts |= {view.NAME: view.texts() for view in self._views.values()}
+        texts |= {view.NAME: view.texts() for view in self.made.values()}
         view = self.view
         write_state(
             state_path(),
@@ -482,7 +452,7 @@ def _collect_again() -> None:
 
 def known_bindings() -> Iterator[Binding]:
     """Yield every binding of application, views and widgets."""
-    yield from every_binding([TrnbenchApp, View, *map(_class_of, VIEWS)])
+    yield from every_binding([TrnbenchApp, View, *map(class_of, VIEWS)])
 
 
 def _call(function: Callable[[str], object], argument: str) -> Callable[[], None]:

@@ -1,0 +1,48 @@
+"""An application whose modes are its views, each made when it is first shown."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import cast
+
+from textual.app import App
+from textual.widget import AwaitMount
+
+from trnbench.tui.view import View
+from trnbench.tui.views import VIEWS
+
+
+def class_of(name: str) -> type[View]:
+    """Return the class of a view, importing it."""
+    module = import_module(f"trnbench.tui.views.{name}")
+    return cast("type[View]", getattr(module, VIEWS[name][1]))
+
+
+class ViewModes(App[None]):
+    """Makes views when they are first shown, so that start-up pays for one only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[str, View] = {}
+        self._themes: dict[str, str] = {}
+        self._is_styled = False
+        for name in VIEWS:
+            self.add_mode(name, partial(self._view, name))
+
+    def _view(self, name: str) -> View:
+        return self.made.setdefault(name, class_of(name)())
+
+    def switch_mode(self, mode: str) -> AwaitMount:
+        """Go to a view; the style sheet is read anew where it was last shown in another theme."""
+        self._is_styled = self._themes.get(mode, self.theme) == self.theme
+        self._themes[mode] = self.theme
+        try:
+            return super().switch_mode(mode)
+        finally:
+            self._is_styled = False
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Read the style sheet anew, unless what is being shown has nothing of an older one."""
+        if not self._is_styled:
+            super().refresh_css(animate)
