@@ -45,7 +45,7 @@ CONFIGS: dict[str, str] = {
         "#!/bin/bash\nTP=8\nPP=${PP:-1}\nGPT_ARGS=(\n  --tensor-model-parallel-size $TP\n"
         "  --pipeline-model-parallel-size $PP --micro-batch-size 1 --global-batch-size 64\n"
         "  --seq-length 2048 --bf16 --recompute-granularity selective\n"
-        "  --recompute-modules core_attn mlp\n)\n"
+        "  --recompute-modules core_attn\n)\n"
         'torchrun --nproc_per_node 8 pretrain_gpt.py "${GPT_ARGS[@]}"\n'
     ),
     "job.toml": (
@@ -117,8 +117,8 @@ def of_answers(chance: random.Random, folder: Path) -> list[list[str]]:
             answer["rows"] = [row]
             line = "verify . run.log"
     for _ in range(chance.randint(0, 3)):
-        place = chance.choice([answer, row, row, row, answer["inputs"], answer["summary"]])
-        if place:
+        place = chance.choice([answer, row, row, row, answer.get("inputs"), answer.get("summary")])
+        if place and isinstance(place, dict):
             place[chance.choice([*place])] = chance.choice(
                 [*JUNK, *map(_number, NUMBERS), None, [], {}, True, -1, [[]], 10**350, "any"]
             )
