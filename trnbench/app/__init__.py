@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trnbench.app.launching import write_launch as write_launch
     from trnbench.app.prices import price_history as price_history
     from trnbench.app.prices import refresh_prices as refresh_prices
+    from trnbench.app.prices import write_rates as write_rates
     from trnbench.app.support_matrix import jobs_supported as jobs_supported
     from trnbench.app.support_matrix import support as support
     from trnbench.app.train_functional import train_functional as train_functional
@@ -77,7 +78,7 @@ _HOMES = {
             *("platform_named", "prices_named", "sheet"),
         ),
         "trnbench.app.launching": ("write_launch",),
-        "trnbench.app.prices": ("price_history", "refresh_prices"),
+        "trnbench.app.prices": ("price_history", "refresh_prices", "write_rates"),
         "trnbench.verbs.compare.scaling": ("scale_run",),
         "trnbench.app.support_matrix": ("jobs_supported", "support"),
         "trnbench.app.train_functional": ("train_functional",),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_every_chip_has_exactly_one_efficiency():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_calibration_is_read_as_what_it_holds_and_names_what_exists(name):
-    record = READERS["calibration"](CALIBRATION / f"{name}.toml")
+    record: Any = READERS["calibration"](CALIBRATION / f"{name}.toml")
     kinds = {CHIP_PREFIX: ChipEfficiency, STACK_PREFIX: TrainingStack}
     prefix = name[: name.index("-") + 1]
     assert isinstance(record, kinds.get(prefix, CollectiveStack))
