@@ -9,16 +9,16 @@ import numpy as np
 from trnbench.app.knobs import layout_of
 from trnbench.app.layout_defaults import with_defaults
 from trnbench.app.searching import question_of
-from trnbench.arrays import FloatArray
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.played import played_step
+from trnbench.predict.search.search import search
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
-from trnbench.records import Record, replace
-from trnbench.search.search import search
-from trnbench.workload.layout import Layout
 
 MODELS: Mapping[str, int | None] = {
     "llama2-13b": 4096,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from trnbench.arrays import IntArray
-from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
-from trnbench.mapping.message_plan.build import outline, plan_of
-from trnbench.mapping.message_plan.members import members_of
-from trnbench.mapping.message_plan.placed import Placed, place_members
-from trnbench.mapping.message_plan.plan import MessagePlan
-from trnbench.mapping.placement import Groups, Placement, grid_of
-from trnbench.workload.operation import Op
+from trnbench.facts.arrays import IntArray
+from trnbench.facts.workload.operation import Op
+from trnbench.machine.message_plan.algorithm import Algorithm, Refusal
+from trnbench.machine.message_plan.build import outline, plan_of
+from trnbench.machine.message_plan.members import members_of
+from trnbench.machine.message_plan.placed import Placed, place_members
+from trnbench.machine.message_plan.plan import MessagePlan
+from trnbench.machine.placement import Groups, Placement, grid_of
 
 
 def build_plan(

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trnbench.calibration.chip_efficiency import ChipEfficiency, KernelEfficiency
-from trnbench.calibration.collective_stack import CollectiveStack, Rule, Tuning
-from trnbench.calibration.supports import ANYTHING_ELSE, SupportLine
-from trnbench.calibration.training_stack import (
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, KernelEfficiency
+from trnbench.facts.calibration.collective_stack import CollectiveStack, Rule, Tuning
+from trnbench.facts.calibration.supports import ANYTHING_ELSE, SupportLine
+from trnbench.facts.calibration.training_stack import (
     Overlaps,
     Spread,
     TrainingEfficiency,
     TrainingStack,
 )
-from trnbench.catalog.provenance import Evidence, Kind, Provenance
-from trnbench.hardware.chip import Chip, Memory, Reserve, Rounding
-from trnbench.hardware.compute_unit import GpuTile, Multiprocessors
-from trnbench.hardware.fabric import Switch
-from trnbench.hardware.instance import Host, Instance, Platform
-from trnbench.workload.model import Attention, Mlp, Model, Position, Transformer, Vocabulary
+from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
+from trnbench.facts.hardware.chip import Chip, Memory, Reserve, Rounding
+from trnbench.facts.hardware.compute_unit import GpuTile, Multiprocessors
+from trnbench.facts.hardware.fabric import Switch
+from trnbench.facts.hardware.instance import Host, Instance, Platform
+from trnbench.facts.workload.model import Attention, Mlp, Model, Position, Transformer, Vocabulary
 
 EVERYTHING = (SupportLine(status="runs", features=(ANYTHING_ELSE,)),)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from trnbench.measure.chains import layout_of_case, model_of
-from trnbench.measure.collectives import exchanges
-from trnbench.measure.decoder import Decoder
-from trnbench.measure.device import capabilities, open_devices
-from trnbench.measure.loops import AllDevices
-from trnbench.measure.suites import OPERATIONS, DecoderCase
-from trnbench.measure.timing import Repeats
+from trnbench.evidence.measure.chains import layout_of_case, model_of
+from trnbench.evidence.measure.collectives import exchanges
+from trnbench.evidence.measure.decoder import Decoder
+from trnbench.evidence.measure.device import capabilities, open_devices
+from trnbench.evidence.measure.loops import AllDevices
+from trnbench.evidence.measure.suites import OPERATIONS, DecoderCase
+from trnbench.evidence.measure.timing import Repeats
+from trnbench.facts.records import replace
 from trnbench.program.step import training_step
-from trnbench.records import replace
 
 ONE = DecoderCase(
     layers=1,

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from trnbench.catalog.search import open_catalog
-from trnbench.explain.causes import CauseList, CauseWay, load_causes
-from trnbench.explain.change import Magnitude, Ran
-from trnbench.explain.effects import Effect, Pricer, StepFigure
-from trnbench.explain.observed import ObservedStep
-from trnbench.explain.score import Suspect, scored
+from trnbench.evidence.explain.causes import CauseList, CauseWay, load_causes
+from trnbench.evidence.explain.change import Magnitude, Ran
+from trnbench.evidence.explain.effects import Effect, Pricer, StepFigure
+from trnbench.evidence.explain.observed import ObservedStep
+from trnbench.evidence.explain.score import Suspect, scored
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.setup import train_setup
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
 
 NOISE = 0.03
 VISIBLE = 0.08

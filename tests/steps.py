@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.analytic.step import time
-from trnbench.analytic.step.blocks import weighted
-from trnbench.analytic.step.compute import Products
-from trnbench.analytic.step.engines import Engines
-from trnbench.analytic.step.exchanges import exchanges_of
-from trnbench.analytic.step.time import StepPrices
-from trnbench.arrays import BoolArray, FloatArray, IntArray
-from trnbench.calibration.collective_stack import CollectiveStack
-from trnbench.calibration.training_stack import TrainingEfficiency
-from trnbench.execute.arithmetic import Numbers
-from trnbench.execute.trainer import Trainer, WeightName
-from trnbench.hardware.instance import Platform
+from trnbench.engines.analytic.step import time
+from trnbench.engines.analytic.step.blocks import weighted
+from trnbench.engines.analytic.step.compute import Products
+from trnbench.engines.analytic.step.engines import Engines
+from trnbench.engines.analytic.step.exchanges import exchanges_of
+from trnbench.engines.analytic.step.time import StepPrices
+from trnbench.engines.execute.arithmetic import Numbers
+from trnbench.engines.execute.trainer import Trainer, WeightName
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.hardware.instance import Platform
 from trnbench.program.matrix import MatrixProduct
 from trnbench.program.points import Points
 from trnbench.program.schedule import SlotKind, SlotOrder

@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 
-from trnbench.ending import Requests
+from trnbench.facts.processes.ending import Requests
 
 INTERRUPTED = 130
 """As `cli.diagnostics` says it, whose imports an interrupt may cut short."""

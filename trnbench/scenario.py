@@ -14,10 +14,10 @@ import datetime
 from pathlib import Path
 from typing import Annotated
 
-from trnbench.catalog.quantity import Ratio, Seconds
 from trnbench.errors import DataFileError
-from trnbench.records import Record
-from trnbench.units import Dimension, exact, parse, show
+from trnbench.facts.catalog.quantity import Ratio, Seconds
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, exact, parse, show
 
 Count = Annotated[float, Dimension.COUNT]
 
@@ -50,8 +50,8 @@ class Scenario(Record):
 
 def read_scenario(path: Path) -> Scenario:
     """Return the scenario in a TOML file, or raise DataFileError with every fault in it."""
-    from trnbench.catalog.structure import structure
-    from trnbench.catalog.toml_file import read_toml
+    from trnbench.facts.catalog.structure import structure
+    from trnbench.facts.catalog.toml_file import read_toml
 
     found = structure(read_toml(path), Scenario)
     if isinstance(found, list):
@@ -116,6 +116,6 @@ def scenario_text(scenario: Scenario) -> str:
         "assumed_prices": list(scenario.assumed_prices),
         "stack": scenario.stack or "",
     }
-    from trnbench.catalog.toml_file import toml_text
+    from trnbench.facts.catalog.toml_file import toml_text
 
     return toml_text({key: value for key, value in plain.items() if value not in ("", [], 0.0)})

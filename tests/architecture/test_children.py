@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-HOME = "trnbench/children.py"
+HOME = "trnbench/facts/processes/children.py"
 MAKES = {
     *("Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
     *("Process", "Pool", "get_context", "Manager", "ProcessPoolExecutor"),

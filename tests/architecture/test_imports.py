@@ -111,12 +111,12 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
 
 
 def test_what_only_some_need_is_imported_late_by_the_package_that_is_for_it():
-    places = dict.fromkeys(("boto3", "botocore"), "trnbench/prices/feed/")
-    places["jax"] = "trnbench/measure/"
+    places = dict.fromkeys(("boto3", "botocore"), "trnbench/facts/prices/feed/")
+    places["jax"] = "trnbench/evidence/measure/"
     places |= dict.fromkeys(("aiohttp", "textual-serve"), "trnbench/tui/serve")
     places |= {
         "distributed": "trnbench/app/study_on_dask.py",
-        "pyarrow": "trnbench/report/parquet.py",
+        "pyarrow": "trnbench/show/parquet.py",
     }
     found = [one for one in imports("trnbench") if normal(one.top) in EXTRAS]
     assert {normal(one.top) for one in found} == places.keys()
@@ -147,7 +147,7 @@ def test_every_tool_is_used(name):
     [
         ("typer", "trnbench/cli/"),
         *((name, "trnbench/tui/") for name in ("textual", "textual_plot", "rich")),
-        *((name, "trnbench/catalog/toml_file.py") for name in ("tomli", "tomli_w")),
+        *((name, "trnbench/facts/catalog/toml_file.py") for name in ("tomli", "tomli_w")),
     ],
 )
 def test_each_package_stays_at_home(package, home):
@@ -173,7 +173,7 @@ def test_records_are_those_that_are_quick_to_import():
 
 def test_records_are_made_by_one_module_without_private_names():
     made = [one for one in imports("trnbench") if one.top == "msgspec"]
-    assert {one.path for one in made} == {"trnbench/records.py"}
+    assert {one.path for one in made} == {"trnbench/facts/records.py"}
     private = re.compile(r"__(struct|dataclass)_\w+|msgspec\._")
     users = [path for path in modules("trnbench").values() if private.search(path.read_text())]
     assert [path.name for path in users] == ["records.py"]

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.records import replace
+from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.layout import KNOBS, Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.program.job_phases import ENGINE, phases_of
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.jobs import Job
-from trnbench.workload.layout import KNOBS, Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.partial_layout import PartialLayout
 
 ROOT = Path(__file__).parents[2]
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
@@ -51,11 +51,11 @@ made_up = "on"
 ASKED = """
 import json
 from trnbench.app.verbs.search_layouts import search_layouts
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.catalog.search import open_catalog
 from trnbench.program.step import training_step
 from trnbench.tui.layout_form import layout_fields
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 
 asked = dict(model="tiny-gpt", instance="trn1.2xlarge", nodes=1, global_batch=8, sequence=256,
              precision="bf16-master", top=1000)

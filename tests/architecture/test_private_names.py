@@ -25,9 +25,9 @@ ALLOWED = {
     # Of textual-serve, which the extra bounds to one minor version.
     ("trnbench/tui/served_tab.py", "_build_environment"),
     # Documented in spite of its name.
-    ("trnbench/workers.py", "_exit"),
+    ("trnbench/facts/processes/workers.py", "_exit"),
     # Of the standard library: fields that look like its own.
-    ("trnbench/records.py", "_field_type"),
+    ("trnbench/facts/records.py", "_field_type"),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.parsing import duration, whole
+from trnbench.facts.parsing import duration, whole
 
 ROOT = Path(__file__).parents[2]
 BEFORE = '    suite: str | None = option("A matrix suite."'
@@ -21,7 +21,7 @@ FIELD = '    made_up: int = option("An option of a test.", default=4, metavar="N
 ASKED = """
 import inspect, json
 from trnbench.app import matrix
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.catalog.search import open_catalog
 from trnbench.verbs.again import command_question
 
 asked = matrix.request("8x8x8", on="trainium2", made_up=7)

@@ -25,7 +25,7 @@ def imported(arguments, heavy):
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["spec", "--help"], []])
 def test_version_and_help_import_nothing_heavy(arguments):
-    unasked = "trnbench.catalog.structure", "trnbench.app", "trnbench.cli.train_command"
+    unasked = "trnbench.facts.catalog.structure", "trnbench.app", "trnbench.cli.train_command"
     assert imported(arguments, (*HEAVY, *unasked)) == ""
 
 
@@ -40,8 +40,8 @@ def test_commands_about_files_import_nothing_heavy(arguments):
 def test_a_step_whose_groups_are_known_imports_nothing_that_places_buys_or_launches():
     step = ["train", "llama2-7b", "--on", "trn1.32xlarge:4", "--tp", "8", "--pp", "1", "-q"]
     others = (
-        *("trnbench.mapping.placement", "trnbench.mapping.message_plan.select"),
-        *("trnbench.plan.market", "trnbench.launch.catalogue", "trnbench.report.compare"),
+        *("trnbench.machine.placement", "trnbench.machine.message_plan.select"),
+        *("trnbench.money.market", "trnbench.launch.catalogue", "trnbench.report.compare"),
     )
     imported(step, others)  # which keeps the closed forms of the groups
     assert imported(step, others) == ""
@@ -49,7 +49,7 @@ def test_a_step_whose_groups_are_known_imports_nothing_that_places_buys_or_launc
 
 PAINTED = """
 import asyncio, sys
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.catalog.search import open_catalog
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.views.compare import CompareView
 

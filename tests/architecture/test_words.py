@@ -66,7 +66,7 @@ def texts():
 
 def concepts():
     """Yield the lines of `trnbench help TOPIC`, and where they stand."""
-    path = PACKAGE / "catalog/concepts.toml"
+    path = PACKAGE / "facts/catalog/concepts.toml"
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         yield path, number, line
 

@@ -6,19 +6,19 @@ import numpy as np
 
 from tests.bench.figure import best_of, show
 from tests.collectives import place_collective
-from trnbench.analytic.collective.profile import profile
-from trnbench.analytic.collective.sweep import sweep
-from trnbench.analytic.collective.time import collective_time
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective.data import check_data
-from trnbench.emulate.collective.play import play
-from trnbench.emulate.collective.streams import ChunkStream, play_chunked, play_together
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.message_plan.algorithm import Algorithm
-from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.select import select
-from trnbench.mapping.placement import place
+from trnbench.engines.analytic.collective.profile import profile
+from trnbench.engines.analytic.collective.sweep import sweep
+from trnbench.engines.analytic.collective.time import collective_time
+from trnbench.engines.emulate.collective.data import check_data
+from trnbench.engines.emulate.collective.play import play
+from trnbench.engines.emulate.collective.streams import ChunkStream, play_chunked, play_together
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.machine.message_plan.algorithm import Algorithm
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.message_plan.select import select
+from trnbench.machine.placement import place
 
 MIB = 2.0**20
 

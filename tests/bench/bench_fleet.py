@@ -6,8 +6,8 @@ import time
 
 from tests.bench.figure import show
 from tests.unit.plan.test_fleet_programme import large
-from trnbench.plan.fleet.greedy import greedy
-from trnbench.plan.fleet.programme import Effort, solve
+from trnbench.money.fleet.greedy import greedy
+from trnbench.money.fleet.programme import Effort, solve
 
 
 def main() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import resource
 
 from tests.bench.figure import best_of, show
-from trnbench.catalog.search import open_catalog
-from trnbench.execute.data import text_of
-from trnbench.execute.optimizer import AdamW
-from trnbench.execute.trainer import Trainer, TrainingRun
+from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.optimizer import AdamW
+from trnbench.engines.execute.trainer import Trainer, TrainingRun
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 STEPS = 5
 CASES = (("fp32", 8.0), ("bf16-master", 6.0), ("bf16-sr", 6.0))

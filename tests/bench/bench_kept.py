@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.bench.figure import best_of, show
-from trnbench.ingest.steps import RunSize, read_steps
+from trnbench.evidence.readers.steps import RunSize, read_steps
 from trnbench.store import runs
 from trnbench.store.database import opened
 from trnbench.store.place import FILE_VARIABLE

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.figure import best_of, show
-from trnbench.ingest.steps import RunSize, read_steps
+from trnbench.evidence.readers.steps import RunSize, read_steps
 
 MEGABYTES = 100
 BAR_S, BAR_MB = 20.0, 200.0
@@ -80,7 +80,7 @@ def main() -> None:
 READ = """
 import resource, sys
 from pathlib import Path
-from trnbench.ingest.steps import RunSize, read_steps
+from trnbench.evidence.readers.steps import RunSize, read_steps
 told = [None if text == "None" else int(text) for text in sys.argv[2:]]
 read_steps(Path(sys.argv[1]), RunSize(global_batch=told[0], sequence=told[1], ranks=told[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 
 from tests.bench.figure import best_of, show
-from trnbench.analytic.matrix.time import matrix_time
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.tensor_engine.matrix import run_matrix
-from trnbench.hardware.library import load_chip
-from trnbench.numerics.operands import operands
-from trnbench.numerics.product import ProductRecipe, matmul
+from trnbench.engines.analytic.matrix.time import matrix_time
+from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
+from trnbench.engines.execute.numbers.operands import operands
+from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_chip
 from trnbench.program.matrix import matrix_product
 
 SHAPES = 1_000_000

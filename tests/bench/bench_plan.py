@@ -15,8 +15,8 @@ from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
 from trnbench.app.verbs.plan import plan_run
-from trnbench.catalog.search import open_catalog
 from trnbench.cli.interrupts import processors
+from trnbench.facts.catalog.search import open_catalog
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.figure import show
-from trnbench.prices.feed.files import read_price_file
+from trnbench.facts.prices.feed.files import read_price_file
 
 SIZE = 50_000_000
 MB = 1e6

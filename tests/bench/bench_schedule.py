@@ -6,11 +6,11 @@ import numpy as np
 
 from tests.bench.figure import best_of, show
 from trnbench.app import train
-from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
+from trnbench.engines.emulate.schedule.play import play
+from trnbench.engines.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
+from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import slot_order
 from trnbench.program.slot_times import Lane, SlotTimes
-from trnbench.workload.layout import Schedule
 
 NETWORK: Lane = "network"
 FROM_STAGES = 8

@@ -8,8 +8,8 @@ from functools import partial
 
 from tests.bench.figure import best_of, show
 from trnbench.app.verbs.search_layouts import search_layouts
-from trnbench.catalog.search import open_catalog
-from trnbench.search.result import SearchResult
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.predict.search.result import SearchResult
 
 CATALOG = open_catalog()
 POWERS = tuple(2**power for power in range(10))

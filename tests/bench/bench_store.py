@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 from tests.bench.figure import REPEATS, best_of, show
 from trnbench.app.keeping import GivenAnswer, keep
-from trnbench.catalog.search import open_catalog
 from trnbench.cli.main import ask
 from trnbench.cli.main import main as trnbench
-from trnbench.records import replace
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
 from trnbench.store.database import opened
 from trnbench.store.place import FILE_VARIABLE, KEEP_VARIABLE, store_path
 from trnbench.store.runs import MOST_RUNS, UTC_FORMAT, RunFilter, add, answer_of, found, listed

@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from trnbench.analytic.collective.sweep import sweep
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.select import select
-from trnbench.mapping.placement import place
-from trnbench.records import replace
+from trnbench.engines.analytic.collective.sweep import sweep
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.select import select
+from trnbench.machine.placement import place
 
 ON = "trn2.48xlarge"
 LAUNCH_S, LINK = 60e-6, 0.6

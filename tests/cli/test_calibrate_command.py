@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from trnbench.calibration.training_stack import load_training_stack
-from trnbench.catalog.search import built_in_folder, open_catalog
+from trnbench.facts.calibration.training_stack import load_training_stack
+from trnbench.facts.catalog.search import built_in_folder, open_catalog
 
 PUBLISHED = built_in_folder() / "workloads" / "published" / "trainium_steps.csv"
 LOG = ("--model", "llama3.1-8b", "--on", "trn1.32xlarge", "--tp", "8", "--global-batch", "64")

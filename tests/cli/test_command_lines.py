@@ -22,14 +22,14 @@ from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.cli.main import main
-from trnbench.emulate.schedule.disturbance import Straggler
-from trnbench.parsing import count, duration, place, share, size
+from trnbench.engines.emulate.schedule.disturbance import Straggler
+from trnbench.facts.parsing import count, duration, place, share, size
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.suite import Place, Product
+from trnbench.facts.written import count_text, place_text, share_text, size_text, time_text
 from trnbench.verbs.again import command_question
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.suite import Place, Product
-from trnbench.written import count_text, place_text, share_text, size_text, time_text
 
 DAY = datetime.date(2026, 11, 21)
 AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)

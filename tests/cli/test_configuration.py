@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trnbench.app.configuration import CURRENT, SETTINGS, configuration, template
-from trnbench.catalog.toml_file import read_toml
+from trnbench.facts.catalog.toml_file import read_toml
 
 QUESTION = ("compare", "llama3.1-8b", "--tokens", "100B", "--nodes", "1", "--json")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.lines import verbs
-from trnbench.catalog.concepts import concept, glossary, topic_titles
 from trnbench.cli.names import completes, completes_stacks
-from trnbench.report.text_table import TextTable, markdown
-from trnbench.workload.layout import KNOBS
+from trnbench.facts.catalog.concepts import concept, glossary, topic_titles
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.show.text_table import TextTable, markdown
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = re.compile(r"(?<=## Glossary\n).*?(?=\n## )", re.DOTALL)
@@ -80,7 +80,8 @@ def test_the_glossary_of_contributing_is_that_of_help():
     table = markdown(TextTable(headings=("word", "means"), rows=rows, right=(False, False)))
     intro = (
         "One word for one thing, in code, outputs and docs. Words of the field come first; house "
-        "words are few.\n`trnbench help WORD` shows them from `trnbench/catalog/concepts.toml`."
+        "words are few.\n`trnbench help WORD` shows them from "
+        "`trnbench/facts/catalog/concepts.toml`."
     )
     if os.environ.get("TRNBENCH_UPDATE_GOLDEN"):
         text = GLOSSARY.sub(lambda _: f"\n{intro}\n\n{table}\n", text)

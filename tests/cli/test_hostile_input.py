@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.answers.row import Cell
-from trnbench.catalog.search import built_in_folder
-from trnbench.report.formats import render
-from trnbench.report.report import Report, columns
-from trnbench.report.text_table import PLAIN, Style
+from trnbench.facts.catalog.search import built_in_folder
+from trnbench.show.formats import render
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Cell
+from trnbench.show.text_table import PLAIN, Style
 
 ROOT = built_in_folder()
 CALIBRATION = ROOT / "specs/calibration/training-nxd-trn1.toml"
@@ -320,7 +320,7 @@ def test_a_level_of_no_chips_is_refused_and_not_divided_by(run, tmp_path):
 
 @pytest.mark.parametrize("verb", [("spec", "validate"), ("calibrate", "--stack", "nxd-trn1")])
 def test_a_folder_of_more_files_than_are_meant_is_not_walked(run, tmp_path, monkeypatch, verb):
-    monkeypatch.setattr("trnbench.catalog.text_file._MOST_BELOW", 3)
+    monkeypatch.setattr("trnbench.facts.catalog.text_file._MOST_BELOW", 3)
     model(tmp_path)
     assert "good" in run("spec", "validate", tmp_path).out  # models/ and mine.toml: two
     for name in ("one", "two"):

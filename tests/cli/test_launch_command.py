@@ -14,9 +14,9 @@ import yaml
 
 from trnbench.app import train
 from trnbench.app.launching import launch_choices, launch_row
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
-from trnbench.hardware.library import load_platform
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
 from trnbench.launch.catalogue import FRAMEWORKS, frameworks_on, schedulers_on
 from trnbench.launch.values import VALUES
 
@@ -239,10 +239,10 @@ def test_a_plan_that_cannot_be_launched_is_refused_before_it_is_made(run, option
     ("text", "options", "said"),
     [
         ("{}", (), "is no answer in JSON"),
-        ('{"schema": "trnbench.plan/1", "rows": []}', (), "has no rows"),
-        ('{"schema": "trnbench.plan/1", "rows": [{}]}', (), "cannot run"),
-        ('{"schema": "trnbench.plan/1", "rows": [{}]}', ("--row", "2"), "has 1 row"),
-        ('{"schema": "trnbench.plan/1", "rows": [{"feasible": true}]}', (), "needs model"),
+        ('{"schema": "trnbench.money/1", "rows": []}', (), "has no rows"),
+        ('{"schema": "trnbench.money/1", "rows": [{}]}', (), "cannot run"),
+        ('{"schema": "trnbench.money/1", "rows": [{}]}', ("--row", "2"), "has 1 row"),
+        ('{"schema": "trnbench.money/1", "rows": [{"feasible": true}]}', (), "needs model"),
         ("{", (), "not valid JSON"),
     ],
 )

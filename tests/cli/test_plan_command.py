@@ -268,7 +268,7 @@ def test_within_a_budget_the_fastest(run):
 
 def test_an_interrupt_keeps_what_was_found(run, monkeypatch):
     """Ctrl-C while the second instance type is searched."""
-    from trnbench.search.counts import Counts
+    from trnbench.predict.search.counts import Counts
 
     whole = Counts.price
     sent = []

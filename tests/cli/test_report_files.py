@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from trnbench.report.page import html_page, markdown_page
-from trnbench.report.redaction import without_money, without_own_options
-from trnbench.report.report import Report, columns
+from trnbench.show.page import html_page, markdown_page
+from trnbench.show.redaction import without_money, without_own_options
+from trnbench.show.report import Report, columns
 
 COMPARE = (
     *("compare", "llama2-7b", "--tokens", "300B", "--on", "trn1.32xlarge,p5.48xlarge"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.search import built_in_folder
+from trnbench.facts.catalog.search import built_in_folder
 
 COMPARE = (
     *("compare", "llama2-7b", "--tokens", "300B", "--on", "trn1.32xlarge,p5.48xlarge"),
@@ -78,7 +78,7 @@ def test_what_an_older_program_answered_otherwise_is_told_as_code(kept, monkeypa
     real = keeping.kept_answer
 
     def older(report):
-        from trnbench.records import replace
+        from trnbench.facts.records import replace
 
         rows = [dict(row, step_time_s=row["step_time_s"] * 2) for row in report.rows]
         return real(replace(report, rows=tuple(rows)))

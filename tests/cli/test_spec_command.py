@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.search import SPEC_SECTIONS
-from trnbench.report.formats import RENDERERS
+from trnbench.facts.catalog.search import SPEC_SECTIONS
+from trnbench.show.formats import RENDERERS
 
 ROOT = Path(__file__).parents[2]
 

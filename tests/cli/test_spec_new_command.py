@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.search import user_folder
+from trnbench.facts.catalog.search import user_folder
 
 NEW = ("spec", "new", "my-h100", "--like", "dgx-h100")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.terminal import Terminal
-from trnbench.catalog.whole_file import BESIDE, put_whole, write_whole
 from trnbench.errors import EnvironmentFault
+from trnbench.facts.catalog.whole_file import BESIDE, put_whole, write_whole
 
 EVIDENCE = Path(__file__).parents[1] / "golden" / "validate_kernels.csv"
 TRNBENCH = f"{sys.executable} -m trnbench"

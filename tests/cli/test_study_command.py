@@ -10,7 +10,7 @@ import pytest
 
 from trnbench.cli.main import ask
 from trnbench.errors import InputError
-from trnbench.workload.study import cells_of, read_study
+from trnbench.facts.workload.study import cells_of, read_study
 
 STUDY = """
 name = "small"
@@ -219,7 +219,7 @@ def test_rows_go_to_parquet_as_they_are(kept, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_planted_calibration_shows_between_two_studies(kept, tmp_path):
-    from trnbench.catalog.search import built_in_folder
+    from trnbench.facts.catalog.search import built_in_folder
 
     text = (built_in_folder() / "specs/chips/trainium1.toml").read_text()
     (tmp_path / "chips").mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.fuzz import foreign
 from tests.fuzz.texts import JUNK, NUMBERS, STEPS, damaged
-from trnbench.catalog.search import SECTIONS, built_in_folder
+from trnbench.facts.catalog.search import SECTIONS, built_in_folder
 
 ROOT = built_in_folder()
 FILES = sorted(

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from trnbench.catalog.whole_file import BESIDE
+from trnbench.facts.catalog.whole_file import BESIDE
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TRNBENCH = (sys.executable, "-m", "trnbench")

@@ -16,9 +16,9 @@ import pytest
 from tests.validation import test_collective_evidence as collectives
 from tests.validation import test_kernel_ladder as kernels
 from trnbench.cli.main import main
-from trnbench.emulate.tensor_engine.matrix import run_matrix
+from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.program.matrix import matrix_product
-from trnbench.report.text_table import TextTable, markdown
+from trnbench.show.text_table import TextTable, markdown
 
 README = Path(__file__).parents[2] / "README.md"
 CAPTURE = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n(?P<shown>.*?)```", re.DOTALL)

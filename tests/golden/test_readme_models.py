@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tests.golden.test_readme import README
-from trnbench.workload.hf_config import family_names
-from trnbench.workload.layout import KNOBS
+from trnbench.facts.workload.hf_config import family_names
+from trnbench.facts.workload.layout import KNOBS
 
 SECTION = re.compile(r"### Models and jobs\n(.*?)\n### ", re.DOTALL)
 

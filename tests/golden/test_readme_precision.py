@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from tests.golden.test_readme import README, check
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
-from trnbench.hardware.library import load_chip
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.hardware.library import load_chip
 from trnbench.program.precision import RECIPES
-from trnbench.report.text_table import TextTable, markdown
+from trnbench.show.text_table import TextTable, markdown
 
 TABLE = re.compile(r"(?<=<!-- precision -->\n).*?(?=<!-- /precision -->)", re.DOTALL)
 HEADINGS = (

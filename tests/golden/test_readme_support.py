@@ -9,7 +9,7 @@ import pytest
 from tests.golden.test_readme import README, check
 from trnbench.app import jobs_supported, support
 from trnbench.report.support import jobs_table, support_table
-from trnbench.report.text_table import markdown
+from trnbench.show.text_table import markdown
 
 
 def check_table(name, table):

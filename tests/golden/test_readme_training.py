@@ -8,7 +8,7 @@ import pytest
 
 from tests.golden.test_readme import README, check
 from trnbench.app import validate
-from trnbench.report.text_table import TextTable, markdown
+from trnbench.show.text_table import TextTable, markdown
 
 TABLE = re.compile(r"(?<=<!-- training -->\n).*?(?=<!-- /training -->)", re.DOTALL)
 GROUPS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.library import load_chip
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.library import load_chip
 
 AMPERE = ("fp64", "fp32", "tf32", "bf16", "fp16", "int8")
 EIGHT_BIT = ("fp8_e4m3fn", "fp8_e5m2", "blockfp8_e4m3")

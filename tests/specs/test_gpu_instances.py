@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.fabric import Switch
-from trnbench.hardware.instance import Platform
-from trnbench.hardware.library import load_platform, load_published
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.fabric import Switch
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_platform, load_published
 
 CATALOG = open_catalog(environment={})
 GBIT_PER_S = 1e9 / 8

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trnbench import app
-from trnbench.catalog.search import SECTIONS, built_in_folder
 from trnbench.errors import DataFileError
+from trnbench.facts.catalog.search import SECTIONS, built_in_folder
 
 FILES = sorted(
     path

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.prices.price import Price, PriceList
+from trnbench.facts.prices.price import Price, PriceList
 
 NEW_YEAR = datetime.date(2026, 1, 1)
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.prices.price import PriceList, load_prices
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.prices.price import PriceList, load_prices
 
 CATALOG = open_catalog(environment={})
 OCTOBER = datetime.date(2026, 10, 7)

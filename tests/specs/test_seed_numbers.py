@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pytest
 
 from trnbench.app import sheet
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.instance import Instance
-from trnbench.hardware.library import load_chip, load_instance
-from trnbench.report.formats import render
-from trnbench.report.sheet import sheet_report
-from trnbench.report.text_table import PLAIN
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.hardware.library import load_chip, load_instance
+from trnbench.show.formats import render
+from trnbench.show.sheet import sheet_report
+from trnbench.show.text_table import PLAIN
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
-from trnbench.hardware.fabric import Direct, Level, OnChip, Switch, Torus
-from trnbench.hardware.library import load_instance
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.hardware.fabric import Direct, Level, OnChip, Switch, Torus
+from trnbench.facts.hardware.library import load_instance
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 INSTANCES = [e.name for e in CATALOG.entries("instances") if e.name.startswith("trn")]

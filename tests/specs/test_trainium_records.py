@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.provenance import Provenance
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
-from trnbench.hardware.library import load_chip, load_instance, load_platform, load_published
+from trnbench.facts.catalog.provenance import Provenance
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.hardware.library import load_chip, load_instance, load_platform, load_published
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 CHIPS = ("trainium1", "trainium2", "trainium3")

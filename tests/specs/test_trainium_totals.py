@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from trnbench.catalog.provenance import Provenance
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
-from trnbench.hardware.fabric import Direct, Switch, Torus
-from trnbench.hardware.instance import Platform
-from trnbench.hardware.library import load_platform
-from trnbench.records import Record, replace
-from trnbench.units import Dimension, parse
+from trnbench.facts.catalog.provenance import Provenance
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.hardware.fabric import Direct, Switch, Torus
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import Dimension, parse
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 INSTANCES = [e.name for e in CATALOG.entries("instances") if e.name.startswith("trn")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.workload.library import (
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.library import (
     load_collective_suite,
     load_matrix_suite,
     load_model,

@@ -9,19 +9,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from trnbench.analytic.step.memory_parts import CATEGORIES
-from trnbench.answers.interval import Interval
 from trnbench.answers.quote import Quote
 from trnbench.answers.train import TrainAnswer
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import open_catalog
+from trnbench.engines.analytic.step.memory_parts import CATEGORIES
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES
-from trnbench.report.report import Report, columns
+from trnbench.show.interval import Interval
+from trnbench.show.report import Report, columns
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import COLUMNS, ClusterPoint, CompareFound
-from trnbench.workload.layout import KNOBS
-from trnbench.workload.partial_layout import PartialLayout
 
 TODAY = datetime.date(2026, 11, 21)
 LIMIT_S = 20.0

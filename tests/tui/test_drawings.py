@@ -11,7 +11,8 @@ from rich.style import Style
 
 from trnbench.answers.step_beside import time_beside
 from trnbench.app.collective_steps import Plane
-from trnbench.report.report import Report, as_table, columns
+from trnbench.facts.units import Dimension, significant
+from trnbench.show.report import Report, as_table, columns
 from trnbench.tui.chart_data import ChartAxis, log_axis, tag_place
 from trnbench.tui.compare_pictures import cost_chart, time_interval_chart
 from trnbench.tui.compare_questions import ClusterPoint
@@ -26,7 +27,6 @@ from trnbench.tui.ticks import MOST_TICKS, labels_of, ticks_of
 from trnbench.tui.torus import draw_planes
 from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, draw_bars, letters_for
 from trnbench.tui.widgets.chart import flowed
-from trnbench.units import Dimension, significant
 
 PLAIN = (Style(), Style(), Style(), Style(), Style())
 

@@ -10,10 +10,10 @@ from textual.binding import Binding
 from textual.command import CommandList, CommandPalette
 from textual.widgets import Input, Static
 
-from trnbench.answers.row import Row
-from trnbench.records import replace
-from trnbench.report.report import Report, columns
+from trnbench.facts.records import replace
 from trnbench.scenario import read_scenario
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
 from trnbench.tui.app import TrnbenchApp, known_bindings
 from trnbench.tui.dialogs import AskPath, Confirm, JumpScreen, Palette
 from trnbench.tui.help import HelpScreen

@@ -18,9 +18,11 @@ from trnbench.app.command_lines import CommandQuestion
 from trnbench.app.keeping import kept_answer
 from trnbench.app.runs import read_run
 from trnbench.cli.main import ask
-from trnbench.records import replace
-from trnbench.report.report import Report, columns
+from trnbench.facts.records import replace
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.suite import Product
 from trnbench.scenario import Scenario
+from trnbench.show.report import Report, columns
 from trnbench.store.database import opened
 from trnbench.store.runs import RunFilter, listed
 from trnbench.tui.collective_questions import AUTO, CollectiveQuestion, collective_sweep
@@ -34,8 +36,6 @@ from trnbench.tui.run_questions import run_suite
 from trnbench.tui.work import WorkLane
 from trnbench.tui.work_process import WorkAnswer, WorkHooks, WorkNotice, WorkProgress
 from trnbench.verbs.matrix.question import MatrixQuestion
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.suite import Product
 
 SCENARIO = Scenario(
     model="llama2-7b",
@@ -115,7 +115,7 @@ def test_what_a_view_answers_is_what_its_command_answers(view, catalog):
 
 def told(number, hooks):
     """Answer with a number, and keep it."""
-    from trnbench.catalog.search import open_catalog
+    from trnbench.facts.catalog.search import open_catalog
 
     report = Report(
         verb="matrix", inputs={}, rows=({"time_s": float(number)},), columns=columns("time_s")

@@ -10,7 +10,7 @@ from textual.widgets import Input, OptionList
 
 from trnbench.cli.main import main
 from trnbench.errors import TrnbenchError
-from trnbench.records import replace
+from trnbench.facts.records import replace
 from trnbench.tui.asking import Asking
 from trnbench.tui.found import TableFound
 from trnbench.tui.launch_screen import ChoiceLine, LaunchScreen

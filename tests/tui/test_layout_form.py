@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.tui.layout_form import LABEL, layout_fields
 from trnbench.tui.layout_questions import COLUMNS, ClusterJob, ranked_layouts
 from trnbench.tui.views.layouts import _layout_text
 from trnbench.tui.work_process import WorkHooks
-from trnbench.workload.partial_layout import PartialLayout
 
 
 def test_no_label_is_cut():

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from trnbench.answers.evidence import comparison_row
 from trnbench.evidence.comparison import Comparison
-from trnbench.report.report import Report
+from trnbench.show.report import Report
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import spec_report
 from trnbench.tui.evidence_questions import COLUMNS as EVIDENCE_COLUMNS

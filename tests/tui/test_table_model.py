@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.answers.row import Row
-from trnbench.report.report import Report, columns
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
 from trnbench.tui.widgets.table_model import MOST_ROWS, TableSource, TableState, arrange, visible
 
 COLUMNS = columns("name", "days", "cost_usd", "nodes")

@@ -7,8 +7,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import DataFileError
+from trnbench.facts.catalog.search import open_catalog
 from trnbench.scenario import Scenario
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import compare_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.arrays import combined, distinct, quantiles, times
+from trnbench.facts.arrays import combined, distinct, quantiles, times
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 257])

@@ -10,7 +10,7 @@ import pytest
 
 HEAD = """
 import os, signal, sys, weakref
-from trnbench.ending import Requests
+from trnbench.facts.processes.ending import Requests
 def ask(*_): os.kill(os.getpid(), signal.{name})
 class Thing:
     pass

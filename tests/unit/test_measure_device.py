@@ -8,17 +8,17 @@ import ml_dtypes
 import pytest
 
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.measure.device import (
+from trnbench.evidence.measure.device import (
     capabilities,
     host_flags,
     kept_variables,
     open_devices,
     peak_memory_bytes,
 )
-from trnbench.measure.given_decoders import decoder_sizes, with_given
-from trnbench.measure.loops import AllDevices
-from trnbench.measure.suites import suite_for
-from trnbench.measure.timing import Repeats
+from trnbench.evidence.measure.given_decoders import decoder_sizes, with_given
+from trnbench.evidence.measure.loops import AllDevices
+from trnbench.evidence.measure.suites import suite_for
+from trnbench.evidence.measure.timing import Repeats
 
 
 @dataclass

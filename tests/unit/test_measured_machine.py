@@ -11,12 +11,12 @@ import pytest
 
 from trnbench.answers.measure import MeasuredRow, StepsVerdict
 from trnbench.app.measured_machine import evidence_of, verdict_of
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
+from trnbench.evidence.measure.machine import machine_files
+from trnbench.evidence.measure.machine_fits import _line, _lines
 from trnbench.evidence.rows import read_evidence
-from trnbench.measure.machine import machine_files
-from trnbench.measure.machine_fits import _line, _lines
-from trnbench.records import replace
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
 
 ROWS = Path(__file__).parents[1] / "cli" / "rows" / "measured_host.csv"
 

@@ -8,19 +8,22 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from trnbench.analytic.matrix.time import matrix_time
-from trnbench.analytic.step.compute import compute_time
-from trnbench.arrays import FloatArray
-from trnbench.calibration.chip_efficiency import ComputeEfficiency
-from trnbench.calibration.training_stack import load_chip_efficiency, training_stack_of
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.tensor_engine.matrix import run_matrix
+from trnbench.engines.analytic.matrix.time import matrix_time
+from trnbench.engines.analytic.step.compute import compute_time
+from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
+from trnbench.engines.execute.operations import runner
 from trnbench.errors import GapError
-from trnbench.execute.operations import runner
-from trnbench.hardware.figures import figures
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.fabric import build_fabric
-from trnbench.mapping.tiling.legality import format_reasons
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency
+from trnbench.facts.calibration.training_stack import load_chip_efficiency, training_stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.figures import figures
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.machine.fabric import build_fabric
+from trnbench.machine.tiling.legality import format_reasons
 from trnbench.program.backward import derive
 from trnbench.program.collective import bus_factor
 from trnbench.program.matrix import matrix_product
@@ -29,9 +32,6 @@ from trnbench.program.schedule import slot_order
 from trnbench.program.slots import purpose_of, slot_of
 from trnbench.program.step import StepProgram, training_step
 from trnbench.program.tensor import Tensor, one
-from trnbench.records import Record, field, replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 CATALOG = open_catalog()
 TRN1 = load_platform(CATALOG, "trn1.32xlarge")

@@ -6,9 +6,9 @@ import datetime
 
 import pytest
 
-from trnbench import parsing
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.units import Dimension
+from trnbench.facts import parsing
+from trnbench.facts.units import Dimension
 
 
 @pytest.mark.parametrize(

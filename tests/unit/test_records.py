@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from trnbench.records import MISSING, Record, State, asdict, field, fields, replace
+from trnbench.facts.records import MISSING, Record, State, asdict, field, fields, replace
 
 
 class _Bolt(Record):

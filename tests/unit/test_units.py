@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnbench.errors import UnitError
-from trnbench.units import (
+from trnbench.facts.units import (
     BINARY_PREFIXES,
     COUNT_SUFFIXES,
     DECIMAL_PREFIXES,

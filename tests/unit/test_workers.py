@@ -11,8 +11,8 @@ from concurrent.futures import wait
 import pytest
 
 from tests.processes import begun, marked, until
-from trnbench.children import how_ended, python_words, said_by
-from trnbench.workers import WorkerLost, Workers
+from trnbench.facts.processes.children import how_ended, python_words, said_by
+from trnbench.facts.processes.workers import WorkerLost, Workers
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_tool_is_heard_if_it_is_there_and_does_well():
 
 PARENT = """
 import os, subprocess, sys, time
-code = "import time; from trnbench.children import end_with\\n"
+code = "import time; from trnbench.facts.processes.children import end_with\\n"
 code += f"end_with({os.getpid()}, kernel=KERNEL); time.sleep(600)"
 subprocess.Popen([sys.executable, "-c", code])
 time.sleep(600)
@@ -98,7 +98,7 @@ def test_a_child_ends_with_a_parent_that_is_killed(tmp_path, kernel):
 def test_a_child_whose_parent_is_gone_before_it_begins_ends_at_once():
     nobody = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], text=True,
                             capture_output=True, check=True).stdout.strip()  # fmt: skip
-    words = python_words("trnbench.workers:main", "0")
+    words = python_words("trnbench.facts.processes.workers:main", "0")
     words[words.index(str(os.getpid()))] = nobody
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL

@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.analytic.collective.shape import MessageClasses, Profile, lanes
-from trnbench.arrays import FloatArray
-from trnbench.workload.operation import Op
+from trnbench.engines.analytic.collective.shape import MessageClasses, Profile, lanes
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.workload.operation import Op
 
 _NS_PER_S = 1e9
 _NOISE = 1e-6

@@ -9,13 +9,13 @@ import pytest
 import tomli
 
 from trnbench.app import calibrate, validate
-from trnbench.catalog.search import built_in_folder, open_catalog
-from trnbench.evidence.calibrate import mean_error
+from trnbench.evidence.fit.calibrate import mean_error
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import RowFault, read_evidence
 from trnbench.evidence.training_cases import Reader
+from trnbench.facts.catalog.search import built_in_folder, open_catalog
+from trnbench.facts.units import Dimension, parse
 from trnbench.predict.setup import family_of
-from trnbench.units import Dimension, parse
 
 SPECS = built_in_folder() / "specs"
 PUBLISHED = built_in_folder() / "workloads" / "published"

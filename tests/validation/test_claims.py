@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trnbench.app import claims, open_catalog
-from trnbench.claims.claim import load_claims
-from trnbench.claims.verdict import VERDICTS
+from trnbench.evidence.claims.claim import load_claims
+from trnbench.evidence.claims.verdict import VERDICTS
 
 CATALOG = open_catalog(environment={})
 BY_SPECS = {

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.evidence.collectives import Exchange, Systems, exchange_of, predict_exchanges
 from trnbench.evidence.rows import RowFault, read_evidence
-from trnbench.mapping.message_plan.algorithm import Refusal
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.program.collective import bus_factor, op_named
-from trnbench.records import replace
 
 PUBLISHED = Path(__file__).parents[2] / "workloads" / "published"
 LARGEST_ERROR = 0.15

@@ -14,17 +14,17 @@ from pathlib import Path
 
 from tests.collectives import place_collective
 from tests.validation.collective_conventions import Conventions, conventional_time_ns
-from trnbench.analytic.collective.profile import profile
-from trnbench.analytic.collective.shape import Profile
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.fabric import FullMesh, Level, Switch, Torus
-from trnbench.hardware.instance import Host, Instance, Platform
-from trnbench.hardware.library import load_chip
-from trnbench.mapping.message_plan.algorithm import Algorithm
-from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.placement import place
+from trnbench.engines.analytic.collective.profile import profile
+from trnbench.engines.analytic.collective.shape import Profile
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.fabric import FullMesh, Level, Switch, Torus
+from trnbench.facts.hardware.instance import Host, Instance, Platform
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.units import Dimension, parse
+from trnbench.machine.message_plan.algorithm import Algorithm
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.placement import place
 from trnbench.program.collective import op_named
-from trnbench.units import Dimension, parse
 
 ALGORITHMS = {"ring": "ring", "direct": "direct", "halvingDoubling": "halving"}
 BACKENDS = {

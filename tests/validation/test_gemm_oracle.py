@@ -10,10 +10,10 @@ import csv
 import os
 from pathlib import Path
 
-from trnbench.analytic.matrix.systolic import SCALE_SIM, Dataflow, array_time
-from trnbench.arrays import FloatArray
+from trnbench.engines.analytic.matrix.systolic import SCALE_SIM, Dataflow, array_time
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import replace
 from trnbench.program.matrix import matrix_product
-from trnbench.records import replace
 
 # The file prints percentages to 9 and 6 decimals.
 FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}

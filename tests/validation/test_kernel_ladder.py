@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.analytic.matrix.time import matrix_time
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.tensor_engine.matrix import run_matrix
+from trnbench.engines.analytic.matrix.time import matrix_time
+from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.evidence import kernels
 from trnbench.evidence.rows import EvidenceRow, read_evidence
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.library import load_chip
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.library import load_chip
 from trnbench.program.matrix import matrix_product
 
 PUBLISHED = Path(__file__).parents[2] / "workloads" / "published" / "trainium_kernels.csv"

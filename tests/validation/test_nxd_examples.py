@@ -8,8 +8,8 @@ import pytest
 
 from trnbench.app.train_request import TrainRequest, suite_cases
 from trnbench.app.verbs.train import run
-from trnbench.catalog.search import open_catalog
-from trnbench.records import replace
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
 
 
 @pytest.fixture

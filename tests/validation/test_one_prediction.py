@@ -6,12 +6,12 @@ import pytest
 
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.verbs.train import run
-from trnbench.catalog.search import built_in_folder, open_catalog
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import EvidenceFile, read_evidence
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.catalog.search import built_in_folder, open_catalog
+from trnbench.facts.workload.partial_layout import PartialLayout
 
 PUBLISHED = built_in_folder() / "workloads" / "published"
 CATALOG = open_catalog(environment={})

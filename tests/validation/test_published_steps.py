@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trnbench.catalog.search import built_in_folder, open_catalog
 from trnbench.evidence.rows import read_evidence
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
+from trnbench.facts.catalog.search import built_in_folder, open_catalog
 
 PUBLISHED = built_in_folder() / "workloads" / "published"
 CATALOG = open_catalog(environment={})

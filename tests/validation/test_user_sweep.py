@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import EvidenceFile, read_evidence
 from trnbench.evidence.statistics import summarise
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
+from trnbench.facts.catalog.search import open_catalog
 
 CATALOG = open_catalog(environment={})
 SWEEP = read_evidence(Path(__file__).parents[1] / "user_files" / "eager_sweep.csv")

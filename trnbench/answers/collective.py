@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trnbench.answers.row import Row, cells
-from trnbench.answers.trace import TraceSpan
-from trnbench.catalog.provenance import Kind
-from trnbench.records import Record
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.records import Record
+from trnbench.show.row import Row, cells
+from trnbench.show.trace_events import TraceSpan
 
 
 class LinkLoad(Record):

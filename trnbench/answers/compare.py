@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.answers.interval import Interval, interval_cells
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
-from trnbench.answers.row import Row, cells
-from trnbench.records import Record
-from trnbench.search.result import Tally
+from trnbench.facts.records import Record
+from trnbench.predict.search.result import Tally
+from trnbench.show.interval import Interval, interval_cells
+from trnbench.show.row import Row, cells
 
 
 class ComparedQuote(Record):

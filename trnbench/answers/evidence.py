@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trnbench.answers.row import Row, cells
-from trnbench.calibration.training_stack import FitErrors
-from trnbench.claims.verdict import Case, Claimed, Move
-from trnbench.records import Record
+from trnbench.evidence.claims.verdict import Case, Claimed, Move
+from trnbench.facts.calibration.training_stack import FitErrors
+from trnbench.facts.records import Record
+from trnbench.show.row import Row, cells
 
 if TYPE_CHECKING:
-    from trnbench.evidence.calibrate import Fitted
     from trnbench.evidence.comparison import Comparison
+    from trnbench.evidence.fit.calibrate import Fitted
     from trnbench.evidence.statistics import Summary
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.answers.row import Row, cells
-from trnbench.explain.change import in_words
-from trnbench.explain.effects import Effect, StepFigure
-from trnbench.explain.explanation import Explanation
-from trnbench.explain.score import Suspect
-from trnbench.ingest.devices import DeviceSummary
-from trnbench.records import Record
+from trnbench.evidence.explain.change import in_words
+from trnbench.evidence.explain.effects import Effect, StepFigure
+from trnbench.evidence.explain.explanation import Explanation
+from trnbench.evidence.explain.score import Suspect
+from trnbench.evidence.readers.devices import DeviceSummary
+from trnbench.facts.records import Record
+from trnbench.show.row import Row, cells
 
 
 class Explained(Record, eq=False):

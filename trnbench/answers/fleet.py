@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Mapping
 from typing import Literal
 
-from trnbench.answers.interval import Interval, interval_cells
-from trnbench.answers.row import Cell, cells
-from trnbench.records import Record, asdict
+from trnbench.facts.records import Record, asdict
+from trnbench.show.interval import Interval, interval_cells
+from trnbench.show.row import Cell, cells
 
 FLEET_KEYS = (
     *("name", "model", "job", "instance", "nodes", "region", "purchase"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer
-from trnbench.execute.accounting import TrafficLine
-from trnbench.records import Record
-from trnbench.units import HOUR_S
+from trnbench.engines.execute.accounting import TrafficLine
+from trnbench.facts.records import Record
+from trnbench.facts.units import HOUR_S
+from trnbench.show.row import Row
 
 AGREEMENT = 0.02
 """By how much the memory model may miss what was measured."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trnbench.answers.interval import Interval
-from trnbench.records import Record
+from trnbench.facts.records import Record
+from trnbench.show.interval import Interval
 
 CLEAR = 0.8
 """The share of draws from which on the cheapest row is called so without a but."""

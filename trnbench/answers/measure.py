@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import median
 
-from trnbench.answers.row import Row, cells
-from trnbench.records import Record
-from trnbench.units import Dimension, counted, show
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, counted, show
+from trnbench.show.row import Row, cells
 
 WIDE_SPREAD = 0.10
 """From this spread on a row asks to be measured again."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.answers.row import Row
-from trnbench.numerics.accumulation import AccumulateDemo
-from trnbench.numerics.product_demo import ProductDemo
+from trnbench.engines.execute.numbers.accumulation import AccumulateDemo
+from trnbench.engines.execute.numbers.product_demo import ProductDemo
+from trnbench.facts.records import Record
 from trnbench.program.optimizer import MOMENTS
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.tensor import element_bytes
-from trnbench.records import Record
+from trnbench.show.row import Row
 
 END_SHARE = 10
 """First and final losses are means over a tenth of a run: single steps see different texts."""

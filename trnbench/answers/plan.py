@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from trnbench.answers.fleet import SpotRisk
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
-from trnbench.plan.objective import Objective
-from trnbench.plan.quotas import QuotaRequest
-from trnbench.plan.sensitivity import Change
-from trnbench.records import Record
-from trnbench.search.result import Tally
+from trnbench.facts.records import Record
+from trnbench.money.objective import Objective
+from trnbench.money.quotas import QuotaRequest
+from trnbench.money.sensitivity import Change
+from trnbench.predict.search.result import Tally
 
 
 class Asked(Record):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from trnbench.prices.feed.aws_answers import CapacityOffer
-from trnbench.prices.feed.aws_calls import AccountLimit, HeldCapacity
-from trnbench.prices.feed.ledger import ComparedRate
-from trnbench.prices.feed.reading import RatesRead
-from trnbench.prices.price import Price, PriceList
-from trnbench.records import Record
+from trnbench.facts.prices.feed.aws_answers import CapacityOffer
+from trnbench.facts.prices.feed.aws_calls import AccountLimit, HeldCapacity
+from trnbench.facts.prices.feed.ledger import ComparedRate
+from trnbench.facts.prices.feed.reading import RatesRead
+from trnbench.facts.prices.price import Price, PriceList
+from trnbench.facts.records import Record
 
 
 class ClaimOnDay(Record):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.answers.interval import Interval, interval_cells, with_end
-from trnbench.answers.row import Cell, cells
 from trnbench.answers.train import TrainAnswer
-from trnbench.plan.billing import Bill
-from trnbench.plan.objective import Candidate
-from trnbench.records import Record, replace
-from trnbench.units import DAY_S, MILLION
-from trnbench.workload.layout import RANK_DEGREES
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import DAY_S, MILLION
+from trnbench.facts.workload.layout import RANK_DEGREES
+from trnbench.money.billing import Bill
+from trnbench.money.objective import Candidate
+from trnbench.show.interval import Interval, interval_cells, with_end
+from trnbench.show.row import Cell, cells
 
 
 class Wall(Record):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from trnbench.answers.quote import Quote
-from trnbench.answers.row import Row
-from trnbench.records import Record
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.records import Record
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.show.row import Row
 
 Scaling = Literal["strong", "weak"]
 

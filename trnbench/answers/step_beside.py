@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 
 if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer

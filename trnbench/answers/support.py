@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trnbench.answers.row import Row, cells
-from trnbench.records import Record
-from trnbench.workload.jobs import Job
+from trnbench.facts.records import Record
+from trnbench.facts.workload.jobs import Job
+from trnbench.show.row import Row, cells
 
 SupportStatus = Literal["fitted", "modelled", "untested", "refused"]
 """From the most that is known to the least."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from trnbench.analytic.step.memory_parts import CATEGORIES, MemoryCategory
-from trnbench.answers.figures import HIGH, LOW
-from trnbench.answers.interval import with_end
-from trnbench.answers.row import Cell, Row, cells
-from trnbench.catalog.provenance import Kind
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.records import Record
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
-from trnbench.program.slots import STEP_CATEGORIES, StepCategory
-from trnbench.records import Record
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.show.figures import HIGH, LOW
+from trnbench.show.interval import with_end
+from trnbench.show.row import Cell, Row, cells
+from trnbench.show.step_parts import EXPOSED_PARTS, HIDDEN_PARTS, MEMORY_PARTS
 
 if TYPE_CHECKING:
-    from trnbench.analytic.step.memory_timeline import MemoryTimeline
-    from trnbench.emulate.schedule.timeline import Timeline
-
-
-COMMUNICATION: tuple[StepCategory, ...] = ("tensor", "context", "expert", "pipeline", "data")
-"""Categories of which a part may run beside compute."""
+    from trnbench.engines.analytic.step.memory_timeline import MemoryTimeline
+    from trnbench.engines.emulate.schedule.timeline import Timeline
 
 
 class Searched(Record):
@@ -115,7 +110,7 @@ class TrainAnswer(Record):
             **cells(memory, "worst_stage=stage"),
             **cells(step, "device_s_per_microbatch optimizer_s"),
             **_seconds(EXPOSED_PARTS, step.exposed_s if step else {}),
-            **_seconds(_HIDDEN_PARTS, step.hidden_s if step else {}),
+            **_seconds(HIDDEN_PARTS, step.hidden_s if step else {}),
             **_held(memory),
             **(self.part.row() if self.part else {}),
             "job_phases": [phase_row(one, step) for one in self.phases],
@@ -167,17 +162,6 @@ def _held(memory: RankMemory | None) -> Row:
 
 def _seconds(keys: Mapping[str, Any], seconds: Mapping[Any, float]) -> Row:
     return {key: seconds.get(name) for key, name in keys.items()}
-
-
-def _timed(how: str, names: Iterable[str]) -> dict[str, str]:
-    return {f"{how}_{name.replace('-', '_')}_s": name for name in names}
-
-
-MEMORY_PARTS: Mapping[str, MemoryCategory] = {f"memory_{name}_bytes": name for name in CATEGORIES}
-"""Keys of a row that add up to the memory of a rank, in bytes, with what each is of."""
-EXPOSED_PARTS: Mapping[str, str] = _timed("exposed", STEP_CATEGORIES)
-"""Keys of a row that add up to the time of a step, in seconds, with what each is of."""
-_HIDDEN_PARTS = _timed("hidden", COMMUNICATION)
 
 
 def _rates(answer: TrainAnswer) -> dict[str, Cell]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from trnbench.answers.row import Row, cells
-from trnbench.records import Record
+from trnbench.facts.records import Record
+from trnbench.show.row import Row, cells
 
 Went = Literal["as predicted", "faster", "slower"]
 

@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from trnbench.app.verbs.train import train as train
     from trnbench.app.verbs.validate import validate as validate
     from trnbench.app.verbs.verify import verify as verify
-    from trnbench.catalog.listing import listed as listed
-    from trnbench.catalog.search import SPEC_SECTIONS as SPEC_SECTIONS
-    from trnbench.catalog.search import WORKLOAD_SECTIONS as WORKLOAD_SECTIONS
-    from trnbench.catalog.search import Catalog as Catalog
-    from trnbench.catalog.search import open_catalog as open_catalog
+    from trnbench.facts.catalog.listing import listed as listed
+    from trnbench.facts.catalog.search import SPEC_SECTIONS as SPEC_SECTIONS
+    from trnbench.facts.catalog.search import WORKLOAD_SECTIONS as WORKLOAD_SECTIONS
+    from trnbench.facts.catalog.search import Catalog as Catalog
+    from trnbench.facts.catalog.search import open_catalog as open_catalog
     from trnbench.verbs.compare.run import compare as compare
     from trnbench.verbs.compare.scaling import scale_run as scale_run
     from trnbench.verbs.matrix.run import matrix as matrix
@@ -82,8 +82,8 @@ _HOMES = {
         "trnbench.verbs.compare.scaling": ("scale_run",),
         "trnbench.app.support_matrix": ("jobs_supported", "support"),
         "trnbench.app.train_functional": ("train_functional",),
-        "trnbench.catalog.listing": ("listed",),
-        "trnbench.catalog.search": (
+        "trnbench.facts.catalog.listing": ("listed",),
+        "trnbench.facts.catalog.search": (
             *("SPEC_SECTIONS", "WORKLOAD_SECTIONS", "Catalog", "open_catalog"),
         ),
     }.items()

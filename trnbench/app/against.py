@@ -6,7 +6,7 @@ from trnbench.app.keeping import kept_answer
 from trnbench.app.runs import answered_run
 from trnbench.errors import InputError
 from trnbench.report.against import with_comparison
-from trnbench.report.report import Report
+from trnbench.show.report import Report
 from trnbench.store.against import held_against
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from trnbench.app.layout_defaults import DEFAULT_BATCH, batch_step, free_ranks
 from trnbench.app.searching import question_of
-from trnbench.plan.batch import fitted_batch
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.batch import fitted_batch
+from trnbench.predict.search.result import Found
+from trnbench.predict.search.search import search
 from trnbench.predict.setup import TrainSetup
-from trnbench.search.result import Found
-from trnbench.search.search import search
-from trnbench.workload.partial_layout import PartialLayout
 
 WORTH = 1.02
 """A batch that gains less speed than this is not worth a word."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 
-from trnbench import parsing
 from trnbench.errors import InputError, UnitError
-from trnbench.mapping.fabric import LinkFault
-from trnbench.parsing import read
+from trnbench.facts import parsing
+from trnbench.facts.parsing import read
+from trnbench.facts.records import Record, fields
+from trnbench.facts.units import Dimension, parse
+from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.suite import Place
+from trnbench.machine.fabric import LinkFault
 from trnbench.program.collective import op_named
-from trnbench.records import Record, fields
-from trnbench.units import Dimension, parse
-from trnbench.workload.operation import Op
-from trnbench.workload.suite import Place
 
 MAX_SIZES = 10_000
 LARGEST_BYTES = 2.0**60

@@ -7,21 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from trnbench.app.replica_groups import replica_groups
-from trnbench.arrays import FloatArray
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.catalog.search import Catalog
-from trnbench.emulate.collective.play import busy_time
-from trnbench.hardware.fabric import Torus
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.legality import PlacementVerdict, cluster_verdict
-from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.placed import Placed, PlacedRound
-from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
-from trnbench.mapping.message_plan.select import algorithm_named, select, selected_for
-from trnbench.mapping.placement import place
-from trnbench.records import Record
-from trnbench.workload.operation import Op
-from trnbench.workload.suite import Place
+from trnbench.engines.emulate.collective.play import busy_time
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.fabric import Torus
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import Record
+from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.suite import Place
+from trnbench.machine.legality import PlacementVerdict, cluster_verdict
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.placed import Placed, PlacedRound
+from trnbench.machine.message_plan.ring_orders import neighbour_pairs
+from trnbench.machine.message_plan.select import algorithm_named, select, selected_for
+from trnbench.machine.placement import place
 
 BUSIEST = 12
 """Links that are listed of each step."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trnbench.app.run_request import RunRequest
-from trnbench.catalog.search import BUILT_IN, USER, Catalog
-from trnbench.records import Record
-from trnbench.written import (
+from trnbench.facts.catalog.search import BUILT_IN, USER, Catalog
+from trnbench.facts.records import Record
+from trnbench.facts.written import (
     engine_text,
     number_text,
     place_text,

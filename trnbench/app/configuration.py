@@ -12,10 +12,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeAlias
 
-from trnbench.catalog.search import PATH_VARIABLE, SECTIONS
 from trnbench.errors import Fault, InputError, did_you_mean
-from trnbench.parsing import share
-from trnbench.records import Record, field
+from trnbench.facts.catalog.search import PATH_VARIABLE, SECTIONS
+from trnbench.facts.parsing import share
+from trnbench.facts.records import Record, field
 
 FILE = "trnbench.toml"
 _VARIABLE = "TRNBENCH_"
@@ -212,7 +212,7 @@ def configuration() -> Configuration:
 
 
 def _of_file(file: Path) -> Mapping[str, Configured]:
-    from trnbench.catalog.toml_file import read_toml
+    from trnbench.facts.catalog.toml_file import read_toml
 
     found: dict[str, Configured] = {}
     faults: list[Fault] = []

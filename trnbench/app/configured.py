@@ -7,13 +7,13 @@ from pathlib import Path
 
 from trnbench.app.knobs import layout_of
 from trnbench.app.train_request import TrainCase
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.hardware.library import load_platform
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.parsing import clusters
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.launch.catalogue import FRAMEWORKS
 from trnbench.launch.reading import read_config
-from trnbench.parsing import clusters
-from trnbench.workload.partial_layout import PartialLayout
 
 
 def configured_case(

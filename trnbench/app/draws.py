@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trnbench.answers.interval import Interval
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
 from trnbench.app.markets import Explored
-from trnbench.arrays import FloatArray
-from trnbench.hardware.instance import PurchaseOption
-from trnbench.plan.draws import (
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.hardware.instance import PurchaseOption
+from trnbench.facts.records import replace
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.draws import (
     DrawnPurchase,
     Purchase,
     cheapest_probabilities,
@@ -21,13 +22,12 @@ from trnbench.plan.draws import (
     outcome,
     ratio_ends,
 )
-from trnbench.plan.market import Market
-from trnbench.plan.objective import Candidate
-from trnbench.plan.purchase import Tariff
+from trnbench.money.market import Market
+from trnbench.money.objective import Candidate
+from trnbench.money.purchase import Tariff
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.step import drawn_times_s
-from trnbench.records import replace
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.show.interval import Interval
 
 
 def outcomes(

@@ -9,17 +9,16 @@ from os.path import isdir
 from pathlib import Path
 
 from trnbench import __version__
-from trnbench.answers.row import Row
-from trnbench.answers.sheet import Sheet
 from trnbench.app import configuration as settings
 from trnbench.app import spec_files
 from trnbench.app.study_options import OptionsOf, check_options
-from trnbench.calibration.chip_efficiency import ChipEfficiency
-from trnbench.calibration.training_stack import TrainingStack
-from trnbench.catalog.document import Documented, load, load_named
-from trnbench.catalog.listing import FileCheck
-from trnbench.catalog.provenance import Provenance
-from trnbench.catalog.search import (
+from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
+from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.catalog.document import Documented, load, load_named
+from trnbench.facts.catalog.listing import FileCheck
+from trnbench.facts.catalog.provenance import Provenance
+from trnbench.facts.catalog.search import (
     SECTIONS,
     SINGULAR,
     WORKLOAD_SECTIONS,
@@ -28,22 +27,27 @@ from trnbench.catalog.search import (
     Folder,
     user_folder,
 )
-from trnbench.catalog.text_file import files_below
-from trnbench.catalog.toml_file import read_toml
-from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.figures import Compared, chip_figures, compare, figures
-from trnbench.hardware.instance import Instance, Platform
-from trnbench.hardware.library import load_chip, load_platform
-from trnbench.prices.price import PriceList, find_prices
+from trnbench.facts.catalog.text_file import files_below
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.figures import Compared, chip_figures, compare, figures
+from trnbench.facts.hardware.instance import Instance, Platform
+from trnbench.facts.hardware.library import load_chip, load_platform
+from trnbench.facts.prices.price import PriceList, find_prices
+from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload import files as workload_files
+from trnbench.facts.workload.hf_config import FILE, ImportedModel, import_config, read_config
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.study import Study
+from trnbench.facts.workload.weights import (
+    active_parameter_count,
+    parameter_count,
+    parameters_by_block,
+)
+from trnbench.show.row import Row
+from trnbench.show.sheet_table import Sheet
 from trnbench.store.place import is_null, shared_file_system, store_path
-from trnbench.units import Dimension, show
-from trnbench.workload import files as workload_files
-from trnbench.workload.hf_config import FILE, ImportedModel, import_config, read_config
-from trnbench.workload.library import load_model
-from trnbench.workload.model import Model
-from trnbench.workload.study import Study
-from trnbench.workload.weights import active_parameter_count, parameter_count, parameters_by_block
 
 READERS = {**spec_files.READERS, **workload_files.READERS}
 

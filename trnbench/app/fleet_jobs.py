@@ -13,20 +13,20 @@ from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote_of_none
 from trnbench.app.run_request import RunRequest, price_terms, run_request
 from trnbench.app.searching import Watch
-from trnbench.arrays import FloatArray
-from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.plan.billing import term_years
-from trnbench.plan.cost import Priced
-from trnbench.plan.failures import Operations
-from trnbench.plan.fleet.problem import JobWay, PoolKey, TermOffer
-from trnbench.plan.goodput import goodput
-from trnbench.plan.market import Market, candidates, cost_of
-from trnbench.plan.price_terms import FOR_A_TERM, PriceTerms
-from trnbench.plan.purchase import Offers, Tariff, load_offers
-from trnbench.records import Record, State, field, replace
-from trnbench.units import DAY_S, HOUR_S
-from trnbench.workload.fleet import FleetFile, JobEntry, read_fleet
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.records import Record, State, field, replace
+from trnbench.facts.units import DAY_S, HOUR_S
+from trnbench.facts.workload.fleet import FleetFile, JobEntry, read_fleet
+from trnbench.money.billing import term_years
+from trnbench.money.cost import Priced
+from trnbench.money.failures import Operations
+from trnbench.money.fleet.problem import JobWay, PoolKey, TermOffer
+from trnbench.money.goodput import goodput
+from trnbench.money.market import Market, candidates, cost_of
+from trnbench.money.price_terms import FOR_A_TERM, PriceTerms
+from trnbench.money.purchase import Offers, Tariff, load_offers
 
 WHOLE = 1.0
 _LENGTHS = ("tokens", "samples", "phase")

@@ -6,9 +6,11 @@ import datetime
 from collections.abc import Callable, Sequence
 
 from trnbench.app.fleet_jobs import JobWays
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.plan.fleet.problem import (
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.units import DAY_S, HOUR_S
+from trnbench.facts.workload.fleet import FleetFile
+from trnbench.money.fleet.problem import (
     BlockOffer,
     Fleet,
     FleetTask,
@@ -16,9 +18,7 @@ from trnbench.plan.fleet.problem import (
     NodeLimit,
     PoolKey,
 )
-from trnbench.plan.price_terms import check_region, parse_option
-from trnbench.units import DAY_S, HOUR_S
-from trnbench.workload.fleet import FleetFile
+from trnbench.money.price_terms import check_region, parse_option
 
 
 def refuse_unknown(catalog: Catalog, file: FleetFile) -> None:

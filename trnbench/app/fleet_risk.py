@@ -7,20 +7,20 @@ from collections.abc import Mapping
 import numpy as np
 
 from trnbench.answers.fleet import SpotRisk
-from trnbench.answers.interval import Interval
 from trnbench.app.draws import drawn_work_s
 from trnbench.app.fleet_jobs import Choice, JobWays
-from trnbench.arrays import BoolArray, FloatArray
-from trnbench.plan.draws import DrawnPurchase, Purchase, outcome, rates_usd_per_hour
-from trnbench.plan.failures import Estimate, ranged
-from trnbench.plan.fleet.problem import FleetPlan, PlacedRun
-from trnbench.plan.goodput import goodput
-from trnbench.plan.purchase import Tariff
-from trnbench.plan.spot_play import SpotOutcome, SpotRun, play
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.records import Record
+from trnbench.facts.units import DAY_S, HOUR_S
+from trnbench.money.draws import DrawnPurchase, Purchase, outcome, rates_usd_per_hour
+from trnbench.money.failures import Estimate, ranged
+from trnbench.money.fleet.problem import FleetPlan, PlacedRun
+from trnbench.money.goodput import goodput
+from trnbench.money.purchase import Tariff
+from trnbench.money.spot_play import SpotOutcome, SpotRun, play
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import TAIL, Range
-from trnbench.records import Record
-from trnbench.units import DAY_S, HOUR_S
+from trnbench.show.interval import Interval
 
 
 class FleetRisk(Record, eq=False):

@@ -11,12 +11,12 @@ from sqlite3 import Connection
 from typing import Any
 
 from trnbench.app.code_version import code_version
-from trnbench.catalog.search import Catalog
 from trnbench.errors import TrnbenchError
-from trnbench.records import Record
-from trnbench.report.formats import finite
-from trnbench.report.headline import headline
-from trnbench.report.report import Report
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record
+from trnbench.show.formats import finite
+from trnbench.show.headline import headline
+from trnbench.show.report import Report
 from trnbench.store.database import Say, written
 from trnbench.store.place import store_path
 from trnbench.store.runs import (

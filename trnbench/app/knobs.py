@@ -8,10 +8,10 @@ from typing import Any
 from trnbench.asking.function import signature_of
 from trnbench.asking.option import Given, Option
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.facts.workload.knob_text import knob_parser
+from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.program.precision import recipe_named
-from trnbench.workload.knob_text import knob_parser
-from trnbench.workload.layout import ANY, KNOBS, Knob, Value
-from trnbench.workload.partial_layout import PartialLayout
 
 
 def layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401

@@ -9,18 +9,18 @@ from typing import Any, get_args
 from trnbench.answers.launch import Launched
 from trnbench.app.use_case import Progress, quiet
 from trnbench.app.verbs.launch import MachinesFrom, inputs_of, launch, run
-from trnbench.calibration.training_stack import training_stack_of
-from trnbench.catalog.search import Catalog
-from trnbench.catalog.text_file import refused
-from trnbench.catalog.whole_file import write_whole
 from trnbench.errors import EnvironmentFault, InputError, UnknownNameError
-from trnbench.hardware.library import load_platform
+from trnbench.facts.calibration.training_stack import training_stack_of
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.text_file import refused
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import Record
+from trnbench.facts.units import counted
+from trnbench.facts.workload.json_file import read_object
+from trnbench.facts.workload.layout import KNOBS
 from trnbench.launch.catalogue import SCHEDULERS, framework_for, frameworks_on, schedulers_on
 from trnbench.launch.folder import PREDICTION
-from trnbench.records import Record
-from trnbench.units import counted
-from trnbench.workload.json_file import read_object
-from trnbench.workload.layout import KNOBS
 
 _NUMBERS = ("nodes", "lnc", "tokens", "checkpoint_interval_s")
 _TEXTS = ("model", "instance", "calibration", "job", "purchase")
@@ -163,9 +163,9 @@ def write_launch(
     folder: str | Path, answer: Launched, inputs: Mapping[str, object], *, force: bool = False
 ) -> None:
     """Write the files of an answer, each whole; the prediction last, so that it vouches for all."""
-    from trnbench.report.formats import render
     from trnbench.report.launch import launch_report
-    from trnbench.report.text_table import Style
+    from trnbench.show.formats import render
+    from trnbench.show.text_table import Style
 
     if answer.folder is None:
         raise InputError(f"nothing to write: {'; '.join(answer.step.reasons)}")

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from math import lcm
 from typing import cast
 
-from trnbench.calibration.training_stack import TrainingStack
 from trnbench.errors import InputError
-from trnbench.plan.batch import fitted_batch
+from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.workload.jobs import job_defaults
+from trnbench.facts.workload.layout import KNOBS, AttentionKernel, Value
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.batch import fitted_batch
 from trnbench.program.keeping import recompute_that_runs
-from trnbench.workload.jobs import job_defaults
-from trnbench.workload.layout import KNOBS, AttentionKernel, Value
-from trnbench.workload.model import Model
-from trnbench.workload.partial_layout import PartialLayout
 
 DEFAULT_BATCH = 1024
 """What the examples of NxD Training use for their decoders."""

@@ -10,20 +10,20 @@ from trnbench.app.layout_defaults import refuse_senseless, with_defaults
 from trnbench.app.run_parts import Part, part_text
 from trnbench.app.run_request import RunRequest, price_terms
 from trnbench.app.searching import Watch, question_of, search_all
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.hardware.reliability import load_reliability
-from trnbench.plan.checkpoint import checkpoint_bytes
-from trnbench.plan.market import Market
-from trnbench.plan.price_terms import PriceTerms
-from trnbench.plan.purchase import load_offers
-from trnbench.plan.quotas import cluster_limit
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.sizes import MAX_SIZE
+from trnbench.money.checkpoint import checkpoint_bytes
+from trnbench.money.market import Market
+from trnbench.money.price_terms import PriceTerms
+from trnbench.money.purchase import load_offers
+from trnbench.money.quotas import cluster_limit
+from trnbench.predict.search.result import SearchResult, Tally, joined
 from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.records import Record
-from trnbench.search.result import SearchResult, Tally, joined
-from trnbench.units import Dimension, show
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.sizes import MAX_SIZE
 
 
 class Portion(Record):

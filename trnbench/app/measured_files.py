@@ -7,10 +7,11 @@ from pathlib import Path
 
 from trnbench.app.knobs import settled_layout_of
 from trnbench.app.layout_defaults import DEFAULT_PRECISION
-from trnbench.catalog.search import Catalog
-from trnbench.catalog.text_file import files_below
 from trnbench.errors import DataFileError, InputError
 from trnbench.evidence.columns import cells_of
+from trnbench.evidence.readers.collectives import MeasuredCluster, is_sweep, read_sweep
+from trnbench.evidence.readers.devices import DeviceSummary, device_tool, read_devices
+from trnbench.evidence.readers.steps import NoSteps, RunSize, read_steps
 from trnbench.evidence.rows import (
     EvidenceFile,
     EvidenceRow,
@@ -19,16 +20,15 @@ from trnbench.evidence.rows import (
     names_instance,
     read_evidence,
 )
-from trnbench.hardware.compute_unit import NeuronCores
-from trnbench.hardware.library import load_platform
-from trnbench.ingest.collectives import MeasuredCluster, is_sweep, read_sweep
-from trnbench.ingest.devices import DeviceSummary, device_tool, read_devices
-from trnbench.ingest.steps import NoSteps, RunSize, read_steps
-from trnbench.parsing import clusters
-from trnbench.records import Record, field, replace
-from trnbench.units import counted
-from trnbench.workload.layout import Value
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.text_file import files_below
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.parsing import clusters
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import counted
+from trnbench.facts.workload.layout import Value
+from trnbench.facts.workload.partial_layout import PartialLayout
 
 GIB = 2.0**30
 _FEW = 5

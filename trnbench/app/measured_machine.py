@@ -8,16 +8,16 @@ from tempfile import TemporaryDirectory
 from weakref import finalize
 
 from trnbench.answers.measure import MeasuredRow, StepsVerdict, StepVerdict
-from trnbench.catalog.search import SINGULAR, Catalog, Folder, user_folder
-from trnbench.catalog.whole_file import write_whole
 from trnbench.errors import InputError
+from trnbench.evidence.measure.machine import MachineFiles, machine_files
+from trnbench.evidence.measure.machine_fits import RowClock
 from trnbench.evidence.measured_file import parts_of
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
-from trnbench.hardware.library import load_published
-from trnbench.measure.machine import MachineFiles, machine_files
-from trnbench.measure.machine_fits import RowClock
+from trnbench.facts.catalog.search import SINGULAR, Catalog, Folder, user_folder
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.hardware.library import load_published
 
 _ORIGIN = "measured"
 

@@ -8,17 +8,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from trnbench import parsing
-from trnbench.catalog.document import load
-from trnbench.catalog.search import SINGULAR, Catalog, user_folder
 from trnbench.errors import InputError
-from trnbench.hardware.fabric import FullMesh, Switch
-from trnbench.hardware.instance import Instance, Platform
-from trnbench.hardware.library import load_chip, load_instance, load_platform
-from trnbench.mapping.fabric import build_fabric
-from trnbench.prices.owned import Owning, RateTerm, rate_terms
-from trnbench.records import Record
-from trnbench.units import Dimension, exact, parse, show, unit_scale
+from trnbench.facts import parsing
+from trnbench.facts.catalog.document import load
+from trnbench.facts.catalog.search import SINGULAR, Catalog, user_folder
+from trnbench.facts.hardware.fabric import FullMesh, Switch
+from trnbench.facts.hardware.instance import Instance, Platform
+from trnbench.facts.hardware.library import load_chip, load_instance, load_platform
+from trnbench.facts.prices.owned import Owning, RateTerm, rate_terms
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, exact, parse, show, unit_scale
+from trnbench.machine.fabric import build_fabric
 
 _ADAPTERS = re.compile(r"(?P<count>\d+)\s*[xX]\s*(?P<rate>.+)")
 _RATIO = re.compile(r"(?P<down>\d+(\.\d+)?)\s*:\s*(?P<up>\d+(\.\d+)?)")

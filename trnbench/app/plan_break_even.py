@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from trnbench.answers.plan import BreakEven
 from trnbench.app.markets import Explored
-from trnbench.plan.break_even import break_even_speed
-from trnbench.plan.market import candidates
-from trnbench.plan.objective import (
+from trnbench.money.break_even import break_even_speed
+from trnbench.money.market import candidates
+from trnbench.money.objective import (
     Candidate,
     Limits,
     Order,

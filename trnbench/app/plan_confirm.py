@@ -9,8 +9,8 @@ from trnbench.answers.quote import Quote
 from trnbench.app.markets import Explored
 from trnbench.app.quotes import quote
 from trnbench.app.searching import Watch
-from trnbench.plan.market import candidates
-from trnbench.plan.objective import Candidate, Limits, Order, ranked
+from trnbench.money.market import candidates
+from trnbench.money.objective import Candidate, Limits, Order, ranked
 
 
 def confirmed(

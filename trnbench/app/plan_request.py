@@ -5,8 +5,8 @@ from __future__ import annotations
 from trnbench.answers.plan import Asked
 from trnbench.app.run_request import DEADLINE_S, RunRequest
 from trnbench.errors import InputError
-from trnbench.plan.objective import Limits, Objective
-from trnbench.records import Record
+from trnbench.facts.records import Record
+from trnbench.money.objective import Limits, Objective
 
 
 class PlanRequest(Record):

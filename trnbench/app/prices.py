@@ -9,23 +9,23 @@ from tempfile import TemporaryDirectory
 
 from trnbench.answers.prices import ClaimOnDay, PriceHistory, Refresh
 from trnbench.app.verbs.claims import claims
-from trnbench.catalog.document import load
-from trnbench.catalog.lock import locked
-from trnbench.catalog.provenance import Source
-from trnbench.catalog.search import Catalog, open_catalog, user_folder, with_user_folder
-from trnbench.catalog.text_file import read_text
-from trnbench.catalog.toml_file import MAX_BYTES
-from trnbench.catalog.whole_file import make_folder, write_whole
-from trnbench.claims.claim import NoCheck, instances_of, load_claims
 from trnbench.errors import DataFileError, EnvironmentFault, InputError
-from trnbench.hardware.library import load_instance
-from trnbench.prices.feed.aws_calls import AwsQuestion, Connect, connect, read_aws
-from trnbench.prices.feed.files import read_price_file
-from trnbench.prices.feed.ledger import ComparedRate, appended, compared, price_file_head
-from trnbench.prices.feed.reading import FoundRate, RatesRead
-from trnbench.prices.price import PriceList, find_prices, load_prices
-from trnbench.prices.purchase import load_purchase_rules
-from trnbench.records import replace
+from trnbench.evidence.claims.claim import NoCheck, instances_of, load_claims
+from trnbench.facts.catalog.document import load
+from trnbench.facts.catalog.lock import locked
+from trnbench.facts.catalog.provenance import Source
+from trnbench.facts.catalog.search import Catalog, open_catalog, user_folder, with_user_folder
+from trnbench.facts.catalog.text_file import read_text
+from trnbench.facts.catalog.toml_file import MAX_BYTES
+from trnbench.facts.catalog.whole_file import make_folder, write_whole
+from trnbench.facts.hardware.library import load_instance
+from trnbench.facts.prices.feed.aws_calls import AwsQuestion, Connect, connect, read_aws
+from trnbench.facts.prices.feed.files import read_price_file
+from trnbench.facts.prices.feed.ledger import ComparedRate, appended, compared, price_file_head
+from trnbench.facts.prices.feed.reading import FoundRate, RatesRead
+from trnbench.facts.prices.price import PriceList, find_prices, load_prices
+from trnbench.facts.prices.purchase import load_purchase_rules
+from trnbench.facts.records import replace
 
 AWS = "aws"
 

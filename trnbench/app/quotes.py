@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.answers.interval import Interval
 from trnbench.answers.quote import Quote, Wall
 from trnbench.answers.train import RunPart, Searched, TrainAnswer
 from trnbench.app.batch import batch_words
 from trnbench.app.markets import Explored, Portion
 from trnbench.app.searching import question_of
 from trnbench.app.settled_steps import blank_answer, settled_answers
-from trnbench.plan.billing import Bill
-from trnbench.plan.cost import RunPhase, TrainingCost, TrainingJob, training_cost
-from trnbench.plan.market import Market
-from trnbench.plan.objective import Candidate
-from trnbench.records import replace
-from trnbench.units import DAY_S
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.records import replace
+from trnbench.facts.units import DAY_S
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.billing import Bill
+from trnbench.money.cost import RunPhase, TrainingCost, TrainingJob, training_cost
+from trnbench.money.market import Market
+from trnbench.money.objective import Candidate
+from trnbench.show.interval import Interval
 
 
 def quote(

@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 
-from trnbench.arrays import IntArray
 from trnbench.errors import InputError
-from trnbench.mapping.legality import PlacementVerdict, even_groups
-from trnbench.mapping.placement import Placement
-from trnbench.records import replace
+from trnbench.facts.arrays import IntArray
+from trnbench.facts.records import replace
+from trnbench.machine.legality import PlacementVerdict, even_groups
+from trnbench.machine.placement import Placement
 
 _STRIDED = re.compile(r"(\d{1,9})(?:@(\d{1,9}))?")
 MOST_LISTED = 1_000_000

@@ -6,18 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trnbench import parsing
 from trnbench.app.knobs import layout_of
 from trnbench.asking.option import Given, Option
 from trnbench.asking.question import Question, option
 from trnbench.errors import InputError, did_you_mean
-from trnbench.parsing import read
-from trnbench.records import Record, field
-from trnbench.units import Dimension
-from trnbench.workload.layout import KNOBS
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.sizes import MAX_SIZE
-from trnbench.written import count_text
+from trnbench.facts import parsing
+from trnbench.facts.parsing import read
+from trnbench.facts.records import Record, field
+from trnbench.facts.units import Dimension
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.sizes import MAX_SIZE
+from trnbench.facts.written import count_text
 
 WHOLE = 1.0
 ROUNDING = 1e-6

@@ -6,23 +6,23 @@ import datetime
 import math
 from typing import TYPE_CHECKING, Any
 
-from trnbench import parsing
 from trnbench.app.knobs import KNOB_OPTIONS
 from trnbench.app.run_parts import LENGTH, Part
 from trnbench.asking.function import signature_of
 from trnbench.asking.option import Given
 from trnbench.asking.question import Question, group, option
-from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import InputError
-from trnbench.parsing import LEAST_SURE, MOST_SURE
-from trnbench.plan.commitment import Commitment
-from trnbench.units import DAY_S
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.sizes import MAX_SIZE
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.parsing import LEAST_SURE, MOST_SURE
+from trnbench.facts.units import DAY_S
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.sizes import MAX_SIZE
+from trnbench.money.commitment import Commitment
 
 if TYPE_CHECKING:
-    from trnbench.plan.failures import Stated
-    from trnbench.plan.price_terms import PriceTerms
+    from trnbench.money.failures import Stated
+    from trnbench.money.price_terms import PriceTerms
 
 MAX_NODES = 512
 """Clusters are looked at up to this size, unless asked otherwise."""
@@ -215,7 +215,7 @@ class RunRequest(Question):
     @property
     def stated(self) -> Stated:
         """What the user knows better than the data."""
-        from trnbench.plan.failures import Stated
+        from trnbench.money.failures import Stated
 
         return Stated(failures_per_node_day=self.failures_per_node_day)
 
@@ -276,7 +276,7 @@ IF_ASKED = "?"
 
 def _with_used_prices(catalog: Catalog, run: RunRequest) -> RunRequest:
     """Return a run with the prices of its instances; refuse others, unless they are for any run."""
-    from trnbench.plan.price_terms import parse_assumption, parse_own_price
+    from trnbench.money.price_terms import parse_assumption, parse_own_price
 
     compared = {catalog.find("instances", name).name for name in run.instances}
     prices = [text.removesuffix(IF_ASKED) for text in run.prices]
@@ -293,7 +293,7 @@ def _with_used_prices(catalog: Catalog, run: RunRequest) -> RunRequest:
 
 def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
     """Return the checked terms on which the buyer asks for prices."""
-    from trnbench.plan.price_terms import load_price_terms
+    from trnbench.money.price_terms import load_price_terms
 
     return load_price_terms(
         catalog,

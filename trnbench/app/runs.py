@@ -7,10 +7,11 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.records import Record, asdict, replace
-from trnbench.report.redaction import (
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record, asdict, replace
+from trnbench.facts.workload.json_file import read_object
+from trnbench.show.redaction import (
     OWN_MONEY,
     REDACTED,
     money_told,
@@ -26,7 +27,6 @@ from trnbench.store.faults import Damaged
 from trnbench.store.place import identity, store_path
 from trnbench.store.recovery import Recovered, put_aside, recover, salvaged
 from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
-from trnbench.workload.json_file import read_object
 
 _MOST_NAMED = 4
 

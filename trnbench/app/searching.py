@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from trnbench.app.use_case import Cancel, Progress, never, quiet
-from trnbench.children import forked_pool
 from trnbench.errors import EnvironmentFault
+from trnbench.facts.processes.children import forked_pool
+from trnbench.facts.records import Record
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.predict.search.parts import is_large
+from trnbench.predict.search.question import Question
+from trnbench.predict.search.result import SearchResult, reunited
+from trnbench.predict.search.search import SearchHooks, Share, search
 from trnbench.predict.setup import TrainSetup
-from trnbench.records import Record
-from trnbench.search.parts import is_large
-from trnbench.search.question import Question
-from trnbench.search.result import SearchResult, reunited
-from trnbench.search.search import SearchHooks, Share, search
-from trnbench.workload.partial_layout import PartialLayout
 
 LISTEN_S = 0.05
 """How often searches in other processes are asked how far they are."""

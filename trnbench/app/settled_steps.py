@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trnbench.answers.train import TrainAnswer
+from trnbench.facts.records import replace
+from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload.jobs import REINFORCED
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.pipeline_layout import stages_of
 from trnbench.predict.job_rates import ENGINE, host_link, host_memory
 from trnbench.predict.prediction import Prediction
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import Playing, predict_between
-from trnbench.records import replace
-from trnbench.units import Dimension, show
-from trnbench.workload.jobs import REINFORCED
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.pipeline_layout import stages_of
 
 
 def blank_answer(setup: TrainSetup, layout: PartialLayout, assumed: tuple[str, ...]) -> TrainAnswer:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
-from trnbench.children import forked
 from trnbench.errors import EnvironmentFault
+from trnbench.facts.processes.children import forked
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

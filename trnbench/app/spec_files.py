@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from trnbench.calibration import collective_stack, training_stack
-from trnbench.calibration.chip_efficiency import ChipEfficiency
-from trnbench.calibration.collective_stack import CollectiveStack
-from trnbench.calibration.supports import ANYTHING_ELSE, KEY
-from trnbench.calibration.training_stack import TrainingStack
-from trnbench.calibration.transfer import stack_file
-from trnbench.catalog.document import Documented, load
-from trnbench.catalog.listing import unknown_name
-from trnbench.catalog.search import Catalog
-from trnbench.catalog.toml_file import read_toml
-from trnbench.claims.claim import ClaimList, instances_of, load_claims
 from trnbench.errors import DataFileError, Fault, did_you_mean
-from trnbench.explain.causes import CauseList
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.instance import Instance
-from trnbench.hardware.library import load_chip
-from trnbench.hardware.reliability import Reliability
-from trnbench.prices.price import PriceList
-from trnbench.prices.purchase import PurchaseRules
+from trnbench.evidence.claims.claim import ClaimList, instances_of, load_claims
+from trnbench.evidence.explain.causes import CauseList
+from trnbench.facts.calibration import collective_stack, training_stack
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.supports import ANYTHING_ELSE, KEY
+from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.calibration.transfer import stack_file
+from trnbench.facts.catalog.document import Documented, load
+from trnbench.facts.catalog.listing import unknown_name
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.hardware.reliability import Reliability
+from trnbench.facts.prices.price import PriceList
+from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.program.features import known_features
 
 _CALIBRATIONS: Mapping[str, type[CollectiveStack | ChipEfficiency | TrainingStack]] = {
@@ -115,7 +115,7 @@ def use_of(catalog: Catalog, instance: Instance) -> tuple[str, ...]:
 
     Nothing is said of one that calibrations name.
     """
-    from trnbench.mapping.fabric import build_fabric  # lists and sheets need no numpy
+    from trnbench.machine.fabric import build_fabric  # lists and sheets need no numpy
 
     chip = load_chip(catalog, instance.chip)
     nodes = 2 if instance.network else 1

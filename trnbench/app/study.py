@@ -19,19 +19,19 @@ from trnbench.app.keeping import kept_answer
 from trnbench.app.study_on_dask import on_dask
 from trnbench.app.study_sample import sample_first, unless_hopeless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
-from trnbench.catalog.search import SECTIONS, Catalog, open_catalog
 from trnbench.errors import EnvironmentFault, InputError, TrnbenchError
-from trnbench.records import Record, replace
-from trnbench.report.report import Report
+from trnbench.facts.catalog.search import SECTIONS, Catalog, open_catalog
+from trnbench.facts.processes.workers import WorkerLost, Workers
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import counted
+from trnbench.facts.workload.study import Cell, Study, cells_of, read_study
+from trnbench.show.report import Report
 from trnbench.store.content import digest
 from trnbench.store.database import Say, read
 from trnbench.store.faults import StoreFault
 from trnbench.store.place import store_path
 from trnbench.store.runs import utc_now
 from trnbench.store.studies import KeptCell, cells_keeper, cells_kept
-from trnbench.units import counted
-from trnbench.workers import WorkerLost, Workers
-from trnbench.workload.study import Cell, Study, cells_of, read_study
 
 MANY_CELLS = 100_000
 """A study of more is asked for twice."""

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Executor, Future
 from typing import Any
 
 from trnbench.errors import EnvironmentFault
-from trnbench.workers import WorkerLost
+from trnbench.facts.processes.workers import WorkerLost
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 from trnbench.app.study import SPEC_DIR
 from trnbench.errors import LISTS_FAULTS, DataFileError, Fault, did_you_mean
-from trnbench.workload.study import VERB, Study
+from trnbench.facts.workload.study import VERB, Study
 
 OptionsOf = Callable[[str], frozenset[str]]
 """Returns the names of the options that a verb takes."""

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from trnbench.errors import DataFileError, Fault
+from trnbench.facts.workload.study import Cell, Study, label_of
 from trnbench.store.studies import KeptCell
-from trnbench.workload.study import Cell, Study, label_of
 
 Keyed = list[tuple[str, Cell]]
 

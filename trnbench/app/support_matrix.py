@@ -8,18 +8,18 @@ from typing import get_args
 
 from trnbench.answers.support import JobCell, SupportCell, SupportStatus
 from trnbench.app.verbs.validate import shipped_evidence
-from trnbench.calibration.training_stack import TrainingStack, load_training_stack
-from trnbench.calibration.transfer import entries_of
-from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.evidence.training_cases import EvidenceCase, Reader
+from trnbench.facts.calibration.training_stack import TrainingStack, load_training_stack
+from trnbench.facts.calibration.transfer import entries_of
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.workload.jobs import JOBS, Job
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.setup import family_of
 from trnbench.predict.supported import beyond, support_of
 from trnbench.program.features import feature_of
-from trnbench.workload.jobs import JOBS, Job
-from trnbench.workload.layout import KNOBS
-from trnbench.workload.library import load_model
-from trnbench.workload.model import Model
-from trnbench.workload.partial_layout import PartialLayout
 
 _OPEN = PartialLayout()
 

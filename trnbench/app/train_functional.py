@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from trnbench import parsing
-from trnbench.analytic.step.memory import memory
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
 from trnbench.app.knobs import layout_of, refuse_wanted
 from trnbench.app.layout_defaults import SEARCHED
@@ -24,23 +22,25 @@ from trnbench.app.use_case import (
     takes_options_of,
 )
 from trnbench.app.verbs.train import step_answers
-from trnbench.catalog.search import Catalog
+from trnbench.engines.analytic.step.memory import memory
+from trnbench.engines.execute.accounting import program_flop, traffic_lines
+from trnbench.engines.execute.checkpoint import resume, save
+from trnbench.engines.execute.coverage import check_memory, problems
+from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.optimizer import AdamW
+from trnbench.engines.execute.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
-from trnbench.execute.accounting import program_flop, traffic_lines
-from trnbench.execute.checkpoint import resume, save
-from trnbench.execute.coverage import check_memory, problems
-from trnbench.execute.data import text_of
-from trnbench.execute.optimizer import AdamW
-from trnbench.execute.trainer import Trainer, TrainingRun
-from trnbench.parsing import clusters, maybe, read
-from trnbench.plan.price_terms import PriceTerms
-from trnbench.plan.purchase import load_offers
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.parsing import clusters, maybe, read
+from trnbench.facts.records import Record, asdict, field, replace
+from trnbench.facts.workload.layout import KNOBS, Value
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.price_terms import PriceTerms
+from trnbench.money.purchase import load_offers
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.step import StepProgram, training_step
-from trnbench.records import Record, asdict, field, replace
-from trnbench.workload.layout import KNOBS, Value
-from trnbench.workload.model import Model
-from trnbench.workload.partial_layout import PartialLayout
 
 TOKENS_PER_STEP = 1024
 LONGEST_SEQUENCE = 128

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record, fields
+from trnbench.facts.workload.library import load_training_suite
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.step import Playing
-from trnbench.records import Record, fields
-from trnbench.workload.library import load_training_suite
-from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
     from trnbench.app.run_request import RunRequest
-    from trnbench.emulate.schedule.disturbance import Straggler
+    from trnbench.engines.emulate.schedule.disturbance import Straggler
 
 
 BUYING = ("purchase", "region", "discount", "prices", "assumed_prices")

@@ -10,9 +10,9 @@ from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
 from trnbench.app.train_request import TrainRequest
 from trnbench.app.use_case import Progress, quiet
-from trnbench.catalog.search import Catalog
-from trnbench.plan.market import cheapest
-from trnbench.records import replace
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import replace
+from trnbench.money.market import cheapest
 
 
 def quotes_of_runs(

@@ -16,9 +16,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import UnknownNameError
-from trnbench.parsing import literal
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.parsing import literal
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Hears how many steps are done, of how many, and what comes next."""

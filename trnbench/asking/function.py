@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from trnbench.asking.option import Option
 from trnbench.asking.question import Question
-from trnbench.catalog.search import Catalog, open_catalog
+from trnbench.facts.catalog.search import Catalog, open_catalog
 
 Q = TypeVar("Q", bound=Question)
 A_co = TypeVar("A_co", covariant=True)

@@ -35,7 +35,7 @@ from trnbench.asking.option import Given, Option, Several
 from trnbench.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
 
 
 class Declared:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trnbench.errors import InputError
-from trnbench.parsing import share
+from trnbench.facts.parsing import share
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
-    from trnbench.report.report import Report
+    from trnbench.show.report import Report
 
 Against = Annotated[
     str | None,

@@ -17,8 +17,8 @@ import typer
 from trnbench.errors import InputError
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
-    from trnbench.report.report import Report
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.show.report import Report
 
 Options = Mapping[str, Any]
 NOT_ASKED = frozenset(

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trnbench.catalog.search import user_folder
-from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.layout_options import takes_layout
 from trnbench.cli.measured_options import MeasuredModel, MeasuredOn, name_unread_columns
@@ -19,15 +17,17 @@ from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
-from trnbench.parsing import date as parsed_date
-from trnbench.records import replace
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.catalog.search import user_folder
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.parsing import date as parsed_date
+from trnbench.facts.records import replace
+from trnbench.facts.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
-    from trnbench.evidence.calibrate_files import Calibrated
-    from trnbench.evidence.calibrated_collectives import CalibratedCollectives
+    from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
+    from trnbench.evidence.fit.files import Calibrated
+    from trnbench.facts.catalog.search import Catalog
 
 
 @keeping()
@@ -103,7 +103,7 @@ def calibrate(
     instance: latencies and shares of the links' speed, each with what it was before.
     """
     from trnbench.app.verbs import calibrate as use_case
-    from trnbench.evidence.calibrated_collectives import CalibratedCollectives
+    from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
     from trnbench.report.calibrated_collectives import links_report
     from trnbench.report.calibration import calibration_report
 
@@ -169,7 +169,7 @@ def _files(
     """Return names and texts of what is written, by path: where -o or --into says, or among the
     user's own data. A stack of links goes beside the stack of training whose steps rest on it.
     """
-    from trnbench.evidence.calibrated_collectives import CalibratedCollectives
+    from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
 
     said = Path(out.destination) if out.said and out.destination != STDOUT else None
     folder = into or (said.parent if said else user_folder() / "calibration")

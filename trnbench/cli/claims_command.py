@@ -10,11 +10,11 @@ import typer
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
-from trnbench.parsing import date
+from trnbench.facts.parsing import date
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 @printing

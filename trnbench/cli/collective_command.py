@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import EngineChoice
 from trnbench.cli.names import completes
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
-from trnbench.parsing import count, size, whole
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.parsing import count, size, whole
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 @keeping(plots=True)

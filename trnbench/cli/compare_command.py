@@ -11,12 +11,12 @@ from trnbench.cli.interrupts import Interrupts, processors
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
-from trnbench.parsing import literal
+from trnbench.facts.parsing import literal
 from trnbench.verbs.compare.question import CompareQuestion, CompareShowing
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 @keeping(reports=True, plots=True)

@@ -22,9 +22,9 @@ from enum import IntEnum
 
 import typer
 
-from trnbench.ending import ENDED_BY
 from trnbench.errors import TrnbenchError
-from trnbench.terminal_text import shown, shown_lines
+from trnbench.facts.processes.ending import ENDED_BY
+from trnbench.facts.terminal_text import shown, shown_lines
 
 DEBUG_VARIABLE = "TRNBENCH_DEBUG"
 REPORT_TO = "https://github.com/trnbench/trnbench/issues"

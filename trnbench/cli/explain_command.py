@@ -13,11 +13,11 @@ from trnbench.cli.measured_options import MeasuredModel, MeasuredOn
 from trnbench.cli.names import completes_stacks
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 @printing

@@ -12,11 +12,11 @@ from trnbench.cli.names import completes
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.cli.run_options import MAX_AGE_VARIABLE
-from trnbench.parsing import duration, share
+from trnbench.facts.parsing import duration, share
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 @keeping(reports=True)

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from trnbench.cli.output import terminal_width
-from trnbench.terminal_text import shown_lines
+from trnbench.facts.terminal_text import shown_lines
 
 
 def _completes(incomplete: str) -> list[str]:
-    from trnbench.catalog.concepts import topic_titles
+    from trnbench.facts.catalog.concepts import topic_titles
 
     return [name for name in topic_titles() if name.startswith(incomplete)]
 
@@ -28,10 +28,10 @@ def concepts(
     ] = None,
 ) -> None:
     """Explain a concept (layout, calibration, evidence, purchase, engines) or a word."""
-    from trnbench.catalog.concepts import concept, explained, glossary, topic_titles
     from trnbench.cli.main import VERBS, application
-    from trnbench.report.concepts import concept_text, knob_text, list_text
-    from trnbench.workload.layout import KNOBS
+    from trnbench.facts.catalog.concepts import concept, explained, glossary, topic_titles
+    from trnbench.facts.workload.layout import KNOBS
+    from trnbench.show.concepts import concept_text, knob_text, list_text
 
     if topic is None:
         text = list_text(topic_titles(), glossary(), terminal_width())

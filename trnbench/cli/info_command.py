@@ -10,8 +10,8 @@ from trnbench.cli.printing import printing
 from trnbench.errors import InputError
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 @printing
@@ -63,7 +63,7 @@ def info(
 def _init(out: Output, *, init: bool, force: bool) -> None:
     """Write the user's file of defaults."""
     from trnbench.app.configuration import configuration, template
-    from trnbench.catalog.whole_file import write_whole
+    from trnbench.facts.catalog.whole_file import write_whole
 
     if not init:
         raise InputError("--force goes with --init")

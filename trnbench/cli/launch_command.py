@@ -14,12 +14,12 @@ from trnbench.cli.printing import into_folder
 from trnbench.cli.progress import ProgressLine
 from trnbench.cli.run_options import LogicalSize
 from trnbench.errors import InputError
-from trnbench.parsing import clusters, count, duration, whole
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.parsing import clusters, count, duration, whole
+from trnbench.facts.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 @into_folder

@@ -11,8 +11,8 @@ from typing import Any
 import typer
 
 from trnbench.cli.printing import Command, hints_of, typed_option, with_signature
-from trnbench.workload.knob_text import knob_parser, value_parser
-from trnbench.workload.layout import KNOBS, Knob
+from trnbench.facts.workload.knob_text import knob_parser, value_parser
+from trnbench.facts.workload.layout import KNOBS, Knob
 
 
 def layout_options(about: str = "") -> list[Parameter]:

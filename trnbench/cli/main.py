@@ -17,8 +17,8 @@ from trnbench.cli.defaults import configured
 from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
-    from trnbench.report.report import Report
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.show.report import Report
 
 EPILOG = (
     "Exit codes: 0 done; 1 the answer is no (it does not fit, is not valid, has no price, a check "

@@ -6,20 +6,20 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
-from trnbench.records import replace
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.records import replace
 from trnbench.verbs.matrix.question import MatrixQuestion, MatrixShowing
 
 if TYPE_CHECKING:
-    from trnbench.analytic.matrix.systolic import Dataflow
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
-    from trnbench.workload.suite import Product
+    from trnbench.engines.analytic.matrix.systolic import Dataflow
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.facts.workload.suite import Product
 
 _ARRAY = re.compile(r"(\d{1,6})x(\d{1,6}):(ws|is|os)")
 _FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}
@@ -55,7 +55,7 @@ def matrix(out: Output, catalog: Catalog, question: MatrixQuestion, showing: Mat
 
 
 def _bare_array(out: Output, products: Sequence[Product], array: str) -> int:
-    from trnbench.analytic.matrix.systolic import SCALE_SIM
+    from trnbench.engines.analytic.matrix.systolic import SCALE_SIM
     from trnbench.report.systolic import systolic_report
     from trnbench.verbs.matrix.run import on_array
 

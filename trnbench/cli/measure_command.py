@@ -13,12 +13,12 @@ from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
-from trnbench.records import replace
-from trnbench.units import counted
+from trnbench.facts.records import replace
+from trnbench.facts.units import counted
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 _ENDINGS = (".csv", ".json")
 

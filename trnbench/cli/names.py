@@ -17,7 +17,7 @@ def completes(
     """
 
     def complete(incomplete: str) -> list[str]:
-        from trnbench.catalog.search import open_catalog
+        from trnbench.facts.catalog.search import open_catalog
 
         try:
             catalog = open_catalog()
@@ -38,7 +38,7 @@ def completes_stacks() -> Callable[[str], list[str]]:
     calibrated = completes(("calibration",), prefix="training-", cut=True)
 
     def complete(incomplete: str) -> list[str]:
-        from trnbench.calibration.frameworks import SOFTWARE
+        from trnbench.facts.calibration.frameworks import SOFTWARE
 
         named = (name for name in SOFTWARE if name.startswith(incomplete))
         return sorted({*calibrated(incomplete), *named})

@@ -12,8 +12,8 @@ from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 @keeping()

@@ -12,15 +12,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import pipe_may_end, say
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.records import Record, field, replace
-from trnbench.terminal_text import shown
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.terminal_text import shown
 
 if TYPE_CHECKING:
-    from trnbench.report.report import Report
-    from trnbench.report.text_table import Style
+    from trnbench.show.report import Report
+    from trnbench.show.text_table import Style
 
 STDOUT = "-"
 _DATA = (".toml", ".npz")
@@ -78,7 +78,7 @@ class Output(Record):
         self.reports.append(report)
         if self.silent:
             return
-        from trnbench.report.formats import render
+        from trnbench.show.formats import render
 
         to_terminal = self.destination == STDOUT and sys.stdout.isatty()
         data = render(report, self.format.value, _style(to_terminal))
@@ -187,7 +187,7 @@ def _file_width() -> int:
 
 
 def _style(to_terminal: bool) -> Style:
-    from trnbench.report.text_table import Style
+    from trnbench.show.text_table import Style
 
     width = terminal_width() if to_terminal else _file_width()
     dumb = os.environ.get("TERM") == "dumb"

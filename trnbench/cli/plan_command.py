@@ -15,13 +15,13 @@ from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.cli.run_options import Details, takes_run
 from trnbench.errors import InputError
-from trnbench.parsing import duration, money
+from trnbench.facts.parsing import duration, money
 
 if TYPE_CHECKING:
     from trnbench.answers.quote import Quote
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
-    from trnbench.plan.objective import Objective
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.money.objective import Objective
 
 
 @keeping(reports=True, plots=True)

@@ -12,11 +12,11 @@ from trnbench.cli.names import completes
 from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
 from trnbench.errors import InputError
-from trnbench.parsing import date, names
+from trnbench.facts.parsing import date, names
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 application = typer.Typer(
     help="Prices: show what was paid when, refresh from AWS or from a file.",
@@ -103,7 +103,7 @@ def refresh(
     from trnbench.report.prices import refresh_report
 
     if policy:
-        from trnbench.prices.feed.aws_calls import policy as document
+        from trnbench.facts.prices.feed.aws_calls import policy as document
         from trnbench.report.prices import policy_report
 
         if out.format in (OutputFormat.TABLE, OutputFormat.JSON):

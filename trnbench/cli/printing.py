@@ -19,11 +19,11 @@ from trnbench.cli.defaults import money_origins
 from trnbench.cli.diagnostics import say
 from trnbench.cli.output import STDOUT, Output, OutputFormat, check_outputs, chosen_output
 from trnbench.cli.reporting import PLOTTING, REPORTING, beside_of
-from trnbench.parsing import short_text
-from trnbench.records import replace
+from trnbench.facts.parsing import short_text
+from trnbench.facts.records import replace
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
 
 Command = Callable[..., int | None]
 _WRITTEN = ("trace", "into")
@@ -69,7 +69,7 @@ def printing(
         output: str | None = None,
         **options: Any,  # noqa: ANN401
     ) -> int | None:
-        from trnbench.catalog.search import open_catalog
+        from trnbench.facts.catalog.search import open_catalog
 
         asked = {name: options.pop(name) for name in (_KEPT_NAMES if kept else ())}
         made = {one.name: options.pop(one.name) for one in beside_answers}

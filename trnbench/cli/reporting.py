@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.asking import WORDS
 from trnbench.cli.diagnostics import say
 from trnbench.errors import InputError
-from trnbench.records import Record
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.records import Record
 
 if TYPE_CHECKING:
-    from trnbench.report.report import Report
+    from trnbench.show.report import Report
 
 PAGES = (".html", ".md")
 CHART = ".svg"
@@ -57,8 +57,8 @@ def beside_of(options: Mapping[str, Any]) -> Beside:
 
 
 def _write_page(path: Path, report: Report, *, redact: bool, quiet: bool) -> None:
-    from trnbench.report.page import html_page, markdown_page
-    from trnbench.report.redaction import redacted_report, tells_own_money, without_own_options
+    from trnbench.show.page import html_page, markdown_page
+    from trnbench.show.redaction import redacted_report, tells_own_money, without_own_options
 
     command = shlex.join(("trnbench", *WORDS.get()))
     if redact:
@@ -70,8 +70,8 @@ def _write_page(path: Path, report: Report, *, redact: bool, quiet: bool) -> Non
 
 
 def _write_chart(path: Path, report: Report) -> None:
-    from trnbench.report.charts import charts_of
-    from trnbench.report.svg import chart_svg
+    from trnbench.show.charts import charts_of
+    from trnbench.show.svg import chart_svg
 
     charts = charts_of(report)
     if not charts:

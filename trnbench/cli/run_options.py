@@ -13,7 +13,7 @@ import typer
 from trnbench.cli.layout_options import layout_options
 from trnbench.cli.names import completes, completes_stacks
 from trnbench.cli.printing import Command, hints_of, typed_option, with_signature
-from trnbench.parsing import confidence, count, date, duration, share, whole
+from trnbench.facts.parsing import confidence, count, date, duration, share, whole
 
 MAX_AGE_VARIABLE = "TRNBENCH_PRICES_MAX_AGE"
 STACK = (

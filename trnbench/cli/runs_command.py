@@ -16,11 +16,11 @@ from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
-from trnbench.parsing import date, one_of, whole
+from trnbench.facts.parsing import date, one_of, whole
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 application = typer.Typer(
     help="Answers that were given before: list, show, compare, export, remove, check, recover.",

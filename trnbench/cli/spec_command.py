@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trnbench.catalog.search import SPEC_SECTIONS, sections_of
-from trnbench.catalog.whole_file import make_folder, write_whole
 from trnbench.cli.diagnostics import ExitCode, help_alone
 from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import printing
-from trnbench.records import replace
+from trnbench.facts.catalog.search import SPEC_SECTIONS, sections_of
+from trnbench.facts.catalog.whole_file import make_folder, write_whole
+from trnbench.facts.records import replace
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 application = typer.Typer(
     help="Chips, instances, prices and calibrations: list, show, compare, validate, new.",
@@ -64,7 +64,7 @@ def show_spec(
 ) -> None:
     """Show one spec: every value with kind and source, the topology, conflicts between sources."""
     from trnbench import app
-    from trnbench.report.sheet import sheet_report
+    from trnbench.show.sheet import sheet_report
 
     sections = ("instances", *(name for name in app.SPEC_SECTIONS if name != "instances"))
     out.write(sheet_report("spec-show", app.sheet(catalog, name, sections)))

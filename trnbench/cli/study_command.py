@@ -17,12 +17,12 @@ from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import printing
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import EnvironmentFault
-from trnbench.parsing import short_text, whole
-from trnbench.units import counted
+from trnbench.facts.parsing import short_text, whole
+from trnbench.facts.units import counted
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 application = typer.Typer(
     help="Studies, one verb over many options: run, show.",
@@ -186,7 +186,7 @@ def show_command(
     answer = kept_study(catalog, study, say=say, required=True)
     report = study_report(study, tuple(answer.each()), view, plot=plot)
     if out.destination != STDOUT and out.destination.endswith(PARQUET):
-        from trnbench.report.parquet import write_parquet
+        from trnbench.show.parquet import write_parquet
 
         write_parquet(Path(out.destination), report)
     else:

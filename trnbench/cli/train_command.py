@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from trnbench.catalog.whole_file import write_whole
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.engine import TrainEngine
 from trnbench.cli.interrupts import Interrupts
@@ -18,15 +17,16 @@ from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.cli.run_options import LENGTH, PRICES, AssumeSupported, LogicalSize, Stack
 from trnbench.errors import InputError
-from trnbench.parsing import whole
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.parsing import whole
 
 if TYPE_CHECKING:
     from trnbench.app.train_request import TrainCase, TrainRequest
     from trnbench.app.use_case import Engine
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
-    from trnbench.emulate.schedule.timeline import Timeline
-    from trnbench.workload.partial_layout import PartialLayout
+    from trnbench.engines.emulate.schedule.timeline import Timeline
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.facts.workload.partial_layout import PartialLayout
 
 STEPS = 100
 """Steps of a run with real numbers."""

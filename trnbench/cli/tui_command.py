@@ -12,7 +12,7 @@ import typer
 
 from trnbench.cli.diagnostics import say
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.parsing import duration, whole
+from trnbench.facts.parsing import duration, whole
 
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 """What textual-serve tells the process of a tab to paint with."""

@@ -17,13 +17,13 @@ from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
-from trnbench.parsing import quantity
-from trnbench.units import Dimension
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.parsing import quantity
+from trnbench.facts.units import Dimension
+from trnbench.facts.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 
 _TABLES = (OutputFormat.TABLE, OutputFormat.CSV)

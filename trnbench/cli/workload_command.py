@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trnbench.catalog.search import WORKLOAD_SECTIONS, sections_of
 from trnbench.cli.diagnostics import ExitCode, help_alone, say
 from trnbench.cli.names import completes
 from trnbench.cli.output import STDOUT, OutputFormat, check_outputs, chosen_output
 from trnbench.cli.printing import printing
 from trnbench.errors import InputError
+from trnbench.facts.catalog.search import WORKLOAD_SECTIONS, sections_of
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.cli.output import Output
+    from trnbench.facts.catalog.search import Catalog
 
 application = typer.Typer(
     help="Models and benchmark suites: list, show, validate, import.",
@@ -68,7 +68,7 @@ def show_workload(
 ) -> None:
     """Show one model with its parameter counts, or one suite; models come before suites."""
     from trnbench import app
-    from trnbench.report.sheet import sheet_report
+    from trnbench.show.sheet import sheet_report
 
     out.write(sheet_report("workload-show", app.sheet(catalog, name, app.WORKLOAD_SECTIONS)))
 
@@ -117,7 +117,7 @@ def import_workload(
 ) -> None:
     """Turn a Hugging Face config.json into a model file."""
     from trnbench import app
-    from trnbench.catalog.search import user_folder
+    from trnbench.facts.catalog.search import user_folder
 
     if save and output != STDOUT:
         raise InputError("--save and --output both say where the model goes; give one")

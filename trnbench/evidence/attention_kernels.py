@@ -14,22 +14,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnbench.analytic.step.compute import attention_time_s
-from trnbench.arrays import FloatArray
-from trnbench.calibration.chip_efficiency import ChipEfficiency, alone
-from trnbench.calibration.training_stack import Spread
+from trnbench.engines.analytic.step.compute import attention_time_s
 from trnbench.evidence.rows import EvidenceRow, RowFault
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.compute_unit import NeuronCores
-from trnbench.mapping.tiling.attention import AttentionCall
-from trnbench.numerics.formats import format_named
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, alone
+from trnbench.facts.calibration.training_stack import Spread
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import Record
+from trnbench.facts.workload.sizes import check_sizes
+from trnbench.machine.tiling.attention import AttentionCall
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import END, TIED, chip_ranges, chip_with
 from trnbench.predict.sampling import SAMPLES, interval
 from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Dim, Tensor, array
-from trnbench.records import Record
-from trnbench.workload.sizes import check_sizes
 
 KERNEL_SCATTER = 0.12
 """Standard deviation of the logarithm of a kernel's time about what its chip's take alike."""

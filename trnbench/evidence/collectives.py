@@ -10,21 +10,21 @@ from itertools import groupby
 
 import numpy as np
 
-from trnbench.analytic.collective.sweep import swept_times_s
-from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
-from trnbench.catalog.search import Catalog
+from trnbench.engines.analytic.collective.sweep import swept_times_s
 from trnbench.errors import InputError
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
-from trnbench.hardware.instance import Instance
-from trnbench.hardware.library import load_platform, load_published
-from trnbench.mapping.message_plan.algorithm import Algorithm, Refusal
-from trnbench.mapping.message_plan.select import Selected, algorithm_named, select
-from trnbench.mapping.placement import Placement, place
-from trnbench.memo import Memo
+from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.hardware.library import load_platform, load_published
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, State, field, replace
+from trnbench.facts.workload.operation import Op
+from trnbench.machine.message_plan.algorithm import Algorithm, Refusal
+from trnbench.machine.message_plan.select import Selected, algorithm_named, select
+from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import bus_factor, op_named
-from trnbench.records import Record, State, field, replace
-from trnbench.workload.operation import Op
 
 _GIGABYTE = 1e9
 _HOST = "host"

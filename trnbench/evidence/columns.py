@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from trnbench.records import Record
-from trnbench.workload.layout import KNOBS, Value
+from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import KNOBS, Value
 
 _SHORT = {"micro_batch": "mbs", "global_batch": "gbs", "sequence": "seq"}
 """Knobs whose column does not bear their name."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
 from trnbench.evidence.step_row import MemoryHolder
-from trnbench.records import Record
+from trnbench.facts.records import Record
 
 EVEN = 0.5
 """A layout at least so likely to fit is called one that fits."""

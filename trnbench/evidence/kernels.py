@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trnbench.analytic.matrix.time import matrix_time, stream_time_s
-from trnbench.calibration.training_stack import load_chip_efficiency
-from trnbench.catalog.search import Catalog
-from trnbench.emulate.attention.run import run_attention
-from trnbench.emulate.tensor_engine.matrix import run_matrix
+from trnbench.engines.analytic.matrix.time import matrix_time, stream_time_s
+from trnbench.engines.emulate.attention.run import run_attention
+from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.errors import InputError
 from trnbench.evidence.attention_kernels import (
     attention_kernel,
@@ -25,15 +23,17 @@ from trnbench.evidence.attention_kernels import (
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFault
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.compute_unit import NeuronCores
-from trnbench.hardware.library import load_chip
-from trnbench.mapping.tiling.attention import FusedKernel
-from trnbench.mapping.tiling.choices import DEFAULT_KERNEL, Kernel
-from trnbench.numerics.formats import format_named
+from trnbench.facts.calibration.training_stack import load_chip_efficiency
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import Dimension, show
+from trnbench.machine.tiling.attention import FusedKernel
+from trnbench.machine.tiling.choices import DEFAULT_KERNEL, Kernel
 from trnbench.program.matrix import matrix_product
-from trnbench.records import Record, replace
-from trnbench.units import Dimension, show
 
 ATTENTION: EvidenceSet = "attention_kernels"
 """The set of rows of fused attention, whichever file of kernels they stand in."""

@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray, picked
-from trnbench.memo import Memo
+from trnbench.facts.arrays import BoolArray, FloatArray, picked
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.layout import DEGREES, KNOBS, Layout, Value
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.weights import TABLES
 from trnbench.program.step import SHARED_KNOBS, StepProgram, training_step
 from trnbench.program.tensor import array
-from trnbench.records import Record, field, replace
-from trnbench.workload.layout import DEGREES, KNOBS, Layout, Value
-from trnbench.workload.model import Model
-from trnbench.workload.weights import TABLES
 
 MOST_TOGETHER = 128
 """Degrees on one grid: more cost memory, and save no time."""

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from trnbench.catalog.foreign import json_value
-from trnbench.catalog.text_file import chunks, refused
 from trnbench.evidence.columns import COLUMNS, StepColumn
+from trnbench.facts.catalog.foreign import json_value
+from trnbench.facts.catalog.text_file import chunks, refused
 
 MeasuredKind = Literal["matrix", "stream", "launch", "collective", "train"]
 KINDS: tuple[MeasuredKind, ...] = get_args(MeasuredKind)

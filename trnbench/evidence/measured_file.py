@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from trnbench.errors import InputError
 from trnbench.evidence.measured_columns import KERNEL_KINDS, KINDS, MeasuredKind
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
-from trnbench.records import replace
+from trnbench.facts.records import replace
 
 _SETS: Mapping[MeasuredKind, EvidenceSet] = {
     **dict.fromkeys(KERNEL_KINDS, "measured_kernels"),

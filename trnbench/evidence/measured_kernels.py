@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 
-from trnbench.analytic.step.compute import passed_time_s, product_time_s
-from trnbench.calibration.chip_efficiency import ChipEfficiency, alone
-from trnbench.calibration.training_stack import load_chip_efficiency
-from trnbench.catalog.search import Catalog
+from trnbench.engines.analytic.step.compute import passed_time_s, product_time_s
 from trnbench.errors import InputError
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.kernels import seconds
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.library import load_chip, load_published
-from trnbench.numerics.formats import format_named
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, alone
+from trnbench.facts.calibration.training_stack import load_chip_efficiency
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.library import load_chip, load_published
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import replace
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
-from trnbench.records import replace
 
 PRODUCT = "matmul"
 """What rows call a matrix product."""

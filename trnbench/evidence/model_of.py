@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from trnbench.catalog.search import Catalog
 from trnbench.errors import did_you_mean
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.shape import Shape, WholeShape, shape_of_model
-from trnbench.memo import Memo
-from trnbench.records import Record, State, field, replace
-from trnbench.workload.library import load_model
-from trnbench.workload.model import (
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, State, field, replace
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.model import (
     ROTARY_BASE,
     Attention,
     Latent,

@@ -12,26 +12,26 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.analytic.step.job_time import JobPrices
-from trnbench.analytic.step.memory import stage_parts
-from trnbench.analytic.step.memory_parts import StageParts
-from trnbench.analytic.step.time import StepTime
-from trnbench.analytic.step.utilization import mfu
-from trnbench.arrays import FloatArray
-from trnbench.calibration.memory_overheads import PLAIN
-from trnbench.calibration.training_stack import TrainingEfficiency
+from trnbench.engines.analytic.step.job_time import JobPrices
+from trnbench.engines.analytic.step.memory import stage_parts
+from trnbench.engines.analytic.step.memory_parts import StageParts
+from trnbench.engines.analytic.step.time import StepTime
+from trnbench.engines.analytic.step.utilization import mfu
 from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, family_of, lowered, modes_of
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant
-from trnbench.memo import Memo
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.memory_overheads import PLAIN
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, State, field
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.model import Model
 from trnbench.predict.fit import LayoutMemory, MemoryDraws
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
 from trnbench.program.step import StepProgram
-from trnbench.records import Record, State, field
-from trnbench.workload.layout import Layout
-from trnbench.workload.model import Model
 
 Mixture: TypeAlias = tuple[tuple[float, LoweredLayout], ...]
 StepPart = Literal["step", "device", "optimizer"]

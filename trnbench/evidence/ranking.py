@@ -12,7 +12,7 @@ from itertools import combinations
 from statistics import fmean, median
 
 from trnbench.evidence.comparison import Comparison
-from trnbench.records import Record
+from trnbench.facts.records import Record
 
 DIFFERENT = 0.05
 """Measured times closer than this are equal within the rounding of publications."""

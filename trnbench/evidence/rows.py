@@ -13,12 +13,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from trnbench.catalog.foreign import reads
-from trnbench.catalog.text_file import first_line, read_text, refused
 from trnbench.evidence.columns import COLUMNS, KNOB_COLUMNS, MODEL_COLUMNS, named_columns
 from trnbench.evidence.measured_columns import csv_of_json, is_measured, is_measured_json
-from trnbench.records import Record
-from trnbench.terminal_text import control_character
+from trnbench.facts.catalog.foreign import reads
+from trnbench.facts.catalog.text_file import first_line, read_text, refused
+from trnbench.facts.records import Record
+from trnbench.facts.terminal_text import control_character
 
 MAX_BYTES = 64_000_000
 

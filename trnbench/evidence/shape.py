@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trnbench.evidence.rows import EvidenceRow, RowFault
-from trnbench.records import Record, fields, replace
-from trnbench.workload.model import Activation, Mlp, Model
+from trnbench.facts.records import Record, fields, replace
+from trnbench.facts.workload.model import Activation, Mlp, Model
 
 _MLPS: dict[str, tuple[bool, Activation]] = {
     "swiglu": (True, "silu"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from trnbench.evidence.comparison import Comparison, Contrast
 from trnbench.evidence.ranking import Ranking, ranking
-from trnbench.records import Record, replace
+from trnbench.facts.records import Record, replace
 
 S = TypeVar("S")
 

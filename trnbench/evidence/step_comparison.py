@@ -7,10 +7,10 @@ from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.predict import Mixture, Predictor
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFault
 from trnbench.evidence.training_cases import EvidenceCase, Reader
-from trnbench.hardware.compute_unit import NeuronCores
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import RANK_DEGREES, Layout
 from trnbench.predict.setup import family_of
-from trnbench.records import replace
-from trnbench.workload.layout import RANK_DEGREES, Layout
 
 _TRAINIUM = "trn"
 """So begin the names of instances with Trainium chips."""

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias, get_args
 from trnbench.evidence.columns import column_of
 from trnbench.evidence.rows import EvidenceRow, RowFault
 from trnbench.evidence.shape import Shape, shape_of
-from trnbench.records import Record
-from trnbench.workload.layout import KNOBS, Knob, Value
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import KNOBS, Knob, Value
+from trnbench.facts.workload.partial_layout import PartialLayout
 
 RunOutcome = Literal["measured", "crashed_or_oom"]
 MemoryHolder: TypeAlias = Literal["rank", "chip"]

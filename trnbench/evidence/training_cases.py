@@ -10,28 +10,22 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from trnbench.calibration.stack_of import Stacks
-from trnbench.calibration.training_stack import TrainingStack
-from trnbench.catalog.search import Catalog
 from trnbench.errors import DataFileError, InputError, UnknownNameError
 from trnbench.evidence.columns import column_of
 from trnbench.evidence.model_of import Models
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.step_row import StepRow, step_of
-from trnbench.hardware.instance import Platform
-from trnbench.hardware.library import load_chip, load_published
-from trnbench.mapping.placement import place
-from trnbench.memo import Memo
-from trnbench.numerics.formats import format_named
-from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.predict.supported import runs
-from trnbench.program.features import feature_of
-from trnbench.program.precision import recipe_named
-from trnbench.program.stages import ENDS
-from trnbench.records import Record, State, field, replace
-from trnbench.units import BITS_PER_BYTE
-from trnbench.workload.jobs import OF_ADAPTERS
-from trnbench.workload.layout import (
+from trnbench.facts.calibration.stack_of import Stacks
+from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_chip, load_published
+from trnbench.facts.memo import Memo
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import Record, State, field, replace
+from trnbench.facts.units import BITS_PER_BYTE
+from trnbench.facts.workload.jobs import OF_ADAPTERS
+from trnbench.facts.workload.layout import (
     KNOBS,
     FrozenFormat,
     Layout,
@@ -39,7 +33,13 @@ from trnbench.workload.layout import (
     Value,
     ZeroStage,
 )
-from trnbench.workload.model import Model
+from trnbench.facts.workload.model import Model
+from trnbench.machine.placement import place
+from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.predict.supported import runs
+from trnbench.program.features import feature_of
+from trnbench.program.precision import recipe_named
+from trnbench.program.stages import ENDS
 
 TRIED_MICRO_BATCHES = (1, 2, 4, 8)
 SOME_LAYERS = (0.25, 0.5, 0.75)

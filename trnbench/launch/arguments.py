@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from trnbench.errors import InputError
-from trnbench.records import Record, field
+from trnbench.facts.records import Record, field
 
 _ASSIGNED = re.compile(
     r"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s#;|&()]*)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trnbench.calibration.stack_of import Stacks
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.hardware.instance import Platform
+from trnbench.facts.calibration.stack_of import Stacks
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.instance import Platform
 from trnbench.launch.framework import Framework
 from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
 from trnbench.launch.scheduler import Scheduler

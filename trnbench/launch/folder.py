@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import Dimension, show
 from trnbench.launch.framework import Framework, Texts
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.scheduler import Scheduler, environment_of
 from trnbench.launch.values import FILE, VALUES, UserValue, named_in
 from trnbench.launch.written import from_template
-from trnbench.records import Record, replace
-from trnbench.units import Dimension, show
 
 PREDICTION = "prediction.json"
 _PORT = 41000

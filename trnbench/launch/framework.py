@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Mapping
 
-from trnbench.calibration.frameworks import SOFTWARE
-from trnbench.hardware.instance import Platform
+from trnbench.facts.calibration.frameworks import SOFTWARE
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.records import Record, field
+from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.layout import KNOBS, Schedule, Value
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.recompute import PLAIN, parts_of
 from trnbench.launch.plan import LaunchPlan
-from trnbench.records import Record, field
-from trnbench.workload.jobs import Job
-from trnbench.workload.layout import KNOBS, Schedule, Value
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.recompute import PLAIN, parts_of
 
 RARE = frozenset({"expert_tp", "shard", "pipeline_layout", "optimizer_offload"})
 """Knobs that most frameworks have no words for: off their defaults they are refused."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 
-from trnbench.hardware.compute_unit import NeuronCores
-from trnbench.hardware.instance import Instance, Platform
-from trnbench.plan.failures import Estimate
-from trnbench.records import Record
-from trnbench.workload.layout import Layout
-from trnbench.workload.model import Attention, Model, Transformer
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.hardware.instance import Instance, Platform
+from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.model import Attention, Model, Transformer
+from trnbench.money.failures import Estimate
 
 AWS = "AWS"
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from trnbench.catalog.foreign import foreign
-from trnbench.catalog.text_file import read_text, refused
-from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import InputError
+from trnbench.facts.catalog.foreign import foreign
+from trnbench.facts.catalog.text_file import read_text, refused
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags, read_flags, whole
 from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
 from trnbench.launch.yaml_file import read_yaml
-from trnbench.records import Record, replace
-from trnbench.workload.layout import Value
 
 Knobs: TypeAlias = dict[str, Value]
 _MOST_BYTES = 1 << 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Mapping
 
-from trnbench.hardware.instance import Platform
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.records import Record
 from trnbench.launch.framework import Framework, Texts
 from trnbench.launch.plan import LaunchPlan, host_type
-from trnbench.records import Record
 
 
 class JobFiles(Record, eq=False):

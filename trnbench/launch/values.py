@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 
 FILE = "values.env"
 _NAMED = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")

@@ -7,8 +7,8 @@ import shlex
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from trnbench.facts.terminal_text import markdown_text
 from trnbench.launch.values import word
-from trnbench.terminal_text import markdown_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench.catalog.text_file import read_text, refused
+from trnbench.facts.catalog.text_file import read_text, refused
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

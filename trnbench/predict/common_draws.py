@@ -19,8 +19,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
-from trnbench.calibration.training_stack import Spread, TrainingEfficiency, TrainingStack
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.training_stack import Spread, TrainingEfficiency, TrainingStack
+from trnbench.facts.records import Record
 from trnbench.predict.ranges import (
     Range,
     correlated,
@@ -28,7 +29,6 @@ from trnbench.predict.ranges import (
     ranges_of,
     replaced,
 )
-from trnbench.records import Record
 
 COUNT = 2048
 SEED = 0

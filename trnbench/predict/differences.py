@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.costs.busy import WAITING
+from trnbench.facts.records import Record
+from trnbench.machine.costs.busy import WAITING
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
-from trnbench.records import Record
 
 ROUNDING = 1e-9
 WORTH_A_WORD, OF_STEP = 0.05, 0.001

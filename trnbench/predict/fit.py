@@ -15,19 +15,19 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.analytic.step.memory import reserve_bytes, stage_parts
-from trnbench.analytic.step.memory_parts import StageParts, stacked
-from trnbench.arrays import FloatArray, quantiles
-from trnbench.calibration.chip_efficiency import Numbers
-from trnbench.calibration.memory_overheads import MemoryOverheads
-from trnbench.calibration.training_stack import TrainingStack
-from trnbench.catalog.provenance import Evidence, join
-from trnbench.catalog.schema import keys_of
-from trnbench.hardware.instance import Platform
+from trnbench.engines.analytic.step.memory import reserve_bytes, stage_parts
+from trnbench.engines.analytic.step.memory_parts import StageParts, stacked
+from trnbench.facts.arrays import FloatArray, quantiles
+from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.catalog.provenance import Evidence, join
+from trnbench.facts.catalog.schema import keys_of
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.records import Record, fields, replace
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import TAIL, Range
 from trnbench.program.step import StepProgram
-from trnbench.records import Record, fields, replace
 
 MEMORY = "memory"
 FRAGMENTATION = "fragmentation"

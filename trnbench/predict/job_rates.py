@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnbench.analytic.step.job_time import (
+from trnbench.engines.analytic.step.job_time import (
     ENGINE_SHARE,
     HOST_LINK_BYTES_PER_S,
     HOST_MEMORY_BYTES_PER_S,
     JobRates,
 )
-from trnbench.calibration.chip_efficiency import Numbers
-from trnbench.hardware.instance import Instance
+from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.units import Dimension, show
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import Range
 from trnbench.predict.sampling import SAMPLES
 from trnbench.predict.setup import TrainSetup
 from trnbench.program.job_phases import JobPhase
-from trnbench.units import Dimension, show
 
 ENGINE = Range(value=ENGINE_SHARE, low=0.4, high=0.8)
 """What engines reach of memory bandwidth and peak: an assumption, with its range."""

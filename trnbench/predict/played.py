@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.analytic.step.compute import compute_time
-from trnbench.emulate.step.compute import BlockParts, RankUse, as_runs
-from trnbench.emulate.step.host_update import HostPace
-from trnbench.emulate.step.play import Disturbance, PlayedCluster, PlayedStep, play_step
-from trnbench.hardware.compute_unit import NeuronCores
+from trnbench.engines.analytic.step.compute import compute_time
+from trnbench.engines.emulate.step.compute import BlockParts, RankUse, as_runs
+from trnbench.engines.emulate.step.host_update import HostPace
+from trnbench.engines.emulate.step.play import Disturbance, PlayedCluster, PlayedStep, play_step
+from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.predict.job_rates import host_link, host_memory
 from trnbench.predict.setup import TrainSetup
 from trnbench.program.step import StepProgram

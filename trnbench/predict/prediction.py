@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from trnbench.analytic.step.memory import StepMemory
-from trnbench.analytic.step.memory_parts import MemoryCategory
+from trnbench.engines.analytic.step.memory import StepMemory
+from trnbench.engines.analytic.step.memory_parts import MemoryCategory
+from trnbench.facts.records import Record, replace
 from trnbench.predict.differences import Difference
 from trnbench.program.slots import StepCategory
-from trnbench.records import Record, replace
 
 if TYPE_CHECKING:
-    from trnbench.emulate.schedule.timeline import Timeline
+    from trnbench.engines.emulate.schedule.timeline import Timeline
 
 K = TypeVar("K", bound=str)
 

@@ -16,19 +16,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
-from trnbench.calibration.chip_efficiency import (
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.chip_efficiency import (
     ChipEfficiency,
     ExpertEfficiency,
     KernelEfficiency,
     Numbers,
     numbers_of,
 )
-from trnbench.calibration.host_launch import HostLaunch
-from trnbench.calibration.training_stack import Overlaps, TrainingEfficiency, TrainingStack
-from trnbench.catalog.provenance import Evidence, join
-from trnbench.catalog.schema import keys_of
-from trnbench.records import Record, fields, replace
+from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.training_stack import Overlaps, TrainingEfficiency, TrainingStack
+from trnbench.facts.catalog.provenance import Evidence, join
+from trnbench.facts.catalog.schema import keys_of
+from trnbench.facts.records import Record, fields, replace
 
 R = TypeVar(
     "R", ChipEfficiency, KernelEfficiency, Overlaps, HostLaunch, ExpertEfficiency, TrainingStack

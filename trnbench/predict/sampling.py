@@ -13,8 +13,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.arrays import FloatArray, quantiles
-from trnbench.calibration.training_stack import Spread, TrainingEfficiency
+from trnbench.facts.arrays import FloatArray, quantiles
+from trnbench.facts.calibration.training_stack import Spread, TrainingEfficiency
 from trnbench.predict.ranges import TAIL, correlated, drawn_with, ranges_of, replaced
 
 SAMPLES = 200

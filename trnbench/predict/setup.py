@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from trnbench.analytic.step.engines import Engines
-from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
-from trnbench.calibration.stack_names import serving_by_name
-from trnbench.calibration.supports import Support
-from trnbench.calibration.training_stack import (
+from trnbench.engines.analytic.step.engines import Engines
+from trnbench.errors import InputError
+from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
+from trnbench.facts.calibration.stack_names import serving_by_name
+from trnbench.facts.calibration.supports import Support
+from trnbench.facts.calibration.training_stack import (
     WITH_EXPERTS,
     Basis,
     Spread,
@@ -19,25 +20,24 @@ from trnbench.calibration.training_stack import (
     load_training_stack,
     training_stack_of,
 )
-from trnbench.calibration.transfer import taken_over
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import Catalog
-from trnbench.errors import InputError
-from trnbench.hardware.instance import Platform
-from trnbench.hardware.library import load_platform
-from trnbench.memo import Memo
+from trnbench.facts.calibration.transfer import taken_over
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.sampling import SAMPLES, sampled
 from trnbench.predict.supported import beyond
-from trnbench.records import Record, field, replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.model import Model
-from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.emulate.step.compute import RankUse
-    from trnbench.emulate.step.exchanges import PlayedSite
-    from trnbench.emulate.step.rank import Runs
+    from trnbench.engines.emulate.step.compute import RankUse
+    from trnbench.engines.emulate.step.exchanges import PlayedSite
+    from trnbench.engines.emulate.step.rank import Runs
 
 
 class SetupMemo(Record, eq=False):
@@ -171,7 +171,7 @@ def train_setup(
     """
     platform = load_platform(catalog, instance) if isinstance(instance, str) else instance
     if logical_size is not None:
-        from trnbench.mapping.placement import place
+        from trnbench.machine.placement import place
 
         place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
     efficiency = training_efficiency(catalog, platform, stack)
@@ -227,7 +227,7 @@ def training_efficiency(
     if stack is None:
         stack = training_stack_of(catalog, platform.instance.name)
     elif isinstance(stack, str):
-        from trnbench.calibration.stack_of import Stacks
+        from trnbench.facts.calibration.stack_of import Stacks
 
         stack = Stacks(catalog).by_name(stack, platform).stack
     return TrainingEfficiency(chip=load_chip_efficiency(catalog, platform.chip.name), stack=stack)

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnbench.analytic.step.compute import Products
-from trnbench.analytic.step.exchanges import Exchanges, exchanges_of
-from trnbench.analytic.step.job_time import JobPrices, job_prices
-from trnbench.analytic.step.memory import memory
-from trnbench.analytic.step.time import StepPrices, step_prices
-from trnbench.analytic.step.utilization import check_peak, utilization
-from trnbench.arrays import BoolArray, FloatArray, distinct
-from trnbench.calibration.training_stack import TrainingEfficiency
-from trnbench.mapping.rank_groups import platform_answer
-from trnbench.mapping.routable_groups import OF_EXPERTS, OUTER, group_reasons
+from trnbench.engines.analytic.step.compute import Products
+from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
+from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
+from trnbench.engines.analytic.step.memory import memory
+from trnbench.engines.analytic.step.time import StepPrices, step_prices
+from trnbench.engines.analytic.step.utilization import check_peak, utilization
+from trnbench.facts.arrays import BoolArray, FloatArray, distinct
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.machine.rank_groups import platform_answer
+from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
 from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
 from trnbench.predict.differences import Busy
 from trnbench.predict.fit import LayoutMemory
@@ -41,13 +45,9 @@ from trnbench.program.job_phases import phases_of
 from trnbench.program.reasons import Reason, first_causes
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
 from trnbench.program.step import StepProgram, training_step
-from trnbench.records import Record, field, replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.model import Model
-from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
-    from trnbench.emulate.schedule.disturbance import Straggler
+    from trnbench.engines.emulate.schedule.disturbance import Straggler
 
 
 class Playing(Record):
@@ -333,8 +333,8 @@ def _played(
 
     A job's phases are played one after the other; how answers are written is not played.
     """
-    from trnbench.analytic.step.busy import busy
-    from trnbench.emulate.step.play import Disturbance
+    from trnbench.engines.analytic.step.busy import busy
+    from trnbench.engines.emulate.step.play import Disturbance
     from trnbench.predict.differences import differences
     from trnbench.predict.played import played_step
 

@@ -5,13 +5,13 @@ What no line of a stack's file names is untested, but for knobs at their default
 
 from __future__ import annotations
 
-from trnbench.calibration.supports import Support
-from trnbench.calibration.training_stack import TrainingStack
-from trnbench.mapping.rank_groups import ORDERS
+from trnbench.facts.calibration.supports import Support
+from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.machine.rank_groups import ORDERS
 from trnbench.program.features import EXPERTS_APART, features_of, plain_features
-from trnbench.workload.layout import KNOBS
-from trnbench.workload.model import Model
-from trnbench.workload.partial_layout import PartialLayout
 
 
 def support_of(stack: TrainingStack, feature: str) -> Support:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trnbench.facts.workload.layout import AdapterTargets
 from trnbench.program.grid import Grid
 from trnbench.program.tensor import Tensor
-from trnbench.workload.layout import AdapterTargets
 
 A, B = ".lora_a", ".lora_b"
 """What the names of an adapter's two weights end in, behind that of the projection."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.model import Attention as Settings
+from trnbench.facts.workload.model import Latent, Transformer
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
 from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Dim, Tensor, array
-from trnbench.workload.context_exchange import neighbours_of
-from trnbench.workload.model import Attention as Settings
-from trnbench.workload.model import Latent, Transformer
 
 CORE_MATRICES = "bsnd,btnd->bnst", "bnst,btnd->bsnd"
 

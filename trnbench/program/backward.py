@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.arrays import FloatArray
 from trnbench.errors import GapError, unhandled
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.operation import Op
 from trnbench.program.derivatives import DERIVATIVES
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
@@ -26,8 +28,6 @@ from trnbench.program.ops import (
     Term,
 )
 from trnbench.program.tensor import ONE, Tensor, array, partial_after
-from trnbench.records import Record, replace
-from trnbench.workload.operation import Op
 
 
 class Backward(Record, eq=False):

@@ -7,8 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
 from trnbench.errors import unhandled
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record, replace
 from trnbench.program.backward import NO_BACKWARD, Backward, derive
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
@@ -27,7 +28,6 @@ from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes,
 from trnbench.program.parameters import Parameter
 from trnbench.program.tensor import Tensor, array, element_bytes, total_bytes
 from trnbench.program.vocabulary import LOGITS_DIM
-from trnbench.records import Record, replace
 
 ResidentCategory = Literal[
     "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"

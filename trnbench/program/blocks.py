@@ -6,8 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
 from trnbench.errors import GapError
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import replace
+from trnbench.facts.workload.model import Model, Transformer
+from trnbench.facts.workload.recommender import Recommender
+from trnbench.facts.workload.recompute import of_layers, repeated_layers
+from trnbench.facts.workload.weights import DEPTH, Weight, depth_blocks, has_final_norm, weights
 from trnbench.program.block import Block, Emit, lower, varied
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.depth import depth
@@ -44,11 +49,6 @@ from trnbench.program.stages import AGAIN, Layers
 from trnbench.program.tensor import Tensor, array
 from trnbench.program.tower import LAYER, TOWER, tower_blocks, tower_grid
 from trnbench.program.vocabulary import TOKEN_TABLE, embedding, token_loss
-from trnbench.records import replace
-from trnbench.workload.model import Model, Transformer
-from trnbench.workload.recommender import Recommender
-from trnbench.workload.recompute import of_layers, repeated_layers
-from trnbench.workload.weights import DEPTH, Weight, depth_blocks, has_final_norm, weights
 
 FINAL_NORM = ("norm.final", "norm.final.bias")
 EXCHANGED = "_exchanged"

@@ -11,7 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import replace
+from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.recompute import Module
 from trnbench.program.adapters import A, B, has_adapter, is_packed
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
@@ -26,9 +29,6 @@ from trnbench.program.ops import (
 )
 from trnbench.program.parameters import Parameter, adapter_parameter
 from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Tensor, TensorRole, array, partial_after
-from trnbench.records import replace
-from trnbench.workload.operation import Op
-from trnbench.workload.recompute import Module
 
 LinearOutput: TypeAlias = tuple[str, str, str, Sequence[Dim]]
 """What a linear layer writes: its name, the weight, the letters of the product, dimensions."""

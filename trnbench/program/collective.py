@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.errors import InputError, UnknownNameError, unhandled
-from trnbench.records import Record
-from trnbench.workload.operation import OPS, Op
+from trnbench.facts.records import Record
+from trnbench.facts.workload.operation import OPS, Op
 
 _SHORT: Mapping[str, Op] = {
     "allr": "all-reduce",

@@ -8,12 +8,12 @@ what the last layer hands on. Output weights read the streams of all depths in t
 
 from __future__ import annotations
 
+from trnbench.facts.workload.model import Transformer
+from trnbench.facts.workload.weights import MERGE, has_final_norm
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.layer import FeedForward, LayerFlow, layer, streams_into
 from trnbench.program.tensor import Tensor
 from trnbench.program.vocabulary import looked_up
-from trnbench.workload.model import Transformer
-from trnbench.workload.weights import MERGE, has_final_norm
 
 
 def depth(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 
 
 class Derivative(Record):

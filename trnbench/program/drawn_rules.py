@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.workload.jobs import DEPTHS_TRAINED
+from trnbench.facts.workload.model import Model, Transformer
+from trnbench.facts.workload.pipeline_layout import depths_of
 from trnbench.program.grid import Grid
 from trnbench.program.reasons import Reason
-from trnbench.workload.jobs import DEPTHS_TRAINED
-from trnbench.workload.model import Model, Transformer
-from trnbench.workload.pipeline_layout import depths_of
 
 
 def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:

@@ -12,13 +12,13 @@ from functools import cache
 from math import prod
 from typing import get_args
 
+from trnbench.facts.workload.context_exchange import EXCHANGES
+from trnbench.facts.workload.jobs import REINFORCED
+from trnbench.facts.workload.layout import KNOBS, Knob, Value
+from trnbench.facts.workload.model import Family, Model, Transformer
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.recompute import CORE, MODULES, PLAIN, parts_of
 from trnbench.program.precision import RECIPES, recipe_named
-from trnbench.workload.context_exchange import EXCHANGES
-from trnbench.workload.jobs import REINFORCED
-from trnbench.workload.layout import KNOBS, Knob, Value
-from trnbench.workload.model import Family, Model, Transformer
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.recompute import CORE, MODULES, PLAIN, parts_of
 
 PARALLEL: Mapping[str, str] = {
     "tp": "tensor parallel",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from trnbench.facts.records import Record
+from trnbench.facts.workload.model import Mlp, Moe
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import INDEX, Dim, Tensor
-from trnbench.records import Record
-from trnbench.workload.model import Mlp, Moe
 
 
 def mlp(b: BlockBuilder, settings: Mlp, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -16,14 +16,14 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record
+from trnbench.facts.workload.jobs import REINFORCED
+from trnbench.facts.workload.model import Attention, Model, Transformer
+from trnbench.facts.workload.weights import active_parameter_count, parameter_count, weights
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.tensor import Tensor, array, element_bytes
-from trnbench.records import Record
-from trnbench.workload.jobs import REINFORCED
-from trnbench.workload.model import Attention, Model, Transformer
-from trnbench.workload.weights import active_parameter_count, parameter_count, weights
 
 _PAIR = 2
 """A key and a value; a sum behind the mixer and one behind the MLP; a multiply and an add."""

@@ -11,14 +11,12 @@ from math import prod
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
-from trnbench.memo import Memo
-from trnbench.program.precision import PrecisionRecipe, recipe_named
-from trnbench.program.tensor import ONE, Dim, array
-from trnbench.records import Record, fields, replace
-from trnbench.workload.context_exchange import neighbours_of
-from trnbench.workload.jobs import Job
-from trnbench.workload.layout import (
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, fields, replace
+from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.layout import (
     DEGREES,
     KNOBS,
     AdapterTargets,
@@ -33,6 +31,8 @@ from trnbench.workload.layout import (
     StageSplit,
     ZeroStage,
 )
+from trnbench.program.precision import PrecisionRecipe, recipe_named
+from trnbench.program.tensor import ONE, Dim, array
 
 SHARDED = {"shard": "data", "expert_shard": "expert_data"}
 """The ranks that share slices, of those which hold the same: all, or a group of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
 from trnbench.program.optimizer import host_bytes
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from trnbench.facts.workload.model import Diffusion, Image, Transformer
+from trnbench.facts.workload.weights import FINAL_MODULATIONS
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import INDEX, Tensor
-from trnbench.workload.model import Diffusion, Image, Transformer
-from trnbench.workload.weights import FINAL_MODULATIONS
 
 
 def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:

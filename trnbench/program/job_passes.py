@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.jobs import REINFORCED, Job, sequences_per_sample
+from trnbench.facts.workload.model import Model
 from trnbench.program.block import Block
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import Record, replace
-from trnbench.workload.jobs import REINFORCED, Job, sequences_per_sample
-from trnbench.workload.model import Model
 
 JobPhaseName = Literal["generate", "score", "reference", "reward", "values", "train", "critic"]
 TRAIN: JobPhaseName = "train"

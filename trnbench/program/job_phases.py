@@ -12,7 +12,8 @@ from functools import reduce
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record, field, replace
 from trnbench.program.block import Block, Resident
 from trnbench.program.generation import Generation, generation_of
 from trnbench.program.job_passes import POLICY, TRAIN, JobPass, JobPhaseName, on_host, passes_beside
@@ -20,7 +21,6 @@ from trnbench.program.keeping import NOTHING_KEPT
 from trnbench.program.stages import StageClass
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array
-from trnbench.records import Record, field, replace
 
 ENGINE = "engine"
 """The block that a rank has of the engine that writes answers."""

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import AttentionKernel
+from trnbench.facts.workload.recompute import CORE, modules_of, without
 from trnbench.program.ops import CollectiveOp, Elementwise, MatMul, Operation
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import Record, replace
-from trnbench.workload.layout import AttentionKernel
-from trnbench.workload.recompute import CORE, modules_of, without
 
 
 class KeptTensors(Record, eq=False):

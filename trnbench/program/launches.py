@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record, replace
 from trnbench.program.block import Block
 from trnbench.program.slots import PASSES, Slot, is_whole, slot_of
 from trnbench.program.tensor import array
-from trnbench.records import Record, replace
 
 
 class Launches(Record, eq=False):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from trnbench.errors import unhandled
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.model import Transformer
+from trnbench.facts.workload.weights import LAYER_MODULATIONS
 from trnbench.program.attention import attention
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.feed_forward import mlp, moe_exchanged, moe_local
 from trnbench.program.image import modulation
 from trnbench.program.scan import scanned
 from trnbench.program.tensor import Dim, Tensor
-from trnbench.records import Record, replace
-from trnbench.workload.model import Transformer
-from trnbench.workload.weights import LAYER_MODULATIONS
 
 FeedForward = Literal["dense", "moe", "moe_exchanged"]
 

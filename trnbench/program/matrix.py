@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-from trnbench.numerics.formats import format_named
-from trnbench.numerics.sparsity import TAG_BITS, parse_pattern
-from trnbench.records import Record
-from trnbench.units import BITS_PER_BYTE, FLOP_PER_MULTIPLY_ADD
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.numbers.sparsity import TAG_BITS, parse_pattern
+from trnbench.facts.records import Record
+from trnbench.facts.units import BITS_PER_BYTE, FLOP_PER_MULTIPLY_ADD
 
 MIN_RESULT_BITS = 16
 

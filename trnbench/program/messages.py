@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import replace
 from trnbench.program.ops import Send
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE, Dim, Tensor, array
-from trnbench.records import replace
 
 
 def messages_of(program: StepProgram) -> tuple[Send, ...]:

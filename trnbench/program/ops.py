@@ -14,15 +14,15 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
-from trnbench.numerics.formats import format_named
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import Record, field
+from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
+from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.recompute import Module
 from trnbench.program.collective import Collective
 from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.tensor import ONE, Dim, Tensor, array, element_bytes, one, total_bytes
-from trnbench.records import Record, field
-from trnbench.units import FLOP_PER_MULTIPLY_ADD
-from trnbench.workload.operation import Op
-from trnbench.workload.recompute import Module
 
 Phase = Literal["F", "recompute", "B_input", "B_weight", "optimizer"]
 Region = Literal["", "core", "experts", "states"]

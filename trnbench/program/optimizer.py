@@ -20,13 +20,13 @@ from typing import TypeGuard, get_args
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record
+from trnbench.facts.workload.operation import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp, Elementwise, Operation, Phase
 from trnbench.program.parameters import Parameter, Replicas, Use
 from trnbench.program.tensor import ONE, Tensor, TensorRole, array, element_bytes
-from trnbench.records import Record
-from trnbench.workload.operation import Op
 
 MOMENTS = 2
 """AdamW keeps a mean and a mean square of each gradient."""

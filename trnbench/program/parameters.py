@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record, field
+from trnbench.facts.workload.weights import Weight
 from trnbench.program.adapters import stored_format
 from trnbench.program.grid import Grid
 from trnbench.program.tensor import ONE, Dim, Tensor, array, one
-from trnbench.records import Record, field
-from trnbench.workload.weights import Weight
 
 _CUT_BY_TP = ("head", "kv_head", "ffn", "vocabulary", "merged")
 _TABLE = "table."

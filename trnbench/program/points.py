@@ -12,9 +12,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.arrays import BoolArray, FloatArray, IntArray
-from trnbench.memo import Memo
-from trnbench.records import Record, field
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field
 
 Number = TypeVar("Number", bound=np.generic)
 Pick: TypeAlias = Callable[[FloatArray], FloatArray]

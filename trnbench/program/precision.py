@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from trnbench.errors import UnknownNameError
-from trnbench.records import Record, replace
+from trnbench.facts.records import Record, replace
 
 
 class PrecisionRecipe(Record):

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import IntArray, combined
+from trnbench.facts.arrays import IntArray, combined
+from trnbench.facts.records import Record, replace
 from trnbench.program.matrix import MatrixProduct
 from trnbench.program.ops import MatMul, Operation, Term
-from trnbench.records import Record, replace
 
 Terms: TypeAlias = tuple[Term, ...]
 """What an operation multiplies: two that share it take equally long."""

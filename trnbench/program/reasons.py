@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray
-from trnbench.records import Record
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.records import Record
 
 Scalars: TypeAlias = Mapping[str, int]
 

@@ -6,9 +6,9 @@ all-to-all gives every rank all columns of its own samples.
 
 from __future__ import annotations
 
+from trnbench.facts.workload.recommender import Recommender
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import Dim, Tensor, array
-from trnbench.workload.recommender import Recommender
 
 
 def _samples_of_group(b: BlockBuilder) -> Dim:

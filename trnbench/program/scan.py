@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from trnbench.facts.workload.layers import Scan
+from trnbench.facts.workload.model import Transformer
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.ops import Region, ScanOp
 from trnbench.program.tensor import Dim, Tensor, array
-from trnbench.workload.layers import Scan
-from trnbench.workload.model import Transformer
 
 
 def scanned(

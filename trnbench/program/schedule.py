@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.arrays import FloatArray, IntArray
 from trnbench.errors import InputError, unhandled
+from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule_rules import schedule_reasons
-from trnbench.records import Record
-from trnbench.workload.layout import Schedule
 
 WholeNumbers: TypeAlias = int | IntArray | FloatArray
 """Whole numbers; as floats, arrays of them are quicker."""

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, IntArray
-from trnbench.workload.layout import Schedule
+from trnbench.facts.arrays import BoolArray, IntArray
+from trnbench.facts.workload.layout import Schedule
 
 Degrees: TypeAlias = int | IntArray
 

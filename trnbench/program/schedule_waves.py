@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.arrays import IntArray
+from trnbench.facts.arrays import IntArray
+from trnbench.facts.records import Record
 from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.records import Record
 
 NONE = -1
 

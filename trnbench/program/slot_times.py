@@ -10,8 +10,8 @@ from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 
 from numpy.typing import ArrayLike
 
-from trnbench.arrays import FloatArray
-from trnbench.records import Record
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record
 
 Lane: TypeAlias = Literal["links", "network"]
 """What carries a message: the links inside an instance, or the network between instances."""

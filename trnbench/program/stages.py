@@ -28,14 +28,14 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.records import Record, field
+from trnbench.facts.workload.layout import StageSplit
+from trnbench.facts.workload.pipeline_layout import depths_of, stages_of
+from trnbench.facts.workload.weights import DEPTH
 from trnbench.program.grid import Grid
 from trnbench.program.ops import Send
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import Record, field
-from trnbench.workload.layout import StageSplit
-from trnbench.workload.pipeline_layout import depths_of, stages_of
-from trnbench.workload.weights import DEPTH
 
 AGAIN = "_again"
 """Behind the name of a kind of layer that recompute runs again whole, where others are kept."""

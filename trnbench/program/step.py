@@ -7,7 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from trnbench.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.recompute import of_layers, repeated_layers
 from trnbench.program.block import Block
 from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Grid, grid_of
@@ -19,10 +23,6 @@ from trnbench.program.products import JoinedProducts, Terms, joined_products
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
 from trnbench.program.tensor import Tensor, array
-from trnbench.records import Record, replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.model import Model
-from trnbench.workload.recompute import of_layers, repeated_layers
 
 
 class StepProgram(Record, eq=False):

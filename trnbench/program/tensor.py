@@ -22,9 +22,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trnbench.arrays import FloatArray
-from trnbench.numerics.formats import STORED_FORMATS, format_named
-from trnbench.records import Record, field
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.numbers.formats import STORED_FORMATS, format_named
+from trnbench.facts.records import Record, field
 
 TensorRole = Literal["activation", "weight", "gradient", "constant", "state"]
 

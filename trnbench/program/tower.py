@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trnbench.facts.records import replace
+from trnbench.facts.workload.model import Tower
+from trnbench.facts.workload.recompute import of_layers
+from trnbench.facts.workload.weights import Weight, has_final_norm
 from trnbench.program.block import Block, lower
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
@@ -15,10 +19,6 @@ from trnbench.program.image import patch
 from trnbench.program.layer import flow_into, layer
 from trnbench.program.parameters import parameters
 from trnbench.program.tensor import ONE, Tensor, array
-from trnbench.records import replace
-from trnbench.workload.model import Tower
-from trnbench.workload.recompute import of_layers
-from trnbench.workload.weights import Weight, has_final_norm
 
 PATCH, LAYER, PROJECTOR = "tower.patch", "tower.layer", "tower.projector"
 TOWER = PATCH, LAYER, PROJECTOR

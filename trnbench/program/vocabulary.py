@@ -6,9 +6,9 @@ sums with the others, and a loss needs two numbers a token from each rank, not t
 
 from __future__ import annotations
 
+from trnbench.facts.workload.model import Transformer, Vocabulary
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import Tensor
-from trnbench.workload.model import Transformer, Vocabulary
 
 TOKEN_TABLE = "embedding.token"
 LOGITS_DIM = "vocabulary"

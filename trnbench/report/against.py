@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.answers.figures import figure_of
-from trnbench.answers.row import cells
-from trnbench.records import replace
-from trnbench.report.report import Report, cell_text
+from trnbench.facts.records import replace
+from trnbench.show.figures import figure_of
+from trnbench.show.report import Report, cell_text
+from trnbench.show.row import cells
 from trnbench.store.against import MEAN_ERROR, Against
 
 

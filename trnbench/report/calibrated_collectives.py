@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trnbench.answers.evidence import fitted_row
-from trnbench.answers.row import Row, cells
-from trnbench.evidence.calibrated_collectives import CalibratedCollectives
-from trnbench.report.report import Report, columns
-from trnbench.report.text_table import Style, percent
-from trnbench.units import Dimension, counted, show
+from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
+from trnbench.facts.units import Dimension, counted, show
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style, percent
 
 COLUMNS = (
     *columns("calibration", "number", "prior"),

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trnbench.answers.evidence import fitted_row
-from trnbench.answers.row import Row, cells
-from trnbench.evidence.calibrate import Calibration, FittedRow, mean_error
-from trnbench.evidence.calibrate_files import Calibrated
-from trnbench.evidence.calibrate_memory import MemoryFit
-from trnbench.evidence.calibrate_problem import KERNEL
-from trnbench.records import replace
+from trnbench.evidence.fit.calibrate import Calibration, FittedRow, mean_error
+from trnbench.evidence.fit.files import Calibrated
+from trnbench.evidence.fit.memory import MemoryFit
+from trnbench.evidence.fit.problem import KERNEL
+from trnbench.facts.records import replace
+from trnbench.facts.units import counted
 from trnbench.report.calibrated_collectives import (
     COLUMNS,
     draw_links,
     links_summary,
     rows_of_links,
 )
-from trnbench.report.report import Report, draw_rows
-from trnbench.report.text_table import Style, percent
-from trnbench.units import counted
+from trnbench.show.report import Report, draw_rows
+from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style, percent
 
 CONVENTIONS = {
     "error": "predicted / measured - 1; mean of absolute values",

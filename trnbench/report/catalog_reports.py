@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trnbench.answers.row import Row
-from trnbench.catalog.listing import FileCheck, Listed
-from trnbench.prices.owned import RateTerm
-from trnbench.records import asdict
-from trnbench.report.report import Report, columns
-from trnbench.report.text_table import Style
-from trnbench.units import counted, significant
+from trnbench.facts.catalog.listing import FileCheck, Listed
+from trnbench.facts.prices.owned import RateTerm
+from trnbench.facts.records import asdict
+from trnbench.facts.units import counted, significant
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
+from trnbench.show.text_table import Style
 
 _OF_MODELS = ("family", "parameters", "active", "context")
 

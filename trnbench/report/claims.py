@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
 
 from trnbench.answers.evidence import claim_row
-from trnbench.answers.figures import VERDICT_WORDS
-from trnbench.claims.verdict import VERDICTS, Claimed, Move
-from trnbench.report.report import Report, columns
-from trnbench.report.text_table import GAP, Style, wrap
-from trnbench.units import counted
+from trnbench.evidence.claims.verdict import VERDICTS, Claimed, Move
+from trnbench.facts.units import counted
+from trnbench.show.figures import VERDICT_WORDS
+from trnbench.show.report import Report, columns
+from trnbench.show.text_table import GAP, Style, wrap
 
 CONVENTIONS = {
     "holds only if": "it holds for some of the figures, machines, runs or prices looked at",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from trnbench.answers.compare import CompareAnswer, OtherStack, tally_row
 from trnbench.answers.lead import verdict_is
 from trnbench.answers.quote import Quote
-from trnbench.answers.row import Row, cells
-from trnbench.records import replace
+from trnbench.facts.records import replace
+from trnbench.facts.units import money_text
 from trnbench.report.notes import (
     availability_lines,
     by_instance,
@@ -21,14 +21,14 @@ from trnbench.report.notes import (
 )
 from trnbench.report.quote_text import (
     degree_columns,
-    money_text,
     run_text,
     time_text,
 )
-from trnbench.report.report import Column, Report, columns, draw_marked, draw_rows
-from trnbench.report.text_table import Style
 from trnbench.report.train_tables import phase_blocks
 from trnbench.report.verdict import verdict_lines, verdict_text
+from trnbench.show.report import Column, Report, columns, draw_marked, draw_rows
+from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style
 
 CONVENTIONS = {
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",

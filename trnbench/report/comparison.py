@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.answers.figures import Figure
-from trnbench.answers.row import Row
-from trnbench.hardware.figures import Compared
-from trnbench.report.report import Column, Report, columns
-from trnbench.report.sheet import figure_text
-from trnbench.report.text_table import Style
+from trnbench.facts.hardware.figures import Compared
+from trnbench.show.figures import Figure
+from trnbench.show.report import Column, Report, columns
+from trnbench.show.row import Row
+from trnbench.show.sheet import figure_text
+from trnbench.show.text_table import Style
 
 
 def diff_report(names: Sequence[str], compared: Sequence[Compared]) -> Report:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.answers.explain import Explained, cause_row, device_row, figure_row
-from trnbench.explain.effects import StepFigure
-from trnbench.explain.experiment import TellingRun
-from trnbench.records import asdict, replace
-from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style, percent
-from trnbench.units import Dimension, show
+from trnbench.evidence.explain.effects import StepFigure
+from trnbench.evidence.explain.experiment import TellingRun
+from trnbench.facts.records import asdict, replace
+from trnbench.facts.units import Dimension, show
+from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.text_table import Style, percent
 
 CONVENTIONS = {
     "gap": "measured / predicted - 1",

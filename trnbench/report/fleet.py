@@ -7,11 +7,10 @@ import math
 from collections.abc import Mapping
 
 from trnbench.answers.fleet import FLEET_KEYS, FleetAnswer, FleetRow, SpotRisk
-from trnbench.report.quote_text import money_text
-from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style
+from trnbench.facts.units import counted, money_text, significant
 from trnbench.report.verdict import share_text
-from trnbench.units import counted, significant
+from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.text_table import Style
 
 BAR, DEADLINE = "#", "|"
 NARROWEST_CHART = 40

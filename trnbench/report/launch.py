@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trnbench.answers.launch import Launched, LaunchPair
-from trnbench.report.report import Report, columns
-from trnbench.report.text_table import Style
-from trnbench.units import Dimension, show
+from trnbench.facts.units import Dimension, show
+from trnbench.show.report import Report, columns
+from trnbench.show.text_table import Style
 
 
 def launch_report(answer: Launched, inputs: Mapping[str, object]) -> Report:
@@ -37,7 +37,7 @@ def launch_report(answer: Launched, inputs: Mapping[str, object]) -> Report:
 
 
 def _draw(report: Report, answer: Launched, style: Style) -> str:
-    from trnbench.report.report import draw_rows
+    from trnbench.show.report import draw_rows
 
     where = f"{answer.framework.title} ({answer.framework.versions}), {answer.scheduler.title}"
     if answer.folder is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.answers.measure import MeasureAnswer
-from trnbench.records import asdict
-from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style
+from trnbench.facts.records import asdict
+from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.text_table import Style
 
 NOTES = {
     "time_s": "median of the repeats, all devices at work at once; low and high are the 5th and "

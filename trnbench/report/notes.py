@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trnbench.answers.quote import Quote, price_day
-from trnbench.plan.billing import Bill, added
-from trnbench.report.quote_text import money_text, purchase_text
-from trnbench.report.text_table import GAP, Style
+from trnbench.facts.units import money_text
+from trnbench.money.billing import Bill, added
+from trnbench.report.quote_text import purchase_text
+from trnbench.show.text_table import GAP, Style
 
 BASES = {"measured": "measured", "transferred": "carried over", "assumed": "assumed"}
 """What a speed rests on -> as a buyer says it."""

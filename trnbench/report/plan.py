@@ -8,10 +8,12 @@ from trnbench.answers.compare import tally_row
 from trnbench.answers.lead import verdict_is
 from trnbench.answers.plan import BreakEven, Confirmed, PlanAnswer
 from trnbench.answers.quote import Quote
-from trnbench.answers.row import Cell, Row, cells
-from trnbench.plan.objective import Candidate
-from trnbench.plan.sensitivity import Change
-from trnbench.records import asdict, replace
+from trnbench.facts.records import asdict, replace
+from trnbench.facts.units import DAY_S, money_text, significant
+from trnbench.facts.workload.layout import RANK_DEGREES
+from trnbench.money.objective import Candidate
+from trnbench.money.sensitivity import Change
+from trnbench.predict.search.result import Tally
 from trnbench.report.fleet import spot_text
 from trnbench.report.notes import (
     availability_lines,
@@ -27,19 +29,16 @@ from trnbench.report.quote_text import (
     cluster_text,
     degree_columns,
     layout_text,
-    money_text,
     run_text,
     sentence,
     time_text,
 )
-from trnbench.report.report import Column, Report, columns, draw_marked
 from trnbench.report.scaling import cost_plot
-from trnbench.report.text_table import Style
 from trnbench.report.train_tables import phase_blocks
 from trnbench.report.verdict import plan_verdict_text
-from trnbench.search.result import Tally
-from trnbench.units import DAY_S, significant
-from trnbench.workload.layout import RANK_DEGREES
+from trnbench.show.report import Column, Report, columns, draw_marked
+from trnbench.show.row import Cell, Row, cells
+from trnbench.show.text_table import Style
 
 CONVENTIONS = {
     "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trnbench.answers.plan import BreakEven, PlanAnswer
-from trnbench.plan.objective import Candidate
-from trnbench.plan.sensitivity import Change
-from trnbench.report.quote_text import chain_text, money_text, time_text
-from trnbench.report.text_table import Style
-from trnbench.units import counted, significant
+from trnbench.facts.units import counted, money_text, significant
+from trnbench.money.objective import Candidate
+from trnbench.money.sensitivity import Change
+from trnbench.report.quote_text import chain_text, time_text
+from trnbench.show.text_table import Style
 
 _MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from trnbench.answers.prices import PriceHistory, Refresh
-from trnbench.answers.row import Row, cells
-from trnbench.prices.feed.aws_calls import POLICY_ACTIONS
-from trnbench.prices.feed.ledger import ComparedRate
-from trnbench.prices.price import Price
-from trnbench.records import asdict, replace
-from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
-from trnbench.report.report import Column, Report, columns, draw_rows, figure_or_key
-from trnbench.report.text_table import Style
-from trnbench.units import significant
+from trnbench.facts.prices.feed.aws_calls import POLICY_ACTIONS
+from trnbench.facts.prices.feed.ledger import ComparedRate
+from trnbench.facts.prices.price import Price
+from trnbench.facts.records import asdict, replace
+from trnbench.facts.units import significant
+from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.report import Column, Report, columns, draw_rows, figure_or_key
+from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style
 
 MOST_SERIES = 8
 

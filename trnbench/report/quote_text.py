@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from trnbench.answers.figures import FIGURES
 from trnbench.answers.quote import Quote
-from trnbench.plan.billing import Bill, added
-from trnbench.records import Record
-from trnbench.report.report import Column, cell_text, columns, interval_text
-from trnbench.units import DAY_S, HOUR_S, Dimension, counted, scale_for, show, significant
-from trnbench.workload.layout import KNOBS
-from trnbench.workload.partial_layout import PartialLayout, shown_degrees
+from trnbench.facts.records import Record
+from trnbench.facts.units import (
+    DAY_S,
+    HOUR_S,
+    Dimension,
+    counted,
+    money_text,
+    scale_for,
+    show,
+    significant,
+)
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.partial_layout import PartialLayout, shown_degrees
+from trnbench.money.billing import Bill, added
+from trnbench.show.figures import FIGURES
+from trnbench.show.report import Column, cell_text, columns, interval_text
 
 DIGITS = 3
 EXACT = 6
@@ -45,13 +54,6 @@ def time_text(seconds: float) -> str:
     unit = time_unit((seconds,))
     number = cell_text(seconds / unit.seconds, FIGURES["days"])
     return f"{number} {'day' if unit is DAYS and number == '1' else unit.behind}"
-
-
-def money_text(usd: float) -> str:
-    """Return a sum as people write it: USD 1.54M."""
-    scale = scale_for(usd, Dimension.USD)
-    suffix = scale.unit.removesuffix("USD").strip()
-    return f"USD {significant(usd / scale.factor, DIGITS)}{suffix}"
 
 
 def layout_text(layout: PartialLayout) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trnbench.answers.row import Row, cells
-from trnbench.report.report import Report, cell_text, columns, figure_or_key
 from trnbench.report.runs import run_row
-from trnbench.report.text_table import Style
+from trnbench.show.report import Report, cell_text, columns, figure_or_key
+from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style
 from trnbench.store.difference import PARTS, MovedFigure
 from trnbench.store.runs import KeptRun
 

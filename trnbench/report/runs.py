@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trnbench.answers.row import Row, cells
-from trnbench.records import replace
-from trnbench.report.report import Column, Report, columns, draw_rows, figure_or_key
-from trnbench.report.text_table import Style
+from trnbench.facts.records import replace
+from trnbench.facts.terminal_text import json_shown
+from trnbench.facts.units import counted
+from trnbench.show.report import Column, Report, columns, draw_rows, figure_or_key
+from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style
 from trnbench.store.check import Finding
 from trnbench.store.recovery import Recovered
 from trnbench.store.runs import KeptAnswer, KeptRun
-from trnbench.terminal_text import json_shown
-from trnbench.units import counted
 
 _SHOWN = 2
 """So many names of a run stand in a list for people."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from trnbench.answers.quote import Quote
 from trnbench.answers.scaling import ScalingAnswer, ScalingCurve
-from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.facts.units import DAY_S, Dimension, counted, scale_for, show
 from trnbench.report.quote_text import layout_text, run_text
-from trnbench.report.report import Column, Report, columns, draw_rows
-from trnbench.report.text_table import Style
-from trnbench.units import DAY_S, Dimension, counted, scale_for, show
+from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.report import Column, Report, columns, draw_rows
+from trnbench.show.text_table import Style
 
 
 def scaling_report(

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from trnbench.answers.trace import TraceSpan
-from trnbench.emulate.schedule.timeline import SlotEvent, Timeline, Track
-from trnbench.records import Record
-from trnbench.report.trace import trace
-from trnbench.units import Dimension, show
+from trnbench.engines.emulate.schedule.timeline import SlotEvent, Timeline, Track
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, show
+from trnbench.show.trace import trace
+from trnbench.show.trace_events import TraceSpan
 
 MOST_EVENTS = 200_000
 """Events a trace file holds at most: about 35 MB, which viewers still open."""

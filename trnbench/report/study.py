@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trnbench.answers.figures import FIGURES, HIGH, LOW, Figure
-from trnbench.answers.row import Row
 from trnbench.errors import InputError, UnknownNameError, did_you_mean
-from trnbench.records import Record, replace
-from trnbench.report.report import Column, Report, cell_text, draw_rows, figure_or_key
-from trnbench.report.text_table import Style
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import counted
+from trnbench.facts.workload.study import Cell, Study, axis_of
+from trnbench.show.figures import FIGURES, HIGH, LOW, Figure
+from trnbench.show.report import Column, Report, cell_text, draw_rows, figure_or_key
+from trnbench.show.row import Row
+from trnbench.show.text_table import Style
 from trnbench.store.studies import KeptCell
-from trnbench.units import counted
-from trnbench.workload.study import Cell, Study, axis_of
 
 MORE_IS_BETTER = frozenset(
     (

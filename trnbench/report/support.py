@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from trnbench.answers.support import JobCell, SupportCell
-from trnbench.report.report import Report, columns
-from trnbench.report.text_table import Style, TextTable, draw, text_table
+from trnbench.show.report import Report, columns
+from trnbench.show.text_table import Style, TextTable, draw, text_table
 
 MEANINGS = {
     "fitted": "the stack's numbers were fitted to measured rows of such models there; a number "

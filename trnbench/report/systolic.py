@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.analytic.matrix.systolic import ArrayConventions, ArrayTime
-from trnbench.answers.row import Row, cells
-from trnbench.report.report import Report, columns
-from trnbench.workload.suite import Product
+from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime
+from trnbench.facts.workload.suite import Product
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row, cells
 
 
 def systolic_report(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from trnbench.answers.train import TrainAnswer
+from trnbench.facts.units import Dimension, counted, show, significant
+from trnbench.facts.workload.jobs import PAIRED
+from trnbench.facts.workload.layout import DEGREES, KNOBS, RANK_DEGREES
+from trnbench.facts.workload.partial_layout import shown_degrees
 from trnbench.predict.prediction import StepFigures
-from trnbench.report.report import Column, Report, columns, draw_rows
-from trnbench.report.text_table import Style
 from trnbench.report.train_tables import memory_table, phases_table, step_scale, time_table
-from trnbench.units import Dimension, counted, show, significant
-from trnbench.workload.jobs import PAIRED
-from trnbench.workload.layout import DEGREES, KNOBS, RANK_DEGREES
-from trnbench.workload.partial_layout import shown_degrees
+from trnbench.show.report import Column, Report, columns, draw_rows
+from trnbench.show.text_table import Style
 
 CHOSEN, ASSUMED = "*", "+"
 """Marks behind a setting that a search chose, and one that took its default."""
@@ -289,7 +289,7 @@ def _value(value: object) -> str:
 
 
 def _gantt(case: Sequence[TrainAnswer], style: Style) -> str:
-    from trnbench.report.gantt import gantt
+    from trnbench.show.gantt import gantt
 
     played = next((answer.timeline for answer in case if answer.timeline is not None), None)
     return "" if played is None else gantt(played, style)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.analytic.step.memory_parts import CATEGORIES
 from trnbench.answers.functional import FunctionalRun
-from trnbench.answers.row import Row, cells
-from trnbench.records import asdict, replace
-from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
-from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style
-from trnbench.units import Dimension, counted, show, significant
-from trnbench.workload.layout import RANK_DEGREES
+from trnbench.engines.analytic.step.memory_parts import CATEGORIES
+from trnbench.facts.records import asdict, replace
+from trnbench.facts.units import Dimension, counted, show, significant
+from trnbench.facts.workload.layout import RANK_DEGREES
+from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style
 
 FEW_STEPS = 10
 """Rows people see of a longer run; machines get all."""

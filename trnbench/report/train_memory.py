@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.analytic.step.memory_timeline import MemoryInstant, MemoryTimeline
-from trnbench.answers.row import cells
 from trnbench.answers.train import TrainAnswer
+from trnbench.engines.analytic.step.memory_timeline import MemoryInstant, MemoryTimeline
+from trnbench.facts.units import Dimension, scale_for, show, significant
 from trnbench.predict.prediction import RankMemory
-from trnbench.report.report import Report, columns
-from trnbench.report.text_table import Style
 from trnbench.report.train import headline_of, layout_of_answer
 from trnbench.report.train_tables import FixedColumn, with_bars
-from trnbench.units import Dimension, scale_for, show, significant
+from trnbench.show.report import Report, columns
+from trnbench.show.row import cells
+from trnbench.show.text_table import Style
 
 CONVENTIONS = {
     "memory_bytes": "of a rank of the worst pipeline stage while a slot runs; the largest is what "

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trnbench.answers.quote import Quote
-from trnbench.answers.row import Row
 from trnbench.answers.train import RunPart
-from trnbench.records import replace
+from trnbench.facts.records import replace
 from trnbench.report.compare import CONVENTIONS as OF_RUNS
 from trnbench.report.notes import (
     availability_lines,
@@ -17,11 +16,12 @@ from trnbench.report.notes import (
     warning_lines,
 )
 from trnbench.report.quote_text import chain_text, run_text, sentence
-from trnbench.report.report import Report, columns
-from trnbench.report.text_table import Style
 from trnbench.report.train import CONVENTIONS as STEP_CONVENTIONS
 from trnbench.report.train import layout_of_answer, train_report
 from trnbench.report.train_tables import parts_table
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
+from trnbench.show.text_table import Style
 
 WHOLE = (
     *("instance", "nodes", "tokens", "samples", "days", "low_days", "high_days", "goodput"),

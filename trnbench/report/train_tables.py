@@ -6,21 +6,21 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trnbench.analytic.step.memory_parts import CATEGORIES
-from trnbench.answers.row import Row
 from trnbench.answers.train import TrainAnswer, phase_row
+from trnbench.engines.analytic.step.memory_parts import CATEGORIES
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import Dimension, Scale, counted, scale_for, show
+from trnbench.facts.workload.partial_layout import shown_degrees
 from trnbench.predict.prediction import RankMemory, StepFigures
-from trnbench.records import Record, replace
-from trnbench.report.report import Report, columns, draw_rows, fitting_columns
-from trnbench.report.text_table import (
+from trnbench.show.report import Report, columns, draw_rows, fitting_columns
+from trnbench.show.row import Row
+from trnbench.show.text_table import (
     Style,
     draw,
     text_table,
     width_of,
     without_last_column,
 )
-from trnbench.units import Dimension, Scale, counted, scale_for, show
-from trnbench.workload.partial_layout import shown_degrees
 
 if TYPE_CHECKING:
     from trnbench.answers.quote import Quote

@@ -8,11 +8,11 @@ from trnbench.answers.evidence import ScoredSet, comparison_row
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.ranking import Ranking
 from trnbench.evidence.statistics import Errors, Summary
-from trnbench.records import asdict, replace
-from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
-from trnbench.report.report import Column, Report, columns, draw_rows
-from trnbench.report.text_table import Style, percent
-from trnbench.units import Dimension, counted, show
+from trnbench.facts.records import asdict, replace
+from trnbench.facts.units import Dimension, counted, show
+from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.report import Column, Report, columns, draw_rows
+from trnbench.show.text_table import Style, percent
 
 CONVENTIONS = {
     "error": "predicted / measured - 1",

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trnbench.answers.compare import CompareAnswer
-from trnbench.answers.interval import Interval
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
+from trnbench.facts.units import HOUR_S, money_text
 from trnbench.report.quote_text import (
     cluster_text,
-    money_text,
     purchase_text,
     sentence,
     time_text,
 )
-from trnbench.units import HOUR_S
+from trnbench.show.interval import Interval
 
 if TYPE_CHECKING:
     from trnbench.answers.plan import PlanAnswer

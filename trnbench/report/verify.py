@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.answers.verify import Verified, VerifiedLog
-from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style, percent
-from trnbench.units import Dimension, show
+from trnbench.facts.units import Dimension, show
+from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.text_table import Style, percent
 
 
 def verify_report(answer: Verified, inputs: Mapping[str, object]) -> Report:

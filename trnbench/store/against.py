@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.store.difference import labelled
 from trnbench.store.runs import KeptAnswer, KeptRun
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.store.faults import Damaged
 from trnbench.store.runs import answer_of, each_run, inputs_of
 from trnbench.store.schema import CELL_SEAL

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trnbench.records import Record, field
+from trnbench.facts.records import Record, field
 from trnbench.store.runs import KeptAnswer, KeptRun
 
 PARTS = ("prices", "calibration", "specs", "question", "code")

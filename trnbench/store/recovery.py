@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.store.check import Finding, snapshot_damage
 from trnbench.store.database import ASIDE, ENDINGS, connected, known_version
 from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_of

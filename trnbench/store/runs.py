@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Never
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.store.content import WrongContent, digest, json_text, packed, plain, unpacked
 from trnbench.store.faults import CHECKS, Damaged
 from trnbench.store.masking import is_data, masked

@@ -11,8 +11,8 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from trnbench.catalog.search import SECTIONS, Catalog, Entry, Folder
-from trnbench.records import Record
+from trnbench.facts.catalog.search import SECTIONS, Catalog, Entry, Folder
+from trnbench.facts.records import Record
 from trnbench.store.content import WrongContent, digest, inflated, squeezed
 from trnbench.store.faults import CHECKS, Damaged
 

@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
+from trnbench.facts.units import counted
 from trnbench.store.content import WrongContent, packed, plain, unpacked
 from trnbench.store.database import Say, opened
 from trnbench.store.faults import StoreFault
 from trnbench.store.place import store_path
 from trnbench.store.schema import CELL_SEAL, transaction
-from trnbench.units import counted
 
 DONE, FAILED = "done", "failed"
 

@@ -20,9 +20,10 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from trnbench import app as use_cases
-from trnbench.catalog.search import Catalog
-from trnbench.catalog.whole_file import write_whole
 from trnbench.errors import TrnbenchError, UnknownNameError
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.units import counted
 from trnbench.tui.asking import Asking
 from trnbench.tui.at_terminal import LOOK_S, at_terminal
 from trnbench.tui.cluster import Cluster
@@ -44,11 +45,10 @@ from trnbench.tui.settings import (
 from trnbench.tui.themes import HIGH_CONTRAST
 from trnbench.tui.view import SMALLEST, View
 from trnbench.tui.views import VIEWS
-from trnbench.units import counted
 
 if TYPE_CHECKING:
-    from trnbench.report.report import Report
     from trnbench.scenario import Scenario
+    from trnbench.show.report import Report
     from trnbench.tui.views.compare import CompareView
 
 _ENDED_BY = 128

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from trnbench.catalog.search import Catalog
+from trnbench.facts.catalog.search import Catalog
 from trnbench.tui.cluster import Cluster
 
 if TYPE_CHECKING:
-    from trnbench.report.report import Report
     from trnbench.scenario import Scenario
+    from trnbench.show.report import Report
 
 
 class Application(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from trnbench.records import Record
-from trnbench.report.plot import MARKS
-from trnbench.units import Dimension, scale_for, show, significant, unit_scale
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, scale_for, show, significant, unit_scale
+from trnbench.show.plot import MARKS
 
 DECADES = 1e4
 """An axis that reaches further than this has no one prefix that suits all of it."""

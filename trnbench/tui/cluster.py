@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.answers.row import Row
-from trnbench.records import Record, field
-from trnbench.workload.layout import KNOBS
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.records import Record, field
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.show.row import Row
 
 OF_JOB = tuple(name for name, knob in KNOBS.items() if knob.needed)
 """Knobs that belong to the job: every layout of it has the same."""

@@ -6,12 +6,12 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.tui.cluster import Cluster
 from trnbench.tui.layout_form import job_fields, job_of, layout_by_hand, layout_fields
 from trnbench.tui.layout_questions import ClusterJob
 from trnbench.tui.view import View, form_hint
 from trnbench.tui.widgets.field import Form
-from trnbench.workload.partial_layout import PartialLayout
 
 
 class ClusterView(View):

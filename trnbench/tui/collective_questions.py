@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnbench.facts.records import Record, replace
 from trnbench.program.collective import op_named
-from trnbench.records import Record, replace
-from trnbench.report.report import Report, columns
+from trnbench.show.report import Report, columns
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.answers.collective import CollectiveAnswer
     from trnbench.app.collective_steps import CollectiveSteps
     from trnbench.app.command_lines import CommandQuestion
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.facts.workload.operation import Op
     from trnbench.tui.work_process import WorkHooks
-    from trnbench.workload.operation import Op
 
 AUTO = "auto"
 COLUMNS = columns(
@@ -64,8 +64,8 @@ def collective_sweep(
     """Return the sweep in closed form, for each place and algorithm."""
     from trnbench.app.collective_request import inputs_of
     from trnbench.app.verbs import collective as use_case
+    from trnbench.facts.written import place_text
     from trnbench.report.collective import collective_report
-    from trnbench.written import place_text
 
     base = use_case.collective.request(
         question.op,
@@ -100,7 +100,7 @@ def collective_sweep(
 def collective_rounds(catalog: Catalog, size: SweptSize, hooks: WorkHooks) -> CollectiveSteps:
     """Return the bytes that links carry, round by round."""
     from trnbench.app.collective_steps import collective_steps
-    from trnbench.workload.suite import Place
+    from trnbench.facts.workload.suite import Place
 
     hooks.progress(0, 1, "placing messages on links")
     answer = size.answer

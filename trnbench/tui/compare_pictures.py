@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from trnbench.facts.units import DAY_S, Dimension, show, significant
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
 from trnbench.tui.compare_questions import ClusterPoint
 from trnbench.tui.widgets.bars import Bar, BarsData, letters_for
-from trnbench.units import DAY_S, Dimension, show, significant
 
 if TYPE_CHECKING:
     from trnbench.answers.quote import Quote

@@ -7,18 +7,18 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from trnbench.answers.row import Row
-from trnbench.records import Record, replace
-from trnbench.report.report import Report, columns
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import DAY_S
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.scenario import Scenario
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
 from trnbench.tui.found import TableFound
-from trnbench.units import DAY_S
-from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
     from trnbench.app.markets import Explored
     from trnbench.app.searching import Watch
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.compare.question import CompareQuestion
 
@@ -152,7 +152,7 @@ def compare_points(
 
 def _points(explored: Explored) -> Iterator[ClusterPoint]:
     """Yield the clusters of one instance type, each bought in its cheapest way."""
-    from trnbench.plan.market import cheapest
+    from trnbench.money.market import cheapest
 
     if explored.market is None:
         return
@@ -179,7 +179,7 @@ def spec_report(catalog: Catalog, instances: Sequence[str]) -> Report:
 
 def _spec_row(catalog: Catalog, name: str) -> Row:
     from trnbench import app
-    from trnbench.answers.sheet import first_price
+    from trnbench.show.sheet_table import first_price
 
     platform = app.platform_named(catalog, name)
     chips, chip = platform.instance.chips, platform.chip

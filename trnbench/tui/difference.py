@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from trnbench.answers.step_beside import PartBeside, memory_beside, time_beside
-from trnbench.units import Dimension, scale_for, significant
+from trnbench.facts.units import Dimension, scale_for, significant
 
 if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from trnbench.facts.units import Dimension, counted
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
-from trnbench.units import Dimension, counted
 
 if TYPE_CHECKING:
     from trnbench.evidence.comparison import Comparison

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from trnbench.records import replace
-from trnbench.report.report import columns
+from trnbench.facts.records import replace
+from trnbench.show.report import columns
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
     from trnbench.evidence.statistics import Errors
+    from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
 
 COLUMNS = columns(

@@ -8,9 +8,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from trnbench.errors import EnvironmentFault
-from trnbench.report.formats import render
-from trnbench.report.report import Report
-from trnbench.report.text_table import PLAIN
+from trnbench.show.formats import render
+from trnbench.show.report import Report
+from trnbench.show.text_table import PLAIN
 
 ENDINGS = {"csv": "csv", "json": "json", "markdown": "md"}
 COPY_WIDTH = 54

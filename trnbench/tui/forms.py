@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from trnbench import parsing
-from trnbench.calibration.frameworks import SOFTWARE
-from trnbench.catalog.search import Catalog
+from trnbench.facts import parsing
+from trnbench.facts.calibration.frameworks import SOFTWARE
+from trnbench.facts.catalog.search import Catalog
 from trnbench.tui.widgets.field import FieldSpec
 
 Parser: TypeAlias = Callable[[str], object]
@@ -82,7 +82,7 @@ def titles(catalog: Catalog, section: str) -> KnownNames:
 
     @cache
     def listed() -> Sequence[tuple[str, str]]:
-        from trnbench.catalog.toml_file import read_toml
+        from trnbench.facts.catalog.toml_file import read_toml
 
         return [
             (entry.name, str(read_toml(entry.path).get("title", "")))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnbench.records import Record
-from trnbench.report.report import Report
+from trnbench.facts.records import Record
+from trnbench.show.report import Report
 
 
 class TableFound(Record):

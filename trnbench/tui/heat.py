@@ -8,7 +8,7 @@ from rich.style import Style
 from rich.text import Text
 from textual.app import App
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.tui.colours import abreast
 
 LEVELS = (0.25, 0.5, 0.75, 0.9)

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 
 if TYPE_CHECKING:
     from trnbench.app.command_lines import CommandQuestion
-    from trnbench.catalog.search import Catalog
-    from trnbench.report.report import Report
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.show.report import Report
 
 STOOD_S = 2.0
 """An answer that stood for less is replaced by the next."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnbench.answers.row import Row
-from trnbench.records import Record
-from trnbench.workload.layout import KNOBS
+from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.show.row import Row
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
 
 
@@ -52,9 +52,9 @@ def launch_files(
     """Return the files for a framework and a scheduler; with a folder, write them there."""
     from trnbench.app.launching import launch_row, write_launch
     from trnbench.launch.folder import PREDICTION
-    from trnbench.report.formats import render
     from trnbench.report.launch import launch_report
-    from trnbench.report.text_table import PLAIN
+    from trnbench.show.formats import render
+    from trnbench.show.text_table import PLAIN
 
     framework, scheduler = how
     ran = launch_row(catalog, row, stack=framework, scheduler=scheduler, progress=hooks.progress)
@@ -76,7 +76,7 @@ def launch_files(
 def _line(inputs: Mapping[str, object]) -> str:
     """Return the command line that writes the same files."""
     from trnbench.app.command_lines import command_line
-    from trnbench.written import count_text, time_text
+    from trnbench.facts.written import count_text, time_text
 
     def given(name: str) -> object:
         return inputs.get(name)

@@ -18,8 +18,8 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from trnbench.answers.row import Row
 from trnbench.errors import TrnbenchError
+from trnbench.show.row import Row
 from trnbench.tui.asking import Asking
 from trnbench.tui.completion import PathSuggester
 from trnbench.tui.dialogs import AskPath

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from trnbench.answers.row import Row
+from trnbench.show.row import Row
 from trnbench.tui.view import View, hidden
 
 

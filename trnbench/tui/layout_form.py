@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from trnbench import parsing
-from trnbench.catalog.search import Catalog
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.workload.knob_text import knob_parser, knob_texts
+from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.tui.cluster import BY_HAND, OF_JOB
 from trnbench.tui.forms import BATCHES, NODES, SEQUENCES, field, name_field, precision_field
 from trnbench.tui.layout_questions import ClusterJob
 from trnbench.tui.widgets.field import FieldSpec, Form
-from trnbench.workload.knob_text import knob_parser, knob_texts
-from trnbench.workload.layout import ANY, KNOBS, Knob, Value
-from trnbench.workload.partial_layout import PartialLayout
 
 DEGREES = ("1", "2", "4", "8", "16", "32", "64")
 LABEL = 12

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from trnbench.answers.row import Row
-from trnbench.records import Record, replace
-from trnbench.report.report import Column, Report, columns
-from trnbench.workload.layout import ANY, KNOBS
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import ANY, KNOBS
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.show.report import Column, Report, columns
+from trnbench.show.row import Row
 
 if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer
     from trnbench.app.train_request import TrainRequest
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
 
 MOST = 2_000
@@ -194,8 +194,8 @@ def schedule_chart(
     hooks: WorkHooks,
 ) -> DrawnSchedule:
     """Return the chart of a window; `style`: columns, rows, colour, lanes of communication."""
-    from trnbench.report.gantt import gantt
-    from trnbench.report.text_table import Style
+    from trnbench.show.gantt import gantt
+    from trnbench.show.text_table import Style
 
     hooks.note(0, 2, "playing the step")
     request = replace(train_request(job, layout), engines=("emulate",))

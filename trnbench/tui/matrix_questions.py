@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnbench.records import replace
+from trnbench.facts.records import replace
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.facts.workload.suite import Product
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.matrix.answer import MatrixAnswer
     from trnbench.verbs.matrix.question import MatrixQuestion
-    from trnbench.workload.suite import Product
 
 
 def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> TableFound:
@@ -33,8 +33,8 @@ def matrix_heat(
     catalog: Catalog, question: MatrixQuestion, k: int, sizes: tuple[int, ...], hooks: WorkHooks
 ) -> dict[str, dict[tuple[int, int], float | None]]:
     """Return utilisation by (m, n), each of these sizes, for each chip and format, at one k."""
+    from trnbench.facts.workload.suite import Product
     from trnbench.verbs.matrix.run import run
-    from trnbench.workload.suite import Product
 
     products = tuple(Product(m=m, k=k, n=n) for m in sizes for n in sizes)
     asked = question.settled(catalog).but(products=products)

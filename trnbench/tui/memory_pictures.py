@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from rich.text import Text
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, show
 from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, letters_for
-from trnbench.units import Dimension, show
 
 if TYPE_CHECKING:
-    from trnbench.analytic.step.memory_timeline import MemoryInstant
+    from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
     from trnbench.predict.prediction import RankMemory
 
 LEFT = 11

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnbench.records import replace
-from trnbench.report.report import columns
+from trnbench.facts.records import replace
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.show.report import columns
 from trnbench.tui.found import TableFound
 from trnbench.tui.layout_questions import ClusterJob, keep_step, train_request
-from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer
     from trnbench.app.train_request import TrainRequest
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
 
 

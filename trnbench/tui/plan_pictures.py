@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from trnbench.facts.units import Dimension, money_text, significant
 from trnbench.report.quote_text import (
     TimeUnit,
     chain_text,
     cluster_text,
-    money_text,
     purchase_text,
     time_text,
 )
-from trnbench.report.text_table import PLAIN, TextTable, draw
+from trnbench.show.text_table import PLAIN, TextTable, draw
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
 from trnbench.tui.compare_pictures import cluster_label, table_unit
-from trnbench.units import Dimension, significant
 
 if TYPE_CHECKING:
     from trnbench.answers.plan import PlanAnswer
     from trnbench.answers.quote import Quote
-    from trnbench.plan.objective import Candidate
+    from trnbench.money.objective import Candidate
 
 MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 

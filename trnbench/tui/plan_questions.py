@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnbench.records import Record, replace
-from trnbench.report.report import columns
+from trnbench.facts.records import Record, replace
 from trnbench.scenario import Scenario
+from trnbench.show.report import columns
 from trnbench.tui.compare_questions import compare_request, watch_of
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.answers.plan import PlanAnswer
     from trnbench.app.plan_request import PlanRequest
-    from trnbench.catalog.search import Catalog
-    from trnbench.plan.objective import Objective
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.money.objective import Objective
     from trnbench.tui.work_process import WorkHooks
 
 COLUMNS = (
@@ -66,8 +66,8 @@ def plan_rows(
     from trnbench.app.plan_request import inputs_of
     from trnbench.app.verbs.plan import plan_run
     from trnbench.report.plan import plan_report
-    from trnbench.report.text_table import Style
     from trnbench.report.verdict import plan_verdict_text
+    from trnbench.show.text_table import Style
 
     request = plan_request(scenario, limits)
     answer = plan_run(catalog, request, watch=watch_of(hooks))

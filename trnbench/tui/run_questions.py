@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from trnbench.answers.row import Row
-from trnbench.records import Record, replace
-from trnbench.report.report import Report, columns
+from trnbench.facts.records import Record, replace
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
 
 if TYPE_CHECKING:
     from trnbench.app.command_lines import CommandQuestion
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
 
 VERBS = {"matrix": "matrix", "collective": "collective", "training": "train"}
@@ -32,7 +32,7 @@ class SuiteRun(Record):
 
 def suites(catalog: Catalog) -> Report:
     """Return the suites, a row each."""
-    from trnbench.catalog.toml_file import read_toml
+    from trnbench.facts.catalog.toml_file import read_toml
 
     rows: list[Row] = [
         {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any
 
-from trnbench.report.report import columns
+from trnbench.show.report import columns
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.app.runs import AnsweredRun
-    from trnbench.catalog.search import Catalog
+    from trnbench.facts.catalog.search import Catalog
     from trnbench.scenario import Scenario
     from trnbench.tui.work_process import WorkHooks
 
@@ -44,9 +44,9 @@ def kept_runs(catalog: Catalog, hooks: WorkHooks) -> RunsFound:
 def kept_answer_text(catalog: Catalog, name: str, hooks: WorkHooks) -> str:
     """Return one kept answer as people read it."""
     from trnbench.app.runs import answered_run
-    from trnbench.report.formats import render
     from trnbench.report.runs import shown_report
-    from trnbench.report.text_table import PLAIN
+    from trnbench.show.formats import render
+    from trnbench.show.text_table import PLAIN
 
     one = answered_run(name)
     return render(shown_report(one.run, one.answer), "table", PLAIN).decode()
@@ -55,9 +55,9 @@ def kept_answer_text(catalog: Catalog, name: str, hooks: WorkHooks) -> str:
 def difference_text(catalog: Catalog, names: tuple[str, str], hooks: WorkHooks) -> str:
     """Return what differs between two kept answers; they are not asked again here."""
     from trnbench.app.run_diff import diff_runs
-    from trnbench.report.formats import render
     from trnbench.report.run_diff import diff_report
-    from trnbench.report.text_table import PLAIN
+    from trnbench.show.formats import render
+    from trnbench.show.text_table import PLAIN
 
     found = diff_runs(*names, None)
     told = render(diff_report(found), "table", PLAIN).decode()
@@ -73,7 +73,7 @@ def opened_run(catalog: Catalog, name: str, hooks: WorkHooks) -> AnsweredRun:
 
 def scenario_of_options(options: dict[str, Any]) -> Scenario | None:
     """Return the scenario that asks what options asked; None where it has no room for one."""
-    from trnbench.catalog.structure import structure
+    from trnbench.facts.catalog.structure import structure
     from trnbench.scenario import Scenario
 
     table: dict[str, object] = {}
@@ -97,6 +97,6 @@ def scenario_of_options(options: dict[str, Any]) -> Scenario | None:
 
 
 def _with_columns(report: Any) -> Any:  # noqa: ANN401 - a report
-    from trnbench.records import replace
+    from trnbench.facts.records import replace
 
     return replace(report, columns=COLUMNS, people=None)

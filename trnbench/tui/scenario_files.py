@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnbench.catalog.whole_file import write_whole
 from trnbench.errors import InputError, TrnbenchError
-from trnbench.terminal_text import shown
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.terminal_text import shown
 from trnbench.tui.completion import PathSuggester
 from trnbench.tui.dialogs import AskPath, Confirm
 

@@ -6,8 +6,9 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from trnbench import parsing
-from trnbench.catalog.search import Catalog
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.units import counted
 from trnbench.scenario import Scenario
 from trnbench.tui.forms import (
     BATCHES,
@@ -22,7 +23,6 @@ from trnbench.tui.forms import (
     titles,
 )
 from trnbench.tui.widgets.field import FieldSpec, Form
-from trnbench.units import counted
 
 PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote")
 REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-north-1")
@@ -162,7 +162,7 @@ def texts_of(scenario: Scenario) -> dict[str, str]:
     def text(value: object) -> str:
         return "" if value is None else str(value)
 
-    from trnbench.written import count_text, share_text, time_text
+    from trnbench.facts.written import count_text, share_text, time_text
 
     same = (
         *("model", "sequence", "global_batch", "precision", "nodes", "region", "price_date"),
@@ -194,7 +194,7 @@ def _region(catalog: Catalog) -> Callable[[str], str]:
     """Return a parser of regions in which some price list has a row."""
 
     def parsed(text: str) -> str:
-        from trnbench.plan.price_terms import check_region
+        from trnbench.money.price_terms import check_region
 
         check_region(catalog, text)
         return text
@@ -207,7 +207,7 @@ def _regions(catalog: Catalog) -> Callable[[], Sequence[tuple[str, str]]]:
 
     @cache
     def listed() -> Sequence[tuple[str, str]]:
-        from trnbench.plan.price_terms import regions
+        from trnbench.money.price_terms import regions
 
         return [
             (name, f"{counted(count, 'instance')} with a price") for name, count in regions(catalog)
@@ -222,7 +222,7 @@ def _is_assumed(text: str) -> bool:
 
 def _own_price(text: str) -> str:
     from trnbench.app.run_request import IF_ASKED
-    from trnbench.plan.price_terms import parse_assumption, parse_own_price
+    from trnbench.money.price_terms import parse_assumption, parse_own_price
 
     if _is_assumed(text):
         parse_assumption(text)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trnbench.errors import EnvironmentFault
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.tui.served_tab import (
     LARGEST_BYTES,
     MalformedMessage,

@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trnbench.children import python_words, started_with_pipes
-from trnbench.records import Record
+from trnbench.facts.processes.children import python_words, started_with_pipes
+from trnbench.facts.records import Record
 
 COLUMNS = (20, 500)
 ROWS = (5, 200)

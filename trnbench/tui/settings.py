@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from trnbench.catalog.toml_file import read_toml, toml_text
-from trnbench.catalog.whole_file import write_whole
 from trnbench.errors import DataFileError, Fault, TrnbenchError, did_you_mean
-from trnbench.records import Record, field
+from trnbench.facts.catalog.toml_file import read_toml, toml_text
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.records import Record, field
 
 FILE = "tui.toml"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from rich.text import Text
 
-from trnbench.report.drawing import loaded_torus
+from trnbench.show.drawing import loaded_torus
 from trnbench.tui.colours import abreast
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from trnbench.answers.figures import FIGURES
-from trnbench.answers.row import Row
-from trnbench.records import replace
-from trnbench.report.report import Report
+from trnbench.facts.records import replace
+from trnbench.show.figures import FIGURES
+from trnbench.show.report import Report
+from trnbench.show.row import Row
 from trnbench.tui.asking import Asking
 from trnbench.tui.found import TableFound
 from trnbench.tui.widgets.chart import Chart

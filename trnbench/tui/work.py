@@ -19,8 +19,8 @@ from multiprocessing.reduction import ForkingPickler
 from subprocess import Popen
 from typing import IO, TypeAlias
 
-from trnbench.children import python_words, started
-from trnbench.records import Record
+from trnbench.facts.processes.children import python_words, started
+from trnbench.facts.records import Record
 from trnbench.tui.work_process import (
     Ask,
     CancelAsk,

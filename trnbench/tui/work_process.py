@@ -17,13 +17,13 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, TypeAlias
 
 from trnbench.errors import TrnbenchError, unhandled
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.tui.keeping import STOOD_S, AnswerKeeper, AskedAnswer
 
 if TYPE_CHECKING:
     from trnbench.app.command_lines import CommandQuestion
-    from trnbench.catalog.search import Catalog
-    from trnbench.report.report import Report
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.show.report import Report
 
 INTERVAL_S = 0.1
 """Seconds between two reports of progress, at least."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from trnbench.asking.question import Question, option
-from trnbench.parsing import share
-from trnbench.written import engine_text
+from trnbench.facts.parsing import share
+from trnbench.facts.written import engine_text
 
 ENGINES = ("analytic", "emulate", "both")
 

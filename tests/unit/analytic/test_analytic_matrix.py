@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import operand_bytes
-from trnbench.analytic.matrix.systolic import ArrayConventions, array_time
-from trnbench.analytic.matrix.time import matrix_time, roofline, stream_time_s
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.compute_unit import GpuTile, Multiprocessors
-from trnbench.hardware.library import load_chip
-from trnbench.mapping.tiling.choices import KERNELS
+from trnbench.engines.analytic.matrix.systolic import ArrayConventions, array_time
+from trnbench.engines.analytic.matrix.time import matrix_time, roofline, stream_time_s
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.compute_unit import GpuTile, Multiprocessors
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.records import replace
+from trnbench.machine.tiling.choices import KERNELS
 from trnbench.program.matrix import matrix_product
-from trnbench.records import replace
 
 CATALOG = open_catalog()
 NEURON = ("trainium1", "trainium2", "trainium3")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.collectives import place_collective
-from trnbench.analytic.collective.profile import PhaseMemo, profile
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.select import algorithm_named
-from trnbench.mapping.placement import place
-from trnbench.workload.operation import Op
+from trnbench.engines.analytic.collective.profile import PhaseMemo, profile
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.workload.operation import Op
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.message_plan.select import algorithm_named
+from trnbench.machine.placement import place
 
 OPS: tuple[Op, ...] = ("all-reduce", "all-gather", "reduce-scatter")
 

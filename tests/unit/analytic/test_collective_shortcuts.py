@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from tests.collectives import place_collective
-from trnbench.analytic.collective.profile import profile
-from trnbench.analytic.collective.time import closed_form
-from trnbench.analytic.step.collectives import CollectivePrices
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.message_plan.pieces import flow_of, last_arrival, last_arrivals
-from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.select import algorithm_named
-from trnbench.mapping.placement import place
-from trnbench.mapping.rank_groups import MEGATRON, groups_along
+from trnbench.engines.analytic.collective.profile import profile
+from trnbench.engines.analytic.collective.time import closed_form
+from trnbench.engines.analytic.step.collectives import CollectivePrices
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.machine.message_plan.pieces import flow_of, last_arrival, last_arrivals
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.message_plan.select import algorithm_named
+from trnbench.machine.placement import place
+from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import grid_of
 from trnbench.program.ops import Send
 from trnbench.program.tensor import Dim, Tensor
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()
 SIZES = np.array([4.0, 1e4, 3e5, 1e7, 1e9])

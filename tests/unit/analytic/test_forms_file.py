@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from trnbench.analytic.step import engines
-from trnbench.analytic.step.engines import ExchangeSite
-from trnbench.analytic.step.forms_file import read, write
 from trnbench.app import search_layouts
+from trnbench.engines.analytic.step import engines
+from trnbench.engines.analytic.step.engines import ExchangeSite
+from trnbench.engines.analytic.step.forms_file import read, write
 
 ASKED: dict[str, Any] = {
     **{"model": "llama2-7b", "nodes": (1, 3), "global_batch": 96, "sequence": 4096},
@@ -83,7 +83,7 @@ def test_another_platform_or_stack_has_another_file_and_a_closed_folder_does_no_
 
 
 def test_what_was_found_without_a_search_is_stored_too(folder, monkeypatch):
-    monkeypatch.setattr("trnbench.search.search.keep_forms", lambda engines: None)
+    monkeypatch.setattr("trnbench.predict.search.search.keep_forms", lambda engines: None)
     asked(monkeypatch, "trn1.32xlarge")
     assert not folder.exists()
     engines.keep_all_forms()

@@ -9,11 +9,11 @@ import pytest
 
 from tests.fakes import decoder, hand_collectives, hand_efficiency, hand_platform, known
 from tests.unit.analytic.test_step_time import hand_prices, seconds
-from trnbench.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.records import replace
 from trnbench.predict.played import played_step
 from trnbench.predict.ranges import ranges_of, replaced
 from trnbench.predict.setup import TrainSetup
-from trnbench.records import replace
 
 DEVICE = 18.25 + 35
 """Seconds that the last stage, the slower one, computes and exchanges for a micro-batch."""

@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import points_where
-from trnbench.analytic.step.memory import NeededMemory, memory
-from trnbench.analytic.step.memory_parts import CATEGORIES
-from trnbench.calibration.memory_overheads import PLAIN, MemoryOverheads
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
+from trnbench.engines.analytic.step.memory import NeededMemory, memory
+from trnbench.engines.analytic.step.memory_parts import CATEGORIES
+from trnbench.facts.calibration.memory_overheads import PLAIN, MemoryOverheads
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.facts.units import UNITS, Dimension
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model, load_training_suite
+from trnbench.facts.workload.model import Attention, Mlp, Model, Position, Transformer, Vocabulary
+from trnbench.facts.workload.weights import parameter_count
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.units import UNITS, Dimension
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model, load_training_suite
-from trnbench.workload.model import Attention, Mlp, Model, Position, Transformer, Vocabulary
-from trnbench.workload.weights import parameter_count
 
 GIB = UNITS[Dimension.BYTES]["GiB"]
 CATALOG = open_catalog()

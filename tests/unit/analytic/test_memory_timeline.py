@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.analytic.test_memory_of_a_step import TRN1, WASTEFUL, decoder, layout
-from trnbench.analytic.step.memory import memory
-from trnbench.analytic.step.memory_timeline import memory_timeline
-from trnbench.calibration.memory_overheads import PLAIN
+from trnbench.engines.analytic.step.memory import memory
+from trnbench.engines.analytic.step.memory_timeline import memory_timeline
+from trnbench.facts.calibration.memory_overheads import PLAIN
+from trnbench.facts.records import replace
 from trnbench.program.step import training_step
-from trnbench.records import replace
 
 BASE = layout(global_batch=64)
 LAYOUTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.analytic.step.pipeline import PipelineWork, pipeline_time
+from trnbench.engines.analytic.step.pipeline import PipelineWork, pipeline_time
 from trnbench.program.slot_times import SlotTimes
 
 FORWARD_S, BACKWARD_S, WEIGHT_S = 1.0, 1.5, 0.5

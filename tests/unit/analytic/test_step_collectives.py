@@ -3,23 +3,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.analytic.collective.sweep import sweep
-from trnbench.analytic.step.collectives import CollectivePrices
 from trnbench.app.collective_request import CollectiveRequest
 from trnbench.app.verbs.collective import run
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.select import select
-from trnbench.mapping.placement import place
-from trnbench.mapping.rank_groups import MEGATRON, groups_along
+from trnbench.engines.analytic.collective.sweep import sweep
+from trnbench.engines.analytic.step.collectives import CollectivePrices
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.suite import Place
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.select import select
+from trnbench.machine.placement import place
+from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import grid_of
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.operation import Op
-from trnbench.workload.suite import Place
 
 CATALOG = open_catalog()
 SIZES = (1e3, 1e6, 3e7, 1e9)

@@ -8,17 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import decoder, hand_chip
-from trnbench.analytic.matrix.time import matrix_time
-from trnbench.analytic.step.compute import compute_time
-from trnbench.calibration.chip_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_chip
+from trnbench.engines.analytic.matrix.time import matrix_time
+from trnbench.engines.analytic.step.compute import compute_time
+from trnbench.facts.calibration.chip_efficiency import (
+    ChipEfficiency,
+    ComputeEfficiency,
+    KernelEfficiency,
+)
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.ops import MatMul
 from trnbench.program.slots import ComputeCategory
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 CATALOG = open_catalog()
 CHIPS = {name: load_chip(CATALOG, name) for name in ("a100-80gb", "h100", "trainium1", "trainium2")}

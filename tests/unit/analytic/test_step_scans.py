@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.analytic.test_step_compute import CATALOG, CHIPS, IDEAL
-from trnbench.analytic.step.compute import compute_time
+from trnbench.engines.analytic.step.compute import compute_time
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.ops import ScanOp
 from trnbench.program.step import StepProgram, training_step
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 TOKENS = 8192
 # Mamba-2 2.7B: 80 heads of 64, states of 128, one group, chunks of 256. FLOP of a token:

@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 
 from tests.fakes import decoder, hand_collectives, hand_efficiency, hand_platform
 from tests.steps import points_where, stages_of, step_prices
-from trnbench.analytic.step.compute import compute_time
-from trnbench.analytic.step.time import StepPrices
-from trnbench.analytic.step.utilization import utilization
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.calibration.training_stack import (
+from trnbench.engines.analytic.step.compute import compute_time
+from trnbench.engines.analytic.step.time import StepPrices
+from trnbench.engines.analytic.step.utilization import utilization
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.calibration.training_stack import (
     TrainingEfficiency,
     load_chip_efficiency,
     training_stack_of,
 )
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
-from trnbench.memo import Memo
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.model import Mlp, Model, Vocabulary
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
 from trnbench.program.tensor import Dim
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.model import Mlp, Model, Vocabulary
 
 CATALOG = open_catalog()
 NAMES = ("p4de.24xlarge", "p5.48xlarge", "p6-b200.48xlarge", "trn1.32xlarge", "trn2.48xlarge")

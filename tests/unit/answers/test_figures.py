@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.answers.figures import FIGURES, figure_of
-from trnbench.report.report import Report, as_table, columns
-from trnbench.units import UNITS
+from trnbench.facts.units import UNITS
+from trnbench.show.figures import FIGURES, figure_of
+from trnbench.show.report import Report, as_table, columns
 
 ROWS = (
     {"days": 9.23, "low_days": 8.0, "high_days": 11.0, "cost_usd": 2_470_000.0, "nodes": 16},

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trnbench.app.collective_steps import collective_steps
-from trnbench.catalog.search import open_catalog
-from trnbench.workload.suite import Place
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.suite import Place
 
 KIB = 1024.0
 

@@ -16,19 +16,19 @@ from trnbench.app.searching import Watch
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.verbs.plan import plan_run
 from trnbench.app.verbs.train import run
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_instance, load_platform
-from trnbench.hardware.reliability import load_reliability
-from trnbench.plan.billing import NoBill, bill
-from trnbench.plan.checkpoint import checkpoint_bytes
-from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
-from trnbench.plan.price_terms import PriceTerms
-from trnbench.plan.purchase import load_offers
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance, load_platform
+from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.weights import parameter_count
+from trnbench.money.billing import NoBill, bill
+from trnbench.money.checkpoint import checkpoint_bytes
+from trnbench.money.cost import RunPhase, TrainingJob, training_cost
+from trnbench.money.price_terms import PriceTerms
+from trnbench.money.purchase import load_offers
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
-from trnbench.workload.library import load_model
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.weights import parameter_count
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
-from trnbench.catalog.search import open_catalog
+from trnbench.engines.execute.checkpoint import checkpoints
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.execute.checkpoint import checkpoints
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict import setup as predict_setup
-from trnbench.records import replace
-from trnbench.report.formats import render
-from trnbench.report.text_table import PLAIN
 from trnbench.report.train_functional import functional_report
-from trnbench.workload.library import load_model
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.show.formats import render
+from trnbench.show.text_table import PLAIN
 
 SMALL = PartialLayout(tp=8, sequence=16, global_batch=2, precision="bf16-sr")
 

@@ -2,17 +2,17 @@ import math
 
 import pytest
 
-from trnbench.calibration.collective_stack import (
+from trnbench.errors import UnknownNameError
+from trnbench.facts.calibration.collective_stack import (
     FILE_PREFIX,
     CollectiveStack,
     Rule,
     load_stack,
     stack_of,
 )
-from trnbench.catalog.search import open_catalog
-from trnbench.errors import UnknownNameError
-from trnbench.hardware.library import load_instance
-from trnbench.records import replace
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance
+from trnbench.facts.records import replace
 
 
 def stacks() -> list[CollectiveStack]:

@@ -3,11 +3,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.calibration.chip_efficiency import ChipEfficiency, ComputeEfficiency, KernelEfficiency
-from trnbench.catalog.document import load
-from trnbench.catalog.provenance import Kind, Sourced
 from trnbench.errors import DataFileError
-from trnbench.records import fields, replace
+from trnbench.facts.calibration.chip_efficiency import (
+    ChipEfficiency,
+    ComputeEfficiency,
+    KernelEfficiency,
+)
+from trnbench.facts.catalog.document import load
+from trnbench.facts.catalog.provenance import Kind, Sourced
+from trnbench.facts.records import fields, replace
 
 CHIP = ChipEfficiency(
     name="chip",

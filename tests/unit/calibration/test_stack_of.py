@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.calibration.stack_of import Stacks
-from trnbench.calibration.training_stack import load_training_stack
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.errors import InputError
-from trnbench.hardware.library import load_platform
+from trnbench.facts.calibration.stack_of import Stacks
+from trnbench.facts.calibration.training_stack import load_training_stack
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.hardware.library import load_platform
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from trnbench.app.spec_files import READERS, cross_faults
-from trnbench.calibration.chip_efficiency import ChipEfficiency
-from trnbench.calibration.collective_stack import CollectiveStack
-from trnbench.calibration.training_stack import (
+from trnbench.errors import DataFileError, InputError, UnknownNameError
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.training_stack import (
     CHIP_PREFIX,
     STACK_PREFIX,
     TrainingEfficiency,
@@ -19,14 +20,13 @@ from trnbench.calibration.training_stack import (
     load_training_stack,
     training_stack_of,
 )
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder, open_catalog
-from trnbench.catalog.toml_file import read_toml, toml_text
-from trnbench.errors import DataFileError, InputError, UnknownNameError
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder, open_catalog
+from trnbench.facts.catalog.toml_file import read_toml, toml_text
+from trnbench.facts.records import fields, replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.ops import Elementwise
 from trnbench.program.step import training_step
-from trnbench.records import fields, replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 CATALOG = open_catalog()
 CALIBRATION = built_in_folder() / "specs" / "calibration"

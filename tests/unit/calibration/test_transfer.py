@@ -6,23 +6,23 @@ import re
 
 import pytest
 
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.calibration.training_stack import (
+from trnbench.errors import InputError
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.calibration.training_stack import (
     load_chip_efficiency,
     load_training_stack,
     training_stack_of,
 )
-from trnbench.calibration.transfer import (
+from trnbench.facts.calibration.transfer import (
     most_of,
     nearest_chip,
     taken_over,
     widened,
     wider_ends,
 )
-from trnbench.catalog.provenance import Evidence, Kind, Provenance
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
-from trnbench.errors import InputError
-from trnbench.hardware.library import load_instance
+from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.hardware.library import load_instance
 
 BUILT = built_in_folder()
 CATALOG = Catalog((Folder(BUILT, BUILT_IN),))

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 
 import pytest
 
-from trnbench.catalog.document import load, load_named
-from trnbench.catalog.provenance import Kind, Sourced
-from trnbench.catalog.quantity import Bytes, BytesPerS, Ratio, Seconds
-from trnbench.catalog.search import Catalog, Folder
-from trnbench.catalog.toml_file import read_toml
 from trnbench.errors import DataFileError
-from trnbench.records import Record, field
+from trnbench.facts.catalog.document import load, load_named
+from trnbench.facts.catalog.provenance import Kind, Sourced
+from trnbench.facts.catalog.quantity import Bytes, BytesPerS, Ratio, Seconds
+from trnbench.facts.catalog.search import Catalog, Folder
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.records import Record, field
 
 
 class Ring(Record):
@@ -280,7 +280,7 @@ def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
         read.append(path)
         return read_toml(path)
 
-    monkeypatch.setattr("trnbench.catalog.search.read_known", reading)
+    monkeypatch.setattr("trnbench.facts.catalog.search.read_known", reading)
     once = load_named(catalog, "chips", "one", Tabled)
     assert load_named(catalog, "chips", "uno", Tabled) is once
     assert catalog.table(path)["title"] == once.title == "first"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from trnbench.catalog.foreign import foreign, json_value, reads
 from trnbench.errors import DataFileError, InputError, UnitError
+from trnbench.facts.catalog.foreign import foreign, json_value, reads
 
 FILE = Path("a.log")
 

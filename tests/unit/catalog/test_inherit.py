@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.errors import DataFileError
-from trnbench.hardware.fabric import Switch
-from trnbench.hardware.library import load_chip, load_instance
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.hardware.fabric import Switch
+from trnbench.facts.hardware.library import load_chip, load_instance
 
 HEAD = """
 name = "{name}"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.kept import FILES_KEPT, digest_of, keep
-from trnbench.catalog.toml_file import read_known, read_toml
 from trnbench.errors import DataFileError
+from trnbench.facts.catalog.kept import FILES_KEPT, digest_of, keep
+from trnbench.facts.catalog.toml_file import read_known, read_toml
 
 TEXT = """
 title = "an \\u00e9tude"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.calibration.supports import SupportLine
-from trnbench.terminal_text import markdown_text
+from trnbench.facts.calibration.supports import SupportLine
+from trnbench.facts.terminal_text import markdown_text
 
 
 def test_a_line_about_nothing_is_refused():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog import search
-from trnbench.catalog.search import Catalog, Folder, open_catalog
 from trnbench.errors import DataFileError, InputError, UnknownNameError
+from trnbench.facts.catalog import search
+from trnbench.facts.catalog.search import Catalog, Folder, open_catalog
 
 
 def put(folder, place, name, text=""):

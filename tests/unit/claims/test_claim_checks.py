@@ -7,10 +7,17 @@ import math
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.claims.claim import ClaimedRun, CostCheck, PriceCheck, SpeedCheck
-from trnbench.claims.cost import PriceBook, cost_finding, price_finding
-from trnbench.claims.speed import Machines, Pace, advantage, gain_of, gain_text, speed_finding
+from trnbench.evidence.claims.claim import ClaimedRun, CostCheck, PriceCheck, SpeedCheck
+from trnbench.evidence.claims.cost import PriceBook, cost_finding, price_finding
+from trnbench.evidence.claims.speed import (
+    Machines,
+    Pace,
+    advantage,
+    gain_of,
+    gain_text,
+    speed_finding,
+)
+from trnbench.facts.catalog.search import open_catalog
 
 CATALOG = open_catalog(environment={})
 RUN = ClaimedRun(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.claims.claim import FigureCheck, RatioCheck
-from trnbench.claims.figures import claimable, figure_finding, ratio_finding
-from trnbench.claims.verdict import listed, of_interval, together
 from trnbench.errors import UnknownNameError
-from trnbench.hardware.library import load_platform
+from trnbench.evidence.claims.claim import FigureCheck, RatioCheck
+from trnbench.evidence.claims.figures import claimable, figure_finding, ratio_finding
+from trnbench.evidence.claims.verdict import listed, of_interval, together
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
 
 CATALOG = open_catalog(environment={})
 ROUNDING = 0.025

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trnbench.app.spec_files import READERS, cross_faults, section_of
-from trnbench.catalog.search import open_catalog
-from trnbench.claims.claim import load_claims, measure, multiple, threshold
 from trnbench.errors import DataFileError, UnitError
-from trnbench.hardware.library import load_chip, load_instance
-from trnbench.units import Dimension
+from trnbench.evidence.claims.claim import load_claims, measure, multiple, threshold
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_chip, load_instance
+from trnbench.facts.units import Dimension
 
 CATALOG = open_catalog(environment={})
 HEAD = """

@@ -6,14 +6,14 @@ from itertools import product
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.attention.run import run_attention
-from trnbench.emulate.tensor_engine.stream import Heat, Machine
+from trnbench.engines.emulate.attention.run import run_attention
+from trnbench.engines.emulate.tensor_engine.stream import Heat, Machine
 from trnbench.errors import InputError
-from trnbench.hardware.compute_unit import NeuronCores, Throttle
-from trnbench.hardware.library import load_chip
-from trnbench.mapping.tiling.attention import AttentionCall
-from trnbench.records import replace
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.compute_unit import NeuronCores, Throttle
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.records import replace
+from trnbench.machine.tiling.attention import AttentionCall
 
 CATALOG = open_catalog()
 CHIPS = {name: load_chip(CATALOG, name) for name in ("trainium1", "trainium2", "trainium3")}

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trnbench.mapping.tiling.attention import (
+from trnbench.machine.tiling.attention import (
     FUSED_KERNELS,
     KEY_TILE,
     AttentionCall,

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from tests.collectives import place_collective
-from trnbench.analytic.collective.profile import profile
-from trnbench.analytic.collective.sweep import sweep
-from trnbench.analytic.collective.time import collective_time
-from trnbench.calibration.collective_stack import Tuning, stack_of
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective.play import play
-from trnbench.emulate.collective.streams import play_selected
-from trnbench.hardware.fabric import Network
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.fabric_bounds import lower_bound
-from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.select import algorithm_named, select
-from trnbench.mapping.placement import Placement, place
+from trnbench.engines.analytic.collective.profile import profile
+from trnbench.engines.analytic.collective.sweep import sweep
+from trnbench.engines.analytic.collective.time import collective_time
+from trnbench.engines.emulate.collective.play import play
+from trnbench.engines.emulate.collective.streams import play_selected
+from trnbench.facts.calibration.collective_stack import Tuning, stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.fabric import Network
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.machine.fabric_bounds import lower_bound
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.message_plan.select import algorithm_named, select
+from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import op_named
-from trnbench.records import replace
 
 ADAPTER = 50e9
 FREE = Tuning(

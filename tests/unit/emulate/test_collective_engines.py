@@ -10,28 +10,28 @@ from hypothesis import strategies as st
 from msgspec.structs import force_setattr
 
 from tests.collectives import place_collective
-from trnbench.analytic.collective.profile import profile
-from trnbench.analytic.collective.sweep import sweep
-from trnbench.analytic.collective.time import collective_time
-from trnbench.calibration.collective_stack import Tuning, stack_of
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective.play import play
-from trnbench.emulate.collective.streams import (
+from trnbench.engines.analytic.collective.profile import profile
+from trnbench.engines.analytic.collective.sweep import sweep
+from trnbench.engines.analytic.collective.time import collective_time
+from trnbench.engines.emulate.collective.play import play
+from trnbench.engines.emulate.collective.streams import (
     ChunkStream,
     play_chunked,
     play_selected,
     play_together,
 )
 from trnbench.errors import InputError
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.fabric import LinkFault
-from trnbench.mapping.fabric_bounds import lower_bound
-from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
-from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.select import algorithm_named, select
-from trnbench.mapping.placement import Placement, place
+from trnbench.facts.calibration.collective_stack import Tuning, stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.machine.fabric import LinkFault
+from trnbench.machine.fabric_bounds import lower_bound
+from trnbench.machine.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.message_plan.select import algorithm_named, select
+from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import op_named
-from trnbench.records import replace
 
 MIB = 2.0**20
 FREE = Tuning(

@@ -6,13 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collectives import place_collective
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective.like_messages import RoundClasses, class_loads, like_messages
-from trnbench.emulate.collective.sharing import fair_rates, transfer_times
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.select import algorithm_named
-from trnbench.mapping.placement import place
+from trnbench.engines.emulate.collective.like_messages import (
+    RoundClasses,
+    class_loads,
+    like_messages,
+)
+from trnbench.engines.emulate.collective.sharing import fair_rates, transfer_times
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.select import algorithm_named
+from trnbench.machine.placement import place
 
 
 def rates(paths, capacity):

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import operand_bytes
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.tensor_engine.matrix import run_matrix
+from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.errors import InputError
-from trnbench.hardware.library import load_chip
-from trnbench.mapping.tiling.choices import KERNELS
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_chip
+from trnbench.machine.tiling.choices import KERNELS
 from trnbench.program.matrix import matrix_product
 
 CATALOG = open_catalog()

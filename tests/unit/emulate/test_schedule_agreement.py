@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.analytic.step.pipeline import PipelineWork, pipeline_time
-from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
+from trnbench.engines.analytic.step.pipeline import PipelineWork, pipeline_time
+from trnbench.engines.emulate.schedule.play import play
+from trnbench.engines.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
+from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import slot_order
 from trnbench.program.slot_times import Lane, SlotTimes
-from trnbench.workload.layout import Schedule
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")
 LAYOUTS = 200

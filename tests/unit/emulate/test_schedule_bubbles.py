@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import chunks_held
-from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
+from trnbench.engines.emulate.schedule.play import play
+from trnbench.engines.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import SlotKind, slot_order
 from trnbench.program.slot_times import Lane, SlotTimes
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.emulate.schedule.one_by_one import one_by_one
-from trnbench.emulate.schedule.sweep import SlotRuns, SlotSeconds, sweep
+from trnbench.engines.emulate.schedule.one_by_one import one_by_one
+from trnbench.engines.emulate.schedule.sweep import SlotRuns, SlotSeconds, sweep
+from trnbench.facts.records import fields, replace
+from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import slot_order
 from trnbench.program.schedule_waves import messages, waves
 from trnbench.program.slot_times import LANES
-from trnbench.records import fields, replace
-from trnbench.workload.layout import Schedule
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trnbench.emulate.schedule.disturbance import Jitter, Straggler, slowdown
-from trnbench.emulate.schedule.play import play
-from trnbench.emulate.schedule.timeline import timeline
-from trnbench.emulate.schedule.times import (
+from trnbench.engines.emulate.schedule.disturbance import Jitter, Straggler, slowdown
+from trnbench.engines.emulate.schedule.play import play
+from trnbench.engines.emulate.schedule.timeline import timeline
+from trnbench.engines.emulate.schedule.times import (
     EndingTimes,
     OverlapRules,
     Sends,
@@ -20,10 +20,10 @@ from trnbench.emulate.schedule.times import (
     StageTimes,
 )
 from trnbench.errors import InputError
+from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import SlotKind, slot_order
 from trnbench.program.schedule_waves import NONE, messages
 from trnbench.program.slot_times import Lane, SlotTimes
-from trnbench.workload.layout import Schedule
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")
 PURPOSES: tuple[tuple[str, Lane], ...] = (

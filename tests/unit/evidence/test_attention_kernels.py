@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trnbench.calibration.chip_efficiency import ChipEfficiency
-from trnbench.catalog.search import open_catalog
 from trnbench.evidence.attention_kernels import (
     TimedAttention,
     attention_kernel,
@@ -18,8 +16,10 @@ from trnbench.evidence.attention_kernels import (
 )
 from trnbench.evidence.kernels import compare_kernels
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault, read_evidence
-from trnbench.hardware.library import load_chip
-from trnbench.records import replace
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.records import replace
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
 TILE_FLOP = 2 * 2 * 128 * 512 * 128

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from trnbench.app import validate
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 CATALOG = open_catalog(environment={})
 ROWS = Path(__file__).parents[3] / "workloads" / "published" / "bridge_steps.csv"

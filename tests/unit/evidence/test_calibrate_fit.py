@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.fakes import CHIP, STACK, known
-from trnbench.calibration.chip_efficiency import Ratios
-from trnbench.calibration.training_stack import TrainingEfficiency
-from trnbench.evidence.calibrate import calibrate
-from trnbench.evidence.calibrate_fit import fit, without
-from trnbench.evidence.calibrate_problem import Measured, problem
+from trnbench.evidence.fit.calibrate import calibrate
+from trnbench.evidence.fit.problem import Measured, problem
+from trnbench.evidence.fit.solve import fit, without
+from trnbench.facts.calibration.chip_efficiency import Ratios
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.records import replace
 from trnbench.predict.ranges import END, Range, correlation_matrix, ranges_of, replaced
-from trnbench.records import replace
 
 RANGES = {
     "tensor_share": (0.7, 0.9),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.calibration.memory_overheads import MemoryOverheads
-from trnbench.catalog.provenance import Evidence
-from trnbench.catalog.search import open_catalog
-from trnbench.evidence.calibrate_memory import HeldRow, fit_memory, fits_by_stack
+from trnbench.evidence.fit.memory import HeldRow, fit_memory, fits_by_stack
+from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.catalog.provenance import Evidence
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout, ZeroStage
 from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.setup import train_setup
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout, ZeroStage
 
 SETUP = train_setup(open_catalog(environment={}), "llama2-7b", "p5.48xlarge", 1)
 RANGES = {"whole": (1.0, 0.85, 1.2), "states": (1.0, 0.9, 1.3), "activations": (1.2, 0.9, 1.8)}

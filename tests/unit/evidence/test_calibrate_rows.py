@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.evidence.calibrate_fit import Fit, fit, without
-from trnbench.evidence.calibrate_problem import problem
-from trnbench.evidence.calibrate_rows import FitRows, marked_rows, measured_rows
-from trnbench.evidence.calibrate_start import start_of
+from trnbench.evidence.fit.problem import problem
+from trnbench.evidence.fit.rows import FitRows, marked_rows, measured_rows
+from trnbench.evidence.fit.solve import Fit, fit, without
+from trnbench.evidence.fit.start import start_of
 from trnbench.evidence.rows import read_evidence
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
 from trnbench.predict.fit import ManyLayouts
-from trnbench.records import replace
 
 SWEEP = Path(__file__).parents[2] / "user_files" / "eager_sweep.csv"
 CATALOG = open_catalog(environment={})
@@ -74,7 +74,7 @@ def test_a_row_is_left_out_by_a_fit_that_never_saw_it(together, fitted):
 def test_of_many_each_is_left_out_as_of_few(together, fitted, monkeypatch):
     places = [[place] for place in range(len(together.rows))]
     few = without(fitted, places)
-    monkeypatch.setattr("trnbench.evidence.calibrate_fit.MANY", 1)
+    monkeypatch.setattr("trnbench.evidence.fit.solve.MANY", 1)
     many = without(fitted, places)
     for (one, _), (other, _) in zip(few, many, strict=True):
         assert other == pytest.approx(one, abs=0.03)

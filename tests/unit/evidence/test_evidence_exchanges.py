@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.evidence.collectives import compare_collectives, fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.kernels import compare_kernels
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow
+from trnbench.facts.catalog.search import open_catalog
 
 GPU = {
     "platform": "p5.48xlarge (AWS Batch)",

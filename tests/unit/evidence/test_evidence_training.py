@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trnbench.calibration.training_stack import load_training_stack
-from trnbench.catalog.search import open_catalog
 from trnbench.evidence.predict import Predictor, RowMemory, RowPrediction
 from trnbench.evidence.rows import STEPS, EvidenceFile, EvidenceRow, read_evidence
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
-from trnbench.records import replace
+from trnbench.facts.calibration.training_stack import load_training_stack
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published"
 GPU = {

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from trnbench.app import validate
-from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import InputError
 from trnbench.evidence import kernels
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.kernels import compare_kernels
 from trnbench.evidence.rows import read_evidence
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.compute_unit import NeuronCores
-from trnbench.hardware.library import load_chip
-from trnbench.records import replace
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.records import replace
 
 CATALOG = open_catalog()
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published" / "attention_kernels.csv"

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.calibration.training_stack import load_training_stack
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import DataFileError
 from trnbench.evidence.columns import COLUMNS, column_of, named_columns
 from trnbench.evidence.rows import (
@@ -20,8 +18,10 @@ from trnbench.evidence.rows import (
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.step_row import step_of
 from trnbench.evidence.training_cases import EvidenceCase, Reader
-from trnbench.records import replace
-from trnbench.workload.layout import KNOBS
+from trnbench.facts.calibration.training_stack import load_training_stack
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import KNOBS
 
 LLAMA = {
     "model": "llama3.1-8b",

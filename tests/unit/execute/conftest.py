@@ -6,12 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
-from trnbench.execute.data import text_of
-from trnbench.execute.optimizer import AdamW
-from trnbench.execute.trainer import Trainer, TrainingRun
+from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.optimizer import AdamW
+from trnbench.engines.execute.trainer import Trainer, TrainingRun
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.model import (
+    Attention,
+    Mlp,
+    Model,
+    Moe,
+    Position,
+    Transformer,
+    Vocabulary,
+)
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
-from trnbench.workload.model import Attention, Mlp, Model, Moe, Position, Transformer, Vocabulary
 
 MakeModel = Callable[..., Model]
 MakeTrainer = Callable[..., Trainer]

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from trnbench.execute.checkpoint import resume, save
-from trnbench.numerics.formats import NF4
-from trnbench.numerics.packing import packed_round
+from trnbench.engines.execute.checkpoint import resume, save
+from trnbench.engines.execute.numbers.packing import packed_round
+from trnbench.facts.numbers.formats import NF4
 
 LORA = {"job": "lora", "adapter_rank": 4}
 FORMATS = ["none", "fp8", "int8", "nf4"]

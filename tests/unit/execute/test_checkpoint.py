@@ -7,8 +7,8 @@ import errno
 import numpy as np
 import pytest
 
+from trnbench.engines.execute.checkpoint import checkpoints, resume, save
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.execute.checkpoint import checkpoints, resume, save
 
 RUN = {"model": "small", "seed": 0, "learning_rate": 0.01}
 LAYOUTS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.execute.trainer import MTP_SHARE
+from trnbench.engines.execute.trainer import MTP_SHARE
 
 
 def losses(trainer):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.analytic.step.memory import memory
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
+from trnbench.engines.analytic.step.memory import memory
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
 
 LAYOUTS = [
     {},

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.steps import take_weights
+from trnbench.engines.execute import optimizer
+from trnbench.engines.execute.optimizer import AdamW
 from trnbench.errors import InputError
-from trnbench.execute import optimizer
-from trnbench.execute.optimizer import AdamW
 
 LAYOUTS = [
     {},

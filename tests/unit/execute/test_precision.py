@@ -12,9 +12,9 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from trnbench.execute.arithmetic import Arithmetic
-from trnbench.execute.draws import Draws
-from trnbench.numerics.rounding import round_to
+from trnbench.engines.execute.arithmetic import Arithmetic
+from trnbench.engines.execute.draws import Draws
+from trnbench.engines.execute.numbers.rounding import round_to
 from trnbench.program.precision import RECIPES
 
 SEEDS = (0, 1, 2)
@@ -219,7 +219,7 @@ def test_what_only_moved_is_what_it_would_be_if_it_were_written_again(
         return [trainer.step() for _ in range(3)], trainer.weights()
 
     losses, weights = run()
-    monkeypatch.setattr("trnbench.execute.passes.only_moves", lambda op: False)
+    monkeypatch.setattr("trnbench.engines.execute.passes.only_moves", lambda op: False)
     expected, again = run()
     assert losses == expected
     assert all((weights[name] == again[name]).all() for name in again)

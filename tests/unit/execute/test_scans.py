@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from tests.steps import take_weights
-from trnbench.catalog.search import open_catalog
-from trnbench.execute.data import text_of
-from trnbench.execute.optimizer import AdamW
-from trnbench.execute.scans import ScanKernel
-from trnbench.execute.trainer import Trainer, TrainingRun
+from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.optimizer import AdamW
+from trnbench.engines.execute.scans import ScanKernel
+from trnbench.engines.execute.trainer import Trainer, TrainingRun
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layers import LayerKind
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.weights import weights
 from trnbench.program.ops import ScanOp
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layers import LayerKind
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.model import Model
-from trnbench.workload.weights import weights
 
 SEQUENCE = 24
 

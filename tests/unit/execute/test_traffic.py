@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from trnbench.engines.execute.coverage import memory_bytes, problems
+from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.traffic import Book, Message, MovedBytes
 from trnbench.errors import InputError
-from trnbench.execute.coverage import memory_bytes, problems
-from trnbench.execute.data import text_of
-from trnbench.execute.traffic import Book, Message, MovedBytes
+from trnbench.facts.workload.layout import Layout
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
 
 
 def message(op, elements, *, axis="tp", group=(4, 1), stage=0):
@@ -112,8 +112,8 @@ def test_texts_that_cannot_be_are_refused():
 
 
 def test_models_that_do_not_predict_text_are_told_so():
-    from trnbench.catalog.search import open_catalog
-    from trnbench.workload.library import load_model
+    from trnbench.facts.catalog.search import open_catalog
+    from trnbench.facts.workload.library import load_model
 
     catalog = open_catalog()
     layout = Layout(global_batch=1, sequence=16, precision="fp32")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.planted import cluster
-from trnbench.catalog.document import load
-from trnbench.catalog.search import built_in_folder, open_catalog
 from trnbench.errors import DataFileError
-from trnbench.explain.causes import CauseList, load_causes
-from trnbench.explain.change import in_words
+from trnbench.evidence.explain.causes import CauseList, load_causes
+from trnbench.evidence.explain.change import in_words
+from trnbench.facts.catalog.document import load
+from trnbench.facts.catalog.search import built_in_folder, open_catalog
 from trnbench.predict.ranges import numbers_by_key, ranges_of
 from trnbench.predict.setup import train_setup
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.explain.causes import (
+from trnbench.evidence.explain.causes import (
     Added,
     Apart,
     AtLeast,
@@ -21,16 +20,17 @@ from trnbench.explain.causes import (
     SlowNode,
     TimedOtherwise,
 )
-from trnbench.explain.change import Ran, Sites
-from trnbench.explain.effects import Pricer
-from trnbench.explain.observed import ObservedStep
-from trnbench.hardware.fabric import Network, Switch, times
+from trnbench.evidence.explain.change import Ran, Sites
+from trnbench.evidence.explain.effects import Pricer
+from trnbench.evidence.explain.observed import ObservedStep
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.fabric import Network, Switch, times
+from trnbench.facts.records import asdict, replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.weights import active_parameter_count
 from trnbench.predict.setup import SetupMemo, train_setup
 from trnbench.predict.step import predict
-from trnbench.records import asdict, replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.weights import active_parameter_count
 
 pytestmark = pytest.mark.xdist_group("planted")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.ingest import blocks as module
-from trnbench.ingest.blocks import blocks
-from trnbench.ingest.step_formats import EXACT
+from trnbench.evidence.readers import blocks as module
+from trnbench.evidence.readers.blocks import blocks
+from trnbench.evidence.readers.step_formats import EXACT
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trnbench.errors import DataFileError
-from trnbench.ingest.collectives import MeasuredCluster, is_sweep, read_sweep
+from trnbench.evidence.readers.collectives import MeasuredCluster, is_sweep, read_sweep
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 TRN1 = MeasuredCluster(instance="trn1.32xlarge", nodes=1, ranks=32, neuron=True)

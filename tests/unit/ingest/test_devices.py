@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trnbench.errors import DataFileError
-from trnbench.ingest.devices import read_devices
+from trnbench.evidence.readers.devices import read_devices
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 SMI = "timestamp, index, utilization.gpu [%], memory.used [MiB]\n"

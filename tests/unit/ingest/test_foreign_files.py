@@ -10,12 +10,12 @@ import pytest
 
 from tests.fuzz.foreign import SAMPLES
 from trnbench.errors import InputError
+from trnbench.evidence.readers.blocks import LineBlock
+from trnbench.evidence.readers.collectives import MeasuredCluster, is_sweep, read_sweep
+from trnbench.evidence.readers.devices import device_tool, read_devices
+from trnbench.evidence.readers.step_text import in_short_lines
+from trnbench.evidence.readers.steps import RunSize, read_steps
 from trnbench.evidence.rows import is_table, read_evidence
-from trnbench.ingest.blocks import LineBlock
-from trnbench.ingest.collectives import MeasuredCluster, is_sweep, read_sweep
-from trnbench.ingest.devices import device_tool, read_devices
-from trnbench.ingest.step_text import in_short_lines
-from trnbench.ingest.steps import RunSize, read_steps
 
 RUN = RunSize(global_batch=64, sequence=2048, ranks=64)
 WHERE = MeasuredCluster(instance="p5.48xlarge", nodes=2, ranks=16, neuron=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trnbench.errors import DataFileError
-from trnbench.ingest.steps import RunSize, read_steps
+from trnbench.evidence.readers.steps import RunSize, read_steps
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 RUN = RunSize(global_batch=64, sequence=4096, ranks=32)
@@ -247,7 +247,7 @@ def test_a_rate_needs_what_a_step_was_of(tmp_path):
 
 
 def test_blocks_keep_lines_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("trnbench.ingest.blocks.BLOCK_BYTES", 64)
+    monkeypatch.setattr("trnbench.evidence.readers.blocks.BLOCK_BYTES", 64)
     text = "".join(f"step {i} step_time {2 + i % 2 / 4}s throughput 1 seq/s\n" for i in range(99))
     found = read(tmp_path, text)
     assert (found.used, found.lines) == (99, 99)
@@ -255,7 +255,7 @@ def test_blocks_keep_lines_whole(tmp_path, monkeypatch):
 
 def test_words_that_change_after_many_lines_are_read_as_before(tmp_path, monkeypatch):
     """Blocks of one label and unit are read quickly; others, and a nan, are not passed by."""
-    monkeypatch.setattr("trnbench.ingest.blocks.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("trnbench.evidence.readers.blocks.BLOCK_BYTES", 4096)
     lines = [f"step {i} step time: 2.00 s\n" for i in range(3000)]
     lines[1500:1510] = [f"step {i} step time: 2000 ms\n" for i in range(10)]
     lines[2000] = "step 2000 step time: nan\n"
@@ -282,7 +282,7 @@ def test_bars_of_several_totals_and_clocks_are_told_apart(tmp_path):
 
 
 def test_of_very_many_steps_some_are_looked_at_and_it_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("trnbench.ingest.readings.MOST_KEPT", 100)
+    monkeypatch.setattr("trnbench.evidence.readers.readings.MOST_KEPT", 100)
     path = tmp_path / "run.log"
     path.write_text("".join(f"step time: {1 + i % 7 / 100:.2f} s\n" for i in range(1000)))
     found = read_steps(path)

@@ -7,14 +7,14 @@ import datetime
 import pytest
 import yaml
 
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.launch.frameworks import nxdt
 from trnbench.launch.plan import LaunchPlan
-from trnbench.plan.failures import Estimate
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
+from trnbench.money.failures import Estimate
 
 CATALOG = open_catalog()
 # config_overview.rst and examples/conf of NxD Training 1.6.0 (2025-09-22), and of 2.28's examples.

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.unit.launch.test_nxdt import plan_of
 from trnbench.errors import InputError
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.pipeline_layout import written
+from trnbench.facts.workload.recompute import PLAIN
 from trnbench.launch.catalogue import FRAMEWORKS, SCHEDULERS
 from trnbench.launch.folder import launch_folder
 from trnbench.launch.reading import read_config
-from trnbench.workload.layout import KNOBS
-from trnbench.workload.pipeline_layout import written
-from trnbench.workload.recompute import PLAIN
 
 ON = {
     "nxdt": "trn2.48xlarge",

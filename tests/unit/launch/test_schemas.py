@@ -100,7 +100,7 @@ TORCHTITAN = {
 def job_of(scheduler, framework="nxdt", instance="trn1.32xlarge", nodes=2, **changes):
     plan = plan_of("llama3.1-8b", instance, nodes, **LAYOUT)
     if changes:
-        from trnbench.records import replace
+        from trnbench.facts.records import replace
 
         plan = replace(plan, **changes)
     return SCHEDULERS[scheduler].files(plan, FRAMEWORKS[framework], "stamp")

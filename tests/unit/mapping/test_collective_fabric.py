@@ -7,15 +7,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
-from trnbench.hardware.library import load_instance, load_platform
-from trnbench.mapping.fabric import LinkFault, LinkKind, build_fabric
-from trnbench.mapping.fabric_cycles import disjoint_cycles, torus_cycles
-from trnbench.mapping.fabric_routes import build_routes, unreachable_pairs
-from trnbench.mapping.legality import verdict
-from trnbench.mapping.message_plan.ring_orders import neighbour_pairs, ring_orders
-from trnbench.mapping.placement import CORES, NODES, grid_of, place
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance, load_platform
+from trnbench.machine.fabric import LinkFault, LinkKind, build_fabric
+from trnbench.machine.fabric_cycles import disjoint_cycles, torus_cycles
+from trnbench.machine.fabric_routes import build_routes, unreachable_pairs
+from trnbench.machine.legality import verdict
+from trnbench.machine.message_plan.ring_orders import neighbour_pairs, ring_orders
+from trnbench.machine.placement import CORES, NODES, grid_of, place
 from trnbench.program.collective import Collective
 
 

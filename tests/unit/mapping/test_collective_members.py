@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collectives import build_plan, place_collective
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.fabric import LinkFault
-from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.members import even_members, members_of
-from trnbench.mapping.message_plan.placed import Placed, place_members
-from trnbench.mapping.message_plan.plan import rank_messages
-from trnbench.mapping.message_plan.select import algorithm_named, select
-from trnbench.mapping.placement import Placement, place
-from trnbench.mapping.rank_groups import RankGroups
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.machine.fabric import LinkFault
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.members import even_members, members_of
+from trnbench.machine.message_plan.placed import Placed, place_members
+from trnbench.machine.message_plan.plan import rank_messages
+from trnbench.machine.message_plan.select import algorithm_named, select
+from trnbench.machine.placement import Placement, place
+from trnbench.machine.rank_groups import RankGroups
 
 CATALOG = open_catalog()
 NODES = {

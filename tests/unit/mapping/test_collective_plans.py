@@ -2,22 +2,22 @@ import numpy as np
 import pytest
 
 from tests.collectives import build_plan, place_collective
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.collective.data import check_data
+from trnbench.engines.emulate.collective.data import check_data
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.fabric import LinkFault
-from trnbench.mapping.legality import cluster_verdict, even_groups, verdict
-from trnbench.mapping.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
-from trnbench.mapping.message_plan.chunks import turns
-from trnbench.mapping.message_plan.folded import ring_lengths
-from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.plan import MessagePlan
-from trnbench.mapping.message_plan.select import algorithm_named, select
-from trnbench.mapping.placement import Placement, place
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.machine.fabric import LinkFault
+from trnbench.machine.legality import cluster_verdict, even_groups, verdict
+from trnbench.machine.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
+from trnbench.machine.message_plan.chunks import turns
+from trnbench.machine.message_plan.folded import ring_lengths
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.message_plan.plan import MessagePlan
+from trnbench.machine.message_plan.select import algorithm_named, select
+from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import Collective, bus_factor, op_named
-from trnbench.records import replace
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "permute")
 CHOICES = [Algorithm(name=name, pieces=4) for name in ALGORITHMS if name != "hierarchical"] + [

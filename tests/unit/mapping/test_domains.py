@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.placement import place
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.machine.placement import place
+from trnbench.predict.search.question import Question
+from trnbench.predict.search.search import search
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
-from trnbench.search.question import Question
-from trnbench.search.search import search
-from trnbench.workload.layout import Layout
-from trnbench.workload.partial_layout import PartialLayout
 
 CATALOG = open_catalog(environment={})
 RACK = load_platform(CATALOG, "gb200-nvl72")

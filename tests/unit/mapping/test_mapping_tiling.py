@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.catalog.search import open_catalog
-from trnbench.costs.instructions import instructions_of, transfer_cost
 from trnbench.errors import InputError
-from trnbench.hardware.compute_unit import NeuronCores
-from trnbench.hardware.library import load_chip
-from trnbench.mapping.tiling.choices import KERNELS, Kernel
-from trnbench.mapping.tiling.legality import format_reasons, pattern_fits, rate_of, shape_reasons
-from trnbench.mapping.tiling.schedule import KernelSchedule, schedule_of
-from trnbench.mapping.tiling.split import core_count, core_reasons, split_over
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.hardware.library import load_chip
+from trnbench.machine.costs.instructions import instructions_of, transfer_cost
+from trnbench.machine.tiling.choices import KERNELS, Kernel
+from trnbench.machine.tiling.legality import format_reasons, pattern_fits, rate_of, shape_reasons
+from trnbench.machine.tiling.schedule import KernelSchedule, schedule_of
+from trnbench.machine.tiling.split import core_count, core_reasons, split_over
 from trnbench.program.matrix import MatrixProduct, matrix_product
 
 CATALOG = open_catalog()

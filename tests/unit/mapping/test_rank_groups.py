@@ -5,10 +5,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.rank_groups import (
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.machine.rank_groups import (
     MEGATRON,
     NXD_TRN1,
     AxisOrder,
@@ -17,8 +19,6 @@ from trnbench.mapping.rank_groups import (
     platform_answer,
 )
 from trnbench.program.grid import Grid, grid_of
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()
 TRN1 = load_platform(CATALOG, "trn1.32xlarge")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from trnbench.app import search_layouts
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.routable_groups import OF_EXPERTS, OUTER, group_reasons
-from trnbench.mapping.torus_blocks import is_block, routable
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
+from trnbench.machine.torus_blocks import is_block, routable
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
 from trnbench.program.grid import grid_of
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()
 TRN2 = load_platform(CATALOG, "trn2.48xlarge")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
+from trnbench.engines.execute.numbers.rounding import round_to, round_with
 from trnbench.errors import InputError
-from trnbench.numerics.product import ProductRecipe, matmul
-from trnbench.numerics.rounding import round_to, round_with
 
 
 def test_noise_decides_which_way_a_number_goes():

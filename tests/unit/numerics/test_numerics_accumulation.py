@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from trnbench.engines.execute.numbers.accumulation import accumulate_demo
 from trnbench.errors import InputError
-from trnbench.numerics.accumulation import accumulate_demo
 
 
 def test_documented_case():

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnbench.engines.execute.numbers.blocks import block_round, dequantise, quantise
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.numerics.blocks import block_round, dequantise, quantise
-from trnbench.numerics.formats import FORMATS
+from trnbench.facts.numbers.formats import FORMATS
 
 BLOCKED = ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp4"]
 

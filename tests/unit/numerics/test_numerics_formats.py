@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trnbench.errors import UnknownNameError
-from trnbench.numerics.formats import ALIASES, FORMATS, format_named
+from trnbench.facts.numbers.formats import ALIASES, FORMATS, format_named
 
 
 @pytest.mark.parametrize("name", [name for name, f in FORMATS.items() if f.dtype_name])
@@ -64,6 +64,6 @@ def test_unknown_format_proposes_the_nearest():
 
 def test_formats_load_without_numpy():
     heavy = "{'numpy', 'ml_dtypes'} & {*sys.modules}"
-    code = f"import sys, trnbench.numerics.formats; print(sorted({heavy}))"
+    code = f"import sys, trnbench.facts.numbers.formats; print(sorted({heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -5,12 +5,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from trnbench.engines.execute.numbers import accuracy, memory
+from trnbench.engines.execute.numbers.accuracy import error_against_float64
+from trnbench.engines.execute.numbers.memory import available_bytes, bytes_needed, check_memory
+from trnbench.engines.execute.numbers.operands import operands
+from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.numerics import accuracy, memory
-from trnbench.numerics.accuracy import error_against_float64
-from trnbench.numerics.memory import available_bytes, bytes_needed, check_memory
-from trnbench.numerics.operands import operands
-from trnbench.numerics.product import ProductRecipe, matmul
 
 RECIPES = [
     {},

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnbench.engines.execute.numbers import accuracy, product
+from trnbench.engines.execute.numbers.accuracy import error_against_float64
+from trnbench.engines.execute.numbers.operands import operands
+from trnbench.engines.execute.numbers.product import ProductRecipe, matmul, product_problem
+from trnbench.engines.execute.numbers.rounding import round_to
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.numerics import accuracy, product
-from trnbench.numerics.accuracy import error_against_float64
-from trnbench.numerics.formats import FORMATS
-from trnbench.numerics.operands import operands
-from trnbench.numerics.product import ProductRecipe, matmul, product_problem
-from trnbench.numerics.rounding import round_to
-from trnbench.records import replace
+from trnbench.facts.numbers.formats import FORMATS
+from trnbench.facts.records import replace
 
 INPUTS = [name for name in FORMATS if name != "fp64"]
 EXACT = [name for name in INPUTS if name != "nvfp4"]  # whose scales are no powers of two

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnbench.engines.execute.numbers.rounding import round_to
+from trnbench.engines.execute.numbers.rounding_rules import ROUNDINGS
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.numerics.formats import FORMATS
-from trnbench.numerics.rounding import round_to
-from trnbench.numerics.rounding_rules import ROUNDINGS
+from trnbench.facts.numbers.formats import FORMATS
 
 _ML_DTYPES = {
     "bf16": np.dtype(ml_dtypes.bfloat16),

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.numerics.product import ProductRecipe, matmul
-from trnbench.numerics.sparsity import (
+from trnbench.facts.numbers.sparsity import (
     PATTERNS,
     compress,
     decompress,

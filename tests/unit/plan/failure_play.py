@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnbench.arrays import FloatArray
 from trnbench.errors import InputError
-from trnbench.plan.goodput import Goodput
-from trnbench.units import DAY_S
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.units import DAY_S
+from trnbench.money.goodput import Goodput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

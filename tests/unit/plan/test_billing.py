@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_instance
-from trnbench.plan.billing import Bill, NoBill, RateEnd, added, bill, charges
-from trnbench.plan.price_terms import PriceTerms
-from trnbench.plan.purchase import Offers, offers_of
-from trnbench.prices.price import Price, PriceList
-from trnbench.prices.purchase import load_purchase_rules
-from trnbench.records import replace
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance
+from trnbench.facts.prices.price import Price, PriceList
+from trnbench.facts.prices.purchase import load_purchase_rules
+from trnbench.facts.records import replace
+from trnbench.money.billing import Bill, NoBill, RateEnd, added, bill, charges
+from trnbench.money.price_terms import PriceTerms
+from trnbench.money.purchase import Offers, offers_of
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")

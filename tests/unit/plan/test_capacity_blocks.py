@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.catalog.search import open_catalog
-from trnbench.plan.capacity_blocks import (
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.prices.purchase import BlockRules, load_purchase_rules
+from trnbench.facts.units import DAY_S
+from trnbench.money.capacity_blocks import (
     cheapest_row,
     durations_of,
     single_block_days,
     sizes_of,
 )
-from trnbench.prices.purchase import BlockRules, load_purchase_rules
-from trnbench.units import DAY_S
 
 RULES: Any = load_purchase_rules(open_catalog(environment={}), "AWS")
 BLOCK = RULES.block

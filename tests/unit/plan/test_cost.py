@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.hardware.library import load_instance
-from trnbench.hardware.reliability import load_reliability
-from trnbench.plan.billing import Bill, NoBill
-from trnbench.plan.cost import RunPhase, TrainingJob, training_cost
-from trnbench.plan.failures import Stated
-from trnbench.plan.price_terms import Kept, PriceTerms
-from trnbench.plan.purchase import load_offers, offers_of
-from trnbench.prices.purchase import load_purchase_rules
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance
+from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.prices.purchase import load_purchase_rules
+from trnbench.money.billing import Bill, NoBill
+from trnbench.money.cost import RunPhase, TrainingJob, training_cost
+from trnbench.money.failures import Stated
+from trnbench.money.price_terms import Kept, PriceTerms
+from trnbench.money.purchase import load_offers, offers_of
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.calibration.training_stack import Spread, load_training_stack
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.reliability import load_reliability
-from trnbench.plan.billing import charges
-from trnbench.plan.draws import (
+from trnbench.facts.calibration.training_stack import Spread, load_training_stack
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.workload.layout import Layout
+from trnbench.money.billing import charges
+from trnbench.money.draws import (
     Purchase,
     cheapest_probabilities,
     level_of,
@@ -22,11 +23,11 @@ from trnbench.plan.draws import (
     rates_usd_per_hour,
     ratio_ends,
 )
-from trnbench.plan.failures import operations_of
-from trnbench.plan.goodput import goodput
-from trnbench.plan.market import Market
-from trnbench.plan.price_terms import PriceTerms
-from trnbench.plan.purchase import load_offers
+from trnbench.money.failures import operations_of
+from trnbench.money.goodput import goodput
+from trnbench.money.market import Market
+from trnbench.money.price_terms import PriceTerms
+from trnbench.money.purchase import load_offers
 from trnbench.predict.common_draws import (
     CommonDraws,
     drawn_efficiency,
@@ -37,7 +38,6 @@ from trnbench.predict.ranges import END, TIED, correlation_matrix, ranges_of, re
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

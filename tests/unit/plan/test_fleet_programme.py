@@ -9,8 +9,9 @@ import random
 import numpy as np
 import pytest
 
-from trnbench.plan.fleet.greedy import greedy, moved_earlier
-from trnbench.plan.fleet.problem import (
+from trnbench.facts.records import replace
+from trnbench.money.fleet.greedy import greedy, moved_earlier
+from trnbench.money.fleet.problem import (
     BlockOffer,
     Fleet,
     FleetPlan,
@@ -20,9 +21,8 @@ from trnbench.plan.fleet.problem import (
     NodeLimit,
     TermOffer,
 )
-from trnbench.plan.fleet.programme import Effort, solve
-from trnbench.plan.fleet.relax import binding, limit_costs
-from trnbench.records import replace
+from trnbench.money.fleet.programme import Effort, solve
+from trnbench.money.fleet.relax import binding, limit_costs
 
 EXACT = Effort(gap=1e-9)
 TRN1, TRN2 = "trn1", "trn2"

@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.plan.failure_play import play
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
-from trnbench.hardware.library import load_instance
-from trnbench.hardware.reliability import load_reliability
-from trnbench.plan.failures import Estimate, Operations, Stated, operations_of
-from trnbench.plan.goodput import goodput
-from trnbench.plan.recovery import (
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance
+from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.prices.purchase import load_purchase_rules
+from trnbench.money.failures import Estimate, Operations, Stated, operations_of
+from trnbench.money.goodput import goodput
+from trnbench.money.recovery import (
     daly_interval_s,
     segment_variance_s2,
     until_done_s,
     young_interval_s,
 )
-from trnbench.prices.purchase import load_purchase_rules
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_instance
-from trnbench.hardware.reliability import load_reliability
-from trnbench.plan.break_even import break_even_speed
-from trnbench.plan.failures import Stated
-from trnbench.plan.market import Market, candidates, cheapest, cost_of
-from trnbench.plan.objective import Limits, ranked
-from trnbench.plan.price_terms import PriceTerms
-from trnbench.plan.purchase import load_offers
-from trnbench.plan.sensitivity import sensitivity
-from trnbench.records import replace
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance
+from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.records import replace
+from trnbench.money.break_even import break_even_speed
+from trnbench.money.failures import Stated
+from trnbench.money.market import Market, candidates, cheapest, cost_of
+from trnbench.money.objective import Limits, ranked
+from trnbench.money.price_terms import PriceTerms
+from trnbench.money.purchase import load_offers
+from trnbench.money.sensitivity import sensitivity
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

@@ -7,7 +7,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.plan.objective import (
+from trnbench.money.objective import (
     NO_LIMITS,
     Candidate,
     Limits,

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.hardware.library import load_instance
-from trnbench.plan.price_terms import (
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance
+from trnbench.facts.prices.price import find_prices
+from trnbench.facts.prices.purchase import load_purchase_rules
+from trnbench.facts.records import replace
+from trnbench.money.price_terms import (
     Multiple,
     PriceTerms,
     check_region,
@@ -18,10 +21,7 @@ from trnbench.plan.price_terms import (
     parse_assumption,
     parse_own_price,
 )
-from trnbench.plan.purchase import load_offers, offers_of
-from trnbench.prices.price import find_prices
-from trnbench.prices.purchase import load_purchase_rules
-from trnbench.records import replace
+from trnbench.money.purchase import load_offers, offers_of
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.plan.recovery import until_done_s
-from trnbench.plan.spot_play import SpotRun, play
-from trnbench.records import replace
-from trnbench.units import DAY_S
+from trnbench.facts.records import replace
+from trnbench.facts.units import DAY_S
+from trnbench.money.recovery import until_done_s
+from trnbench.money.spot_play import SpotRun, play
 
 COUNT = 4000
 
@@ -98,7 +98,7 @@ def test_the_same_name_and_seed_play_the_same():
 
 
 def test_a_run_that_stops_all_the_time_never_ends(monkeypatch):
-    from trnbench.plan import spot_play
+    from trnbench.money import spot_play
 
     monkeypatch.setattr(spot_play, "MOST_EVENTS", 50)
     played = play(run(failures_per_node_day=5000.0), name="a")

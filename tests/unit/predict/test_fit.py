@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.analytic.step.memory import memory
-from trnbench.calibration.memory_overheads import MemoryOverheads
-from trnbench.catalog.search import open_catalog
+from trnbench.engines.analytic.step.memory import memory
+from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.fit import LayoutMemory, fragmentation_range, reserve_range
 from trnbench.predict.setup import train_setup
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog(environment={})
 SETUP = train_setup(CATALOG, "llama2-7b", "p5.48xlarge", 1)

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from trnbench.calibration.chip_efficiency import ExpertEfficiency
-from trnbench.calibration.training_stack import Spread
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.calibration.chip_efficiency import ExpertEfficiency
+from trnbench.facts.calibration.training_stack import Spread
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.ranges import ranges_of
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()
 NEUTRAL = ExpertEfficiency(

@@ -9,15 +9,15 @@ import pytest
 
 from tests.unit.program.test_program_step import decoder
 from trnbench import app
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.step.host_update import HostPace, host_updates_s
-from trnbench.emulate.step.stages import chunk_counts
-from trnbench.execute.coverage import problems
+from trnbench.engines.emulate.step.host_update import HostPace, host_updates_s
+from trnbench.engines.emulate.step.stages import chunk_counts
+from trnbench.engines.execute.coverage import problems
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.host_states import host_states_bytes
 from trnbench.program.optimizer import is_on_host, link_bytes
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 # Two layers of the small decoder, the last norm, two tables of words.
 WEIGHTS = 2 * (64 + 32 + 32 + 64 + 3 * 128 + 16) + 8 + 2 * 32 * 8

@@ -7,14 +7,14 @@ import functools
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.schedule.disturbance import Straggler
-from trnbench.emulate.step.play import COMPUTED, Disturbance
+from trnbench.engines.emulate.schedule.disturbance import Straggler
+from trnbench.engines.emulate.step.play import COMPUTED, Disturbance
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.played import played_step
 from trnbench.predict.setup import train_setup
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
 
 
 @functools.cache

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 WINDOW, SEQUENCE = 1024, 131_072
 

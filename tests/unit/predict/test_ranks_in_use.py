@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.analytic.step.compute import compute_time
-from trnbench.analytic.step.time import StepPrices
-from trnbench.calibration.host_launch import HostLaunch
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_platform
+from trnbench.engines.analytic.step.compute import compute_time
+from trnbench.engines.analytic.step.time import StepPrices
+from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
 
 CATALOG = open_catalog()
 LAYOUT = Layout(tp=2, micro_batch=1, global_batch=8, sequence=2048, precision="bf16")

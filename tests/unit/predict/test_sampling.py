@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests import fakes
 from tests.fakes import CHIP
-from trnbench.calibration.training_stack import (
+from trnbench.facts.calibration.training_stack import (
     Spread,
     TrainingEfficiency,
 )
-from trnbench.catalog.provenance import Evidence, Kind, Provenance
+from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
+from trnbench.facts.records import replace
 from trnbench.predict.sampling import interval, sampled
-from trnbench.records import replace
 
 STACK = replace(
     fakes.STACK, release="2.20", releases={"2.20": 0.95}, spread=Spread(low=0.9, high=1.2)

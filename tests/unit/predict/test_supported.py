@@ -9,21 +9,21 @@ import pytest
 from trnbench.app import compare, train
 from trnbench.app.command_lines import train_question
 from trnbench.app.spec_files import cross_faults
-from trnbench.calibration.supports import SupportLine
-from trnbench.calibration.training_stack import load_training_stack
-from trnbench.catalog.search import open_catalog
-from trnbench.catalog.toml_file import read_toml
 from trnbench.evidence.rows import read_evidence
 from trnbench.evidence.training_cases import Reader
+from trnbench.facts.calibration.supports import SupportLine
+from trnbench.facts.calibration.training_stack import load_training_stack
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
 from trnbench.predict.supported import runs, support_of
 from trnbench.program.features import EXPERTS_APART, features_of, known_features
-from trnbench.records import replace
 from trnbench.verbs.again import command_question
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.partial_layout import PartialLayout
 
 ROOT = Path(__file__).parents[3]
 CATALOG = open_catalog()

@@ -20,11 +20,11 @@ from tests.agreement import (
     distribution,
     sample,
 )
-from trnbench.analytic.collective.time import ClosedForm
-from trnbench.analytic.step import pipeline
-from trnbench.analytic.step.compute import PricedRank
-from trnbench.emulate.step import compute, exchanges, play
-from trnbench.records import replace
+from trnbench.engines.analytic.collective.time import ClosedForm
+from trnbench.engines.analytic.step import pipeline
+from trnbench.engines.analytic.step.compute import PricedRank
+from trnbench.engines.emulate.step import compute, exchanges, play
+from trnbench.facts.records import replace
 
 WRONG = 3
 """So many times too long is what an engine takes that is wrong."""

@@ -11,11 +11,11 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from trnbench.app.prices import refresh_prices
-from trnbench.catalog.search import open_catalog
-from trnbench.hardware.library import load_instance
-from trnbench.prices.feed.aws_calls import HOME, POLICY_ACTIONS, AwsQuestion, read_aws
-from trnbench.prices.feed.offer_file import WANTED
-from trnbench.prices.purchase import Quota
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_instance
+from trnbench.facts.prices.feed.aws_calls import HOME, POLICY_ACTIONS, AwsQuestion, read_aws
+from trnbench.facts.prices.feed.offer_file import WANTED
+from trnbench.facts.prices.purchase import Quota
 
 NOW = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 REGION = "us-east-2"
@@ -378,7 +378,7 @@ def test_rates_of_aws_join_the_users_lists_without_names_of_accounts(cloud, monk
 
 
 def load_quotas(catalog):
-    from trnbench.prices.purchase import load_purchase_rules
+    from trnbench.facts.prices.purchase import load_purchase_rules
 
     rules = load_purchase_rules(catalog, "aws")
     assert rules is not None

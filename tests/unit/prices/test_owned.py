@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.prices.owned import Owning, rate_terms
+from trnbench.facts.prices.owned import Owning, rate_terms
 
 
 def test_an_hour_is_purchase_power_and_staff():

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.provenance import Source
-from trnbench.catalog.search import Catalog, Folder
 from trnbench.errors import DataFileError
-from trnbench.prices.feed.files import read_price_file
-from trnbench.prices.feed.json_stream import JsonReader
-from trnbench.prices.feed.ledger import appended, compared, price_file_head
-from trnbench.prices.feed.reading import FoundRate
-from trnbench.prices.price import Price, PriceList, load_prices
+from trnbench.facts.catalog.provenance import Source
+from trnbench.facts.catalog.search import Catalog, Folder
+from trnbench.facts.prices.feed.files import read_price_file
+from trnbench.facts.prices.feed.json_stream import JsonReader
+from trnbench.facts.prices.feed.ledger import appended, compared, price_file_head
+from trnbench.facts.prices.feed.reading import FoundRate
+from trnbench.facts.prices.price import Price, PriceList, load_prices
 
 DAY = datetime.date(2026, 11, 22)
 NAMES = {"trn1.32xlarge": "trn1.32xlarge", "u-trn2x64": "trn2-ultraserver"}
@@ -319,7 +319,7 @@ def test_what_is_no_list_of_prices_is_refused_in_one_line(tmp_path, content):
 
 
 def test_a_reader_needs_no_more_than_a_piece_at_a_time(monkeypatch):
-    from trnbench.prices.feed import json_stream
+    from trnbench.facts.prices.feed import json_stream
 
     monkeypatch.setattr(json_stream, "PIECE", 5)
     content = {"a": {"b": [1, 23.5e3, 'text with \\ and " and é'], "c": {}}, "d": [], "e": 12345}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import InputError
-from trnbench.hardware.reliability import Reliability, load_reliability
-from trnbench.prices.price import Price
-from trnbench.prices.purchase import (
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.reliability import Reliability, load_reliability
+from trnbench.facts.prices.price import Price
+from trnbench.facts.prices.purchase import (
     BlockRules,
     CommitmentRules,
     MeteredRules,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.mapping.rank_groups import MEGATRON, groups_along
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.context_exchange import exchange_named
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.program.step import training_step
-from trnbench.workload.context_exchange import exchange_named
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 CATALOG = open_catalog()
 LLAMA = load_model(CATALOG, "llama3.1-8b")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.weights import active_parameter_count, parameter_count
 from trnbench.program.features import DEPTHS, features_of
 from trnbench.program.messages import messages_of
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.weights import active_parameter_count, parameter_count
 
 CATALOG = open_catalog()
 DEEPSEEK = load_model(CATALOG, "deepseek-v3")

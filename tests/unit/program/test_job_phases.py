@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.unit.program.test_program_step import decoder
 from trnbench import app
 from trnbench.answers.train import TrainAnswer
-from trnbench.catalog.search import open_catalog
+from trnbench.engines.execute.coverage import problems
 from trnbench.errors import InputError
-from trnbench.execute.coverage import problems
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.job_phases import ENGINE, phases_of
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 GRPO = Layout(job="grpo", global_batch=8, sequence=16, response=12, precision="bf16-master")
 PPO = replace(GRPO, job="ppo", reward=None)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.layers import as_pattern, layer_order
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.ops import AttentionOp, CollectiveOp, ScanOp
 from trnbench.program.step import StepProgram, training_step
-from trnbench.workload.layers import as_pattern, layer_order
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 CATALOG = open_catalog(environment={})
 TOKENS = 8192

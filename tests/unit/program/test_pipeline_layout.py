@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnbench.analytic.step.memory import memory
-from trnbench.catalog.search import open_catalog
-from trnbench.emulate.step.stages import chunk_counts
-from trnbench.hardware.library import load_platform
+from trnbench.engines.analytic.step.memory import memory
+from trnbench.engines.emulate.step.stages import chunk_counts
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.pipeline_layout import drawn_text, stages_of, written
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.pipeline_layout import drawn_text, stages_of, written
 
 CATALOG = open_catalog()
 LLAMA = load_model(CATALOG, "llama3.1-8b")

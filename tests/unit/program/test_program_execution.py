@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from tests.steps import take_weights
-from trnbench.execute.data import text_of
-from trnbench.execute.optimizer import AdamW
-from trnbench.execute.trainer import Trainer, TrainingRun
+from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.optimizer import AdamW
+from trnbench.engines.execute.trainer import Trainer, TrainingRun
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.model import Attention as Heads
+from trnbench.facts.workload.model import Latent, Mlp, Model, Moe, Position, Transformer, Vocabulary
+from trnbench.facts.workload.weights import weights
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.model import Attention as Heads
-from trnbench.workload.model import Latent, Mlp, Model, Moe, Position, Transformer, Vocabulary
-from trnbench.workload.weights import weights
 
 BATCH, SEQUENCE, BASE, EPSILON = 8, 16, 10000.0, 1e-5
 TEXT = text_of("markov", 32, seed=7)

@@ -9,17 +9,17 @@ import pytest
 
 from tests.unit.program.test_program_step import decoder
 from trnbench import app
-from trnbench.catalog.search import open_catalog
+from trnbench.engines.execute.coverage import problems
 from trnbench.errors import InputError
-from trnbench.execute.coverage import problems
-from trnbench.plan.checkpoint import checkpoint_bytes
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.checkpoint import checkpoint_bytes
 from trnbench.program.messages import messages_of
 from trnbench.program.ops import CollectiveOp, Elementwise
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.partial_layout import PartialLayout
 
 DPO = Layout(job="dpo", global_batch=2, sequence=16, precision="bf16-master")
 ORPO = replace(DPO, job="orpo")

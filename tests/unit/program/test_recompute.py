@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnbench.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.recompute import MODULES, PLAIN, modules_of, recompute_named
 from trnbench.program.slots import is_whole
 from trnbench.program.step import training_step
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.recompute import MODULES, PLAIN, modules_of, recompute_named
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 LLAMA = load_model(CATALOG, "llama3.1-8b")

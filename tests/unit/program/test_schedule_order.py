@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.steps import chunks_held
 from trnbench.errors import InputError
+from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import SlotKind, SlotOrder, forwards_ahead, in_flight, slot_order
 from trnbench.program.schedule_rules import (
     CHUNKS_NEED_INTERLEAVED,
@@ -20,7 +21,6 @@ from trnbench.program.schedule_rules import (
     schedule_reasons,
 )
 from trnbench.program.schedule_waves import NONE, messages, waves
-from trnbench.workload.layout import Schedule
 
 
 @st.composite

@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from trnbench.answers.figures import FIGURES
-from trnbench.answers.interval import Interval
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
-from trnbench.catalog.search import open_catalog
-from trnbench.plan.billing import Bill
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.units import money_text
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.billing import Bill
 from trnbench.report.quote_text import (
     layout_text,
-    money_text,
     purchase_text,
     run_text,
     sentence,
     tokens_text,
 )
-from trnbench.report.report import interval_text
+from trnbench.show.figures import FIGURES
+from trnbench.show.interval import Interval
+from trnbench.show.report import interval_text
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
-from trnbench.workload.partial_layout import PartialLayout
 
 
 @pytest.mark.parametrize(

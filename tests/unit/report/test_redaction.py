@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from trnbench.answers.figures import FIGURES
 from trnbench.app.keeping import kept_answer
 from trnbench.cli.main import ask
-from trnbench.report.page import html_page, markdown_page
-from trnbench.report.redaction import (
+from trnbench.facts.units import Dimension
+from trnbench.show.figures import FIGURES
+from trnbench.show.page import html_page, markdown_page
+from trnbench.show.redaction import (
     REDACTED,
     money_told,
     redacted_cells,
@@ -18,7 +19,6 @@ from trnbench.report.redaction import (
     tells_own_money,
     without_money,
 )
-from trnbench.units import Dimension
 
 RUN = {"model": "llama2-7b", "tokens": "300B", "price_date": "2026-11-21", "pp": "1"}
 ON = {"on": "trn1.32xlarge,trn2.48xlarge,p5.48xlarge", "tp": "8"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trnbench.report.charts import BarChart, charts_of
-from trnbench.report.report import Report
+from trnbench.show.charts import BarChart, charts_of
+from trnbench.show.report import Report
 
 PARTS = {"memory_weights_bytes": 6.0, "memory_activations_bytes": 3.0, "memory_scratch_bytes": 1.0}
 TIMES = {"exposed_matrix_s": 2.0, "exposed_element_wise_s": 1.0}

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from trnbench.catalog.provenance import Source
-from trnbench.claims.verdict import Case, Claimed, Finding, Move, Words
+from trnbench.evidence.claims.verdict import Case, Claimed, Finding, Move, Words
+from trnbench.facts.catalog.provenance import Source
 from trnbench.report.claims import claims_report
-from trnbench.report.formats import render
-from trnbench.report.text_table import Style
+from trnbench.show.formats import render
+from trnbench.show.text_table import Style
 
 DAY = datetime.date(2026, 7, 22)
 BEST = Case(

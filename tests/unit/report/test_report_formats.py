@@ -9,12 +9,12 @@ import math
 
 import pytest
 
-from trnbench.answers.figures import Figure
-from trnbench.records import replace
-from trnbench.report.formats import RENDERERS, render
-from trnbench.report.report import Column, Report, as_table, columns
-from trnbench.report.text_table import PLAIN, Style, draw, markdown, wrap
-from trnbench.units import Dimension
+from trnbench.facts.records import replace
+from trnbench.facts.units import Dimension
+from trnbench.show.figures import Figure
+from trnbench.show.formats import RENDERERS, render
+from trnbench.show.report import Column, Report, as_table, columns
+from trnbench.show.text_table import PLAIN, Style, draw, markdown, wrap
 
 REPORT = Report(
     verb="demo",

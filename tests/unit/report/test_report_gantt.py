@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.emulate.schedule.timeline import timeline
-from trnbench.emulate.schedule.times import (
+from trnbench.engines.emulate.schedule.timeline import timeline
+from trnbench.engines.emulate.schedule.times import (
     EndingTimes,
     OverlapRules,
     Sends,
@@ -19,8 +19,8 @@ from trnbench.emulate.schedule.times import (
 )
 from trnbench.program.schedule import slot_order
 from trnbench.program.slot_times import Lane, SlotTimes
-from trnbench.report.gantt import gantt
-from trnbench.report.text_table import Style
+from trnbench.show.gantt import gantt
+from trnbench.show.text_table import Style
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 NETWORK: Lane = "network"

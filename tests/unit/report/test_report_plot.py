@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnbench.report.plot import LEFT, PlotAxis, PlotSeries, log_plot
+from trnbench.show.plot import LEFT, PlotAxis, PlotSeries, log_plot
 
 X = PlotAxis(title="x", text=lambda value: f"{value:.3g}")
 Y = PlotAxis(title="y", text=lambda value: f"{value:.3g}")

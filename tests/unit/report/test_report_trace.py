@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from trnbench.answers.trace import TraceSpan
-from trnbench.report.trace import trace
+from trnbench.show.trace import trace
+from trnbench.show.trace_events import TraceSpan
 
 
 def test_spans_become_complete_events_on_their_own_tracks():
@@ -51,7 +51,7 @@ def test_overlapping_spans_of_a_lane_go_to_tracks_of_their_own():
 
 
 def test_the_topology_drawing_wraps_round():
-    from trnbench.report.drawing import grid
+    from trnbench.show.drawing import grid
 
     assert grid((2, 2), str) == [
         "  ~   ~",

@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from trnbench.analytic.step.memory_parts import CATEGORIES
 from trnbench.answers.train import Searched, TrainAnswer
-from trnbench.catalog.provenance import Kind
+from trnbench.engines.analytic.step.memory_parts import CATEGORIES
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.records import replace
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES
-from trnbench.records import replace
-from trnbench.report.formats import RENDERERS, render
-from trnbench.report.text_table import PLAIN, Style
 from trnbench.report.train import train_report
-from trnbench.workload.partial_layout import PartialLayout
+from trnbench.show.formats import RENDERERS, render
+from trnbench.show.text_table import PLAIN, Style
 
 GIB = 2.0**30
 SETTING = PartialLayout(

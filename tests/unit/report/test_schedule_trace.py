@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import pytest
 
-from trnbench.emulate.schedule.timeline import timeline
-from trnbench.emulate.schedule.times import (
+from trnbench.engines.emulate.schedule.timeline import timeline
+from trnbench.engines.emulate.schedule.times import (
     EndingTimes,
     OverlapRules,
     Sends,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.answers.interval import Interval
 from trnbench.answers.lead import Lead, verdict_is
 from trnbench.report.verdict import _apart, _error, share_text
+from trnbench.show.interval import Interval
 
 
 def lead(*shares, winner=0):

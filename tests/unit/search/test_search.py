@@ -11,33 +11,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import step_prices
-from trnbench.analytic.step.memory import memory
-from trnbench.analytic.step.utilization import utilization
 from trnbench.app.searching import Watch, search_all
 from trnbench.app.verbs.search_layouts import search_layouts
-from trnbench.calibration.collective_stack import stack_of
-from trnbench.calibration.supports import ANYTHING_ELSE, SupportLine
-from trnbench.calibration.training_stack import (
+from trnbench.engines.analytic.step.memory import memory
+from trnbench.engines.analytic.step.utilization import utilization
+from trnbench.errors import InputError
+from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.calibration.supports import ANYTHING_ELSE, SupportLine
+from trnbench.facts.calibration.training_stack import (
     TrainingEfficiency,
     load_chip_efficiency,
     load_training_stack,
     training_stack_of,
 )
-from trnbench.catalog.search import open_catalog
-from trnbench.errors import InputError
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.rank_groups import platform_answer
-from trnbench.mapping.routable_groups import OF_EXPERTS, OUTER, group_reasons
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import DEGREES, KNOBS, Layout
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.machine.rank_groups import platform_answer
+from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
+from trnbench.predict.search.question import Question
+from trnbench.predict.search.result import SearchResult, Tally
+from trnbench.predict.search.runs import Seen
+from trnbench.predict.search.search import SearchHooks, search
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.search.question import Question
-from trnbench.search.result import SearchResult, Tally
-from trnbench.search.runs import Seen
-from trnbench.search.search import SearchHooks, search
-from trnbench.workload.layout import DEGREES, KNOBS, Layout
-from trnbench.workload.library import load_model
-from trnbench.workload.partial_layout import PartialLayout
 
 CATALOG = open_catalog()
 
@@ -305,11 +305,11 @@ def test_numbers_of_nodes_at_once_give_what_each_gives_alone():
 def test_grids_cut_into_parts_give_what_one_gives(monkeypatch):
     asked = question("llama2-7b", "p5.48xlarge", nodes=(4, 1, 6), batch=48, sequence=4096)
     whole, every = everything(asked)
-    monkeypatch.setattr("trnbench.search.search.GRID", 1)
+    monkeypatch.setattr("trnbench.predict.search.search.GRID", 1)
     parted, each = everything(asked)
     assert every == each
     assert parted.by_nodes == whole.by_nodes
-    monkeypatch.setattr("trnbench.search.parts.BLOCK", 1)
+    monkeypatch.setattr("trnbench.predict.search.parts.BLOCK", 1)
     blocked, one_by_one = everything(asked)
     assert one_by_one == every
     assert (blocked.by_nodes, blocked.tally) == (whole.by_nodes, whole.tally)
@@ -564,7 +564,7 @@ def test_names_and_records_ask_the_same():
 def test_a_search_shared_among_processors_finds_what_one_search_finds(model, batch, monkeypatch):
     asked = question(model, "trn1.32xlarge", (3, 1, 4, 2), batch=batch, sequence=2048)
     (whole,) = search_all([("one", asked)], top=5, watch=Watch())
-    monkeypatch.setattr("trnbench.search.parts.BLOCK", 1)
+    monkeypatch.setattr("trnbench.predict.search.parts.BLOCK", 1)
     (shared,) = search_all([("one", asked)], top=5, watch=Watch(workers=2))
     assert whole is not None
     assert shared is not None

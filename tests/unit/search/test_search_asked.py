@@ -6,19 +6,19 @@ import pytest
 
 from tests.steps import step_prices
 from tests.unit.search.test_search import adds_up, everything, question
-from trnbench.analytic.step.memory import memory
 from trnbench.app import calibrate, explain
 from trnbench.app.command_lines import train_question
 from trnbench.app.train_functional import train_functional
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.verbs.search_layouts import search_layouts
 from trnbench.app.verbs.train import train
+from trnbench.engines.analytic.step.memory import memory
 from trnbench.errors import InputError
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.pipeline_layout import lighter_ends, stages_of, written
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.workload.layout import KNOBS
-from trnbench.workload.partial_layout import PartialLayout
-from trnbench.workload.pipeline_layout import lighter_ends, stages_of, written
 
 FEW = {"tp": 4, "schedule": "1f1b", "zero": 1, "recompute": "none", "cp": 1}
 NEMO: dict[str, Any] = {"stack": "nemo-hopper", "batch": 16, "sequence": 4096, "nodes": (2,)}

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnbench.predict.search.ranking import LayoutRanking
 from trnbench.program.points import Points
-from trnbench.search.ranking import LayoutRanking
 
 FIRST = np.zeros(1, int)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from trnbench.catalog.search import Catalog, Folder
 from trnbench.errors import InputError
+from trnbench.facts.catalog.search import Catalog, Folder
 from trnbench.store import runs as store
 from trnbench.store import snapshot
 from trnbench.store.check import findings

@@ -9,12 +9,12 @@ import tomli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.catalog.toml_file import toml_text
 from trnbench.errors import DataFileError, InputError, UnknownNameError
-from trnbench.workload.hf_config import family_names, import_config, read_config
-from trnbench.workload.library import read_model
-from trnbench.workload.model import Model
-from trnbench.workload.weights import parameter_count, weights
+from trnbench.facts.catalog.toml_file import toml_text
+from trnbench.facts.workload.hf_config import family_names, import_config, read_config
+from trnbench.facts.workload.library import read_model
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.weights import parameter_count, weights
 
 PUBLISHED = json.loads(
     (Path(__file__).parent / "hugging_face_configs.json").read_text(encoding="utf-8")

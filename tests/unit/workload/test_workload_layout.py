@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.catalog.structure import structure
-from trnbench.workload.layout import Layout
+from trnbench.facts.catalog.structure import structure
+from trnbench.facts.workload.layout import Layout
 
 
 def layout(**changes) -> Layout:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import DataFileError, UnknownNameError
-from trnbench.workload.library import load_model, read_model
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.library import load_model, read_model
 
 CATALOG = open_catalog(environment={})
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.catalog.document import load
-from trnbench.catalog.search import open_catalog
 from trnbench.errors import DataFileError, UnknownNameError
-from trnbench.workload.library import (
+from trnbench.facts.catalog.document import load
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.library import (
     load_collective_suite,
     load_matrix_suite,
     load_training_suite,
 )
-from trnbench.workload.suite import CollectiveSuite, MatrixSuite, TrainingSuite
+from trnbench.facts.workload.suite import CollectiveSuite, MatrixSuite, TrainingSuite
 
 CATALOG = open_catalog(environment={})
 

@@ -4,10 +4,10 @@ from math import prod
 
 import pytest
 
-from trnbench.catalog.search import open_catalog
-from trnbench.workload.library import load_model
-from trnbench.workload.model import Model
-from trnbench.workload.weights import (
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.weights import (
     Weight,
     active_parameter_count,
     parameter_count,

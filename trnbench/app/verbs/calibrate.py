@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trnbench import parsing
 from trnbench.app.knobs import layout_of
 from trnbench.app.measured_files import GivenRun, given_run, measured_files
 from trnbench.app.measured_machine import beside, with_machines
 from trnbench.app.use_case import Progress, answered_by, quiet, takes_options_of
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.evidence.calibrate import calibrate as fitted
-from trnbench.evidence.calibrate_collectives import fit_collectives
-from trnbench.evidence.calibrate_files import Calibrated, CalibrationFiles
-from trnbench.evidence.calibrate_memory import fits_by_stack
-from trnbench.evidence.calibrate_rows import marked_rows, measured_kernels, measured_rows
-from trnbench.evidence.calibrate_start import start_of
-from trnbench.evidence.calibrated_collectives import CalibratedCollectives, stack_name
+from trnbench.evidence.fit.calibrate import calibrate as fitted
+from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives, stack_name
+from trnbench.evidence.fit.collectives import fit_collectives
+from trnbench.evidence.fit.files import Calibrated, CalibrationFiles
+from trnbench.evidence.fit.memory import fits_by_stack
+from trnbench.evidence.fit.rows import marked_rows, measured_kernels, measured_rows
+from trnbench.evidence.fit.start import start_of
 from trnbench.evidence.measured_file import steps_of
+from trnbench.evidence.readers.collectives import is_sweep
 from trnbench.evidence.rows import COLLECTIVES, KERNELS, STEPS, EvidenceFile, is_table
-from trnbench.ingest.collectives import is_sweep
-from trnbench.parsing import maybe
-from trnbench.records import Record, field
-from trnbench.units import counted
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.parsing import maybe
+from trnbench.facts.records import Record, field
+from trnbench.facts.units import counted
 
 
 class CalibrateRequest(Record):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from trnbench.app.use_case import Progress, quiet
 from trnbench.app.verbs.train import step_answers
-from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.claims.claim import (
+from trnbench.errors import UnknownNameError, unhandled
+from trnbench.evidence.claims.claim import (
     ClaimedRun,
     ClaimList,
     CostCheck,
@@ -22,16 +22,16 @@ from trnbench.claims.claim import (
     Statement,
     load_claims,
 )
-from trnbench.claims.cost import PriceBook, cost_finding, price_finding
-from trnbench.claims.figures import figure_finding, ratio_finding
-from trnbench.claims.speed import Machines, Pace, speed_finding
-from trnbench.claims.verdict import Claimed, Finding, Words
-from trnbench.errors import UnknownNameError, unhandled
-from trnbench.hardware.instance import Platform
-from trnbench.parsing import date, names, read
-from trnbench.plan.price_terms import check_region
+from trnbench.evidence.claims.cost import PriceBook, cost_finding, price_finding
+from trnbench.evidence.claims.figures import figure_finding, ratio_finding
+from trnbench.evidence.claims.speed import Machines, Pace, speed_finding
+from trnbench.evidence.claims.verdict import Claimed, Finding, Words
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.parsing import date, names, read
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.price_terms import check_region
 from trnbench.predict.setup import train_setup
-from trnbench.workload.partial_layout import PartialLayout
 
 
 def claims(

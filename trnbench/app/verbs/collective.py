@@ -7,10 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trnbench import parsing
-from trnbench.analytic.collective.sweep import Sweep, sweep
 from trnbench.answers.collective import CollectiveAnswer, LinkLoad, TorusLoad
-from trnbench.answers.trace import TraceSpan
 from trnbench.app.collective_request import (
     CollectiveRequest,
     read_fault,
@@ -20,37 +17,40 @@ from trnbench.app.collective_request import (
 )
 from trnbench.app.replica_groups import replica_groups
 from trnbench.app.use_case import Engine, Progress, answered_by, engines_of, quiet
-from trnbench.arrays import IntArray
-from trnbench.calibration.collective_stack import CollectiveStack, load_stack, stack_of
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.emulate.collective.data import DataCheck, check_data, most_checked
-from trnbench.emulate.collective.play import PlayedCollective, play
-from trnbench.emulate.collective.streams import ChunkStream, play_selected, play_together
+from trnbench.engines.analytic.collective.sweep import Sweep, sweep
+from trnbench.engines.emulate.collective.data import DataCheck, check_data, most_checked
+from trnbench.engines.emulate.collective.play import PlayedCollective, play
+from trnbench.engines.emulate.collective.streams import ChunkStream, play_selected, play_together
 from trnbench.errors import InputError
-from trnbench.hardware.fabric import Torus
-from trnbench.hardware.library import load_platform
-from trnbench.mapping.legality import PlacementVerdict, cluster_verdict, verdict
-from trnbench.mapping.message_plan.algorithm import Refusal
-from trnbench.mapping.message_plan.chunks import chunks_of
-from trnbench.mapping.message_plan.placed import Placed
-from trnbench.mapping.message_plan.plan import MessagePlan
-from trnbench.mapping.message_plan.ring_orders import neighbour_pairs
-from trnbench.mapping.message_plan.select import (
+from trnbench.facts import parsing
+from trnbench.facts.arrays import IntArray
+from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.hardware.fabric import Torus
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.parsing import clusters, read
+from trnbench.facts.records import replace
+from trnbench.facts.workload.library import load_collective_suite
+from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.suite import Place
+from trnbench.machine.legality import PlacementVerdict, cluster_verdict, verdict
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.chunks import chunks_of
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.message_plan.plan import MessagePlan
+from trnbench.machine.message_plan.ring_orders import neighbour_pairs
+from trnbench.machine.message_plan.select import (
     Selected,
     algorithm_named,
     select,
     selected_for,
 )
-from trnbench.mapping.placement import Placement, place
-from trnbench.numerics.formats import format_named
-from trnbench.parsing import clusters, read
+from trnbench.machine.placement import Placement, place
 from trnbench.predict.setup import strangers
 from trnbench.program.collective import Collective, bus_factor, op_named
-from trnbench.records import replace
-from trnbench.workload.library import load_collective_suite
-from trnbench.workload.operation import Op
-from trnbench.workload.suite import Place
+from trnbench.show.trace_events import TraceSpan
 
 MAX_TRACED = 500_000
 """Messages a trace may hold: beyond that no viewer opens it."""

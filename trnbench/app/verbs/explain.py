@@ -11,19 +11,19 @@ from trnbench.app.knobs import layout_of
 from trnbench.app.measured_files import GIB, GivenRun, device_files, given_run, measured_files
 from trnbench.app.measured_machine import with_machines
 from trnbench.app.use_case import Progress, answered_by, quiet, takes_options_of
-from trnbench.calibration.stack_of import refuse_unknown_stack
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
+from trnbench.evidence.explain.causes import load_causes
+from trnbench.evidence.explain.explanation import explained
+from trnbench.evidence.explain.observed import ObservedStep, observed
 from trnbench.evidence.measured_file import steps_of
 from trnbench.evidence.predict import Predictor
+from trnbench.evidence.readers.devices import DeviceSummary
 from trnbench.evidence.rows import STEPS, EvidenceFile, RowFault
 from trnbench.evidence.training_cases import Reader
-from trnbench.explain.causes import load_causes
-from trnbench.explain.explanation import explained
-from trnbench.explain.observed import ObservedStep, observed
-from trnbench.ingest.devices import DeviceSummary
-from trnbench.records import Record, field, replace
-from trnbench.units import counted
+from trnbench.facts.calibration.stack_of import refuse_unknown_stack
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import counted
 
 MOST_STEPS = 40
 """More rows of one cluster tell no more, and take their time."""

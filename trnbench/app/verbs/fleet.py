@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 
-from trnbench import parsing
 from trnbench.answers.fleet import (
     FleetAnswer,
     FleetLimitCost,
@@ -16,27 +15,28 @@ from trnbench.answers.fleet import (
     MonthBill,
 )
 from trnbench.answers.quote import bill_cells
-from trnbench.answers.row import Cell
 from trnbench.app.fleet_jobs import JobWays, WaysFinder, fleet_named
 from trnbench.app.fleet_problem import fleet_problem, refuse_unknown
 from trnbench.app.fleet_risk import FleetRisk, risk_of
 from trnbench.app.searching import Watch
 from trnbench.app.use_case import Cancel, Progress, answered_by, never, quiet
-from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.parsing import maybe
-from trnbench.plan.billing import Bill, added
-from trnbench.plan.fleet.greedy import greedy, moved_earlier
-from trnbench.plan.fleet.problem import (
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.parsing import maybe
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.fleet import FleetFile
+from trnbench.money.billing import Bill, added
+from trnbench.money.fleet.greedy import greedy, moved_earlier
+from trnbench.money.fleet.problem import (
     Bought,
     Fleet,
     FleetPlan,
     PlacedRun,
 )
-from trnbench.plan.fleet.programme import Effort, Solved, solve
-from trnbench.plan.fleet.relax import binding, limit_costs
-from trnbench.plan.market import cost_of
-from trnbench.records import Record, replace
-from trnbench.workload.fleet import FleetFile
+from trnbench.money.fleet.programme import Effort, Solved, solve
+from trnbench.money.fleet.relax import binding, limit_costs
+from trnbench.money.market import cost_of
+from trnbench.show.row import Cell
 
 FRONT_POINTS = 5
 RATE_CELLS = (

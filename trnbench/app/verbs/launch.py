@@ -5,19 +5,24 @@ from __future__ import annotations
 import datetime
 from typing import Any, Literal
 
-from trnbench import __version__, parsing
+from trnbench import __version__
 from trnbench.answers.launch import Launched, LaunchPair
 from trnbench.answers.train import TrainAnswer
 from trnbench.app.knobs import layout_of
 from trnbench.app.settled_steps import blank_answer
 from trnbench.app.use_case import Progress, answered_by, quiet, takes_options_of
 from trnbench.app.verbs.train import step_answers
-from trnbench.calibration.stack_of import Stacks
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.hardware.instance import Instance
-from trnbench.hardware.library import load_platform
-from trnbench.hardware.reliability import load_reliability
+from trnbench.facts import parsing
+from trnbench.facts.calibration.stack_of import Stacks
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.parsing import clusters, literal, maybe
+from trnbench.facts.records import Record
+from trnbench.facts.units import DAY_S, Dimension, show
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.launch.catalogue import (
     SCHEDULERS,
     framework_for,
@@ -27,14 +32,10 @@ from trnbench.launch.catalogue import (
 )
 from trnbench.launch.folder import launch_folder
 from trnbench.launch.plan import LaunchPlan
-from trnbench.parsing import clusters, literal, maybe
-from trnbench.plan.checkpoint import checkpoint_bytes
-from trnbench.plan.failures import operations_of, ranged
-from trnbench.plan.goodput import goodput
+from trnbench.money.checkpoint import checkpoint_bytes
+from trnbench.money.failures import operations_of, ranged
+from trnbench.money.goodput import goodput
 from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.records import Record
-from trnbench.units import DAY_S, Dimension, show
-from trnbench.workload.partial_layout import PartialLayout
 
 MachinesFrom = Literal["on-demand", "capacity-block"]
 BLOCK = "capacity-block"

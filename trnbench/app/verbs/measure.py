@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from trnbench import parsing
 from trnbench.answers.measure import MeasureAnswer, MeasuredRow
 from trnbench.app.measured_machine import evidence_of, verdict_of
 from trnbench.app.use_case import Cancel, Progress, answered_by, never, quiet
-from trnbench.catalog.search import Catalog
-from trnbench.measure.device import DeviceChoice
-from trnbench.measure.given_decoders import decoder_sizes
-from trnbench.measure.session import run_session
-from trnbench.measure.suites import KINDS, SuiteName
-from trnbench.measure.worker import WorkRequest
-from trnbench.parsing import maybe, read
-from trnbench.records import asdict
+from trnbench.evidence.measure.device import DeviceChoice
+from trnbench.evidence.measure.given_decoders import decoder_sizes
+from trnbench.evidence.measure.session import run_session
+from trnbench.evidence.measure.suites import KINDS, SuiteName
+from trnbench.evidence.measure.worker import WorkRequest
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.parsing import maybe, read
+from trnbench.facts.records import asdict
 
 MeasureKind = Literal["all", "matrix", "collective", "train"]
 HOST_DEVICES = 8

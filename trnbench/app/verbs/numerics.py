@@ -6,23 +6,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnbench import parsing
 from trnbench.answers.numerics import NumericsAnswer, RecipeCurves
 from trnbench.app.use_case import Progress, answered_by, quiet
-from trnbench.catalog.search import Catalog
+from trnbench.engines.execute.coverage import check_memory, problems
+from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.numbers.accumulation import accumulate_demo
+from trnbench.engines.execute.numbers.product_demo import product_demos
+from trnbench.engines.execute.optimizer import AdamW
+from trnbench.engines.execute.trainer import Trainer, TrainingRun
 from trnbench.errors import InputError
-from trnbench.execute.coverage import check_memory, problems
-from trnbench.execute.data import text_of
-from trnbench.execute.optimizer import AdamW
-from trnbench.execute.trainer import Trainer, TrainingRun
-from trnbench.numerics.accumulation import accumulate_demo
-from trnbench.numerics.product_demo import product_demos
-from trnbench.parsing import read
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.parsing import read
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.program.precision import recipe_named
 from trnbench.program.step import training_step
-from trnbench.records import Record, field, replace
-from trnbench.workload.layout import Layout
-from trnbench.workload.library import load_model
 
 REFERENCE = "fp32"
 RECIPES = (REFERENCE, "bf16-master", "bf16-sr", "bf16")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from trnbench import parsing
 from trnbench.answers.fleet import SpotRisk
 from trnbench.answers.plan import PlanAnswer, Ways
 from trnbench.answers.quote import Quote
@@ -34,13 +33,16 @@ from trnbench.app.use_case import (
     quiet,
     takes_options_of,
 )
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.hardware.instance import PurchaseOption
-from trnbench.parsing import literal, maybe, read
-from trnbench.plan.failures import Estimate
-from trnbench.plan.market import Market, candidates
-from trnbench.plan.objective import (
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.instance import PurchaseOption
+from trnbench.facts.parsing import literal, maybe, read
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import Dimension, counted, show, significant
+from trnbench.money.failures import Estimate
+from trnbench.money.market import Market, candidates
+from trnbench.money.objective import (
     Candidate,
     Limits,
     Objective,
@@ -49,13 +51,11 @@ from trnbench.plan.objective import (
     pareto,
     ranked,
 )
-from trnbench.plan.purchase import load_offers
-from trnbench.plan.quotas import QuotaRequest, quota_request
-from trnbench.plan.sensitivity import Change, sensitivity
+from trnbench.money.purchase import load_offers
+from trnbench.money.quotas import QuotaRequest, quota_request
+from trnbench.money.sensitivity import Change, sensitivity
 from trnbench.predict.common_draws import CommonDraws
-from trnbench.records import Record, replace
 from trnbench.report.quote_text import time_text
-from trnbench.units import Dimension, counted, show, significant
 
 WORTH_A_THOUGHT = 0.5
 """Plans that train for less than this part of their time are not shown beside the chosen one."""

@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from trnbench.app.knobs import layout_of
 from trnbench.app.layout_defaults import refuse_senseless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
-from trnbench.calibration.collective_stack import CollectiveStack, load_stack
-from trnbench.calibration.training_stack import TrainingEfficiency, TrainingStack
-from trnbench.catalog.search import Catalog, open_catalog
-from trnbench.hardware.instance import Platform
-from trnbench.hardware.library import load_platform
+from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack
+from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.workload.layout import Value
+from trnbench.facts.workload.library import load_model
+from trnbench.facts.workload.model import Model
+from trnbench.predict.search.question import Question
+from trnbench.predict.search.result import SearchResult
+from trnbench.predict.search.runs import Seen
+from trnbench.predict.search.search import SearchHooks, search
 from trnbench.predict.setup import collectives_of, training_efficiency
-from trnbench.search.question import Question
-from trnbench.search.result import SearchResult
-from trnbench.search.runs import Seen
-from trnbench.search.search import SearchHooks, search
-from trnbench.workload.layout import Value
-from trnbench.workload.library import load_model
-from trnbench.workload.model import Model
 
 __all__ = ["SearchResult", "Seen", "search_layouts"]
 

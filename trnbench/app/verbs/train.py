@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench import parsing
 from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.app.batch import batch_words
 from trnbench.app.knobs import layout_of
@@ -23,19 +22,20 @@ from trnbench.app.use_case import (
     quiet,
     takes_options_of,
 )
-from trnbench.catalog.search import Catalog, open_catalog
 from trnbench.errors import InputError
-from trnbench.parsing import clusters, maybe
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.parsing import clusters, maybe
+from trnbench.facts.records import replace
+from trnbench.facts.units import Dimension
+from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.predict.step import Playing
 from trnbench.program.step import training_step
-from trnbench.records import replace
-from trnbench.units import Dimension
-from trnbench.workload.partial_layout import PartialLayout
 
 if TYPE_CHECKING:
     from trnbench.app.run_request import RunRequest
-    from trnbench.emulate.schedule.disturbance import Straggler
+    from trnbench.engines.emulate.schedule.disturbance import Straggler
 
 _STRAGGLER = re.compile(r"(\d{1,6})=(.+)")
 
@@ -83,7 +83,7 @@ def _with_memory(setup: TrainSetup, answer: TrainAnswer) -> TrainAnswer:
     """Return an answer with what the worst rank holds, slot by slot, if its layout is legal."""
     if answer.memory is None:
         return answer
-    from trnbench.analytic.step.memory_timeline import memory_timeline
+    from trnbench.engines.analytic.step.memory_timeline import memory_timeline
 
     held = memory_timeline(
         training_step(setup.model, answer.layout.complete()),
@@ -212,7 +212,7 @@ def _straggler(text: str) -> Straggler:
     if match is None:
         raise InputError(f"--straggler: cannot read {text!r}; write STAGE=FACTOR, such as 0=1.2")
     factor = parsing.quantity("--straggler", Dimension.RATIO)(match[2])
-    from trnbench.emulate.schedule.disturbance import Straggler
+    from trnbench.engines.emulate.schedule.disturbance import Straggler
 
     return Straggler(stage=int(match[1]), factor=factor)
 
@@ -266,7 +266,7 @@ def _settled(layout: PartialLayout) -> bool:
 def _fastest(setup: TrainSetup, blank: TrainAnswer, progress: Progress) -> TrainAnswer:
     """Return the answer with the fastest layout that fits, or why there is none."""
     from trnbench.app.searching import question_of
-    from trnbench.search.search import SearchHooks, search
+    from trnbench.predict.search.search import SearchHooks, search
 
     layout = blank.layout
     result = search(

@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from trnbench.analytic.step.engines import keep_all_forms
 from trnbench.answers.evidence import ScoredSet
 from trnbench.app.knobs import layout_of
 from trnbench.app.measured_files import given_run, measured_files
 from trnbench.app.measured_machine import with_machines
 from trnbench.app.use_case import Progress, quiet, takes_options_of
-from trnbench.calibration.stack_of import refuse_unknown_stack
-from trnbench.calibration.training_stack import FitErrors, load_training_stack
-from trnbench.catalog.search import Catalog, built_in_folder, open_catalog
+from trnbench.engines.analytic.step.engines import keep_all_forms
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.collectives import compare_collectives
 from trnbench.evidence.comparison import Comparison
@@ -34,8 +31,11 @@ from trnbench.evidence.rows import (
 from trnbench.evidence.statistics import summarise
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
-from trnbench.hardware.library import load_instance, load_published
-from trnbench.parsing import literal, names
+from trnbench.facts.calibration.stack_of import refuse_unknown_stack
+from trnbench.facts.calibration.training_stack import FitErrors, load_training_stack
+from trnbench.facts.catalog.search import Catalog, built_in_folder, open_catalog
+from trnbench.facts.hardware.library import load_instance, load_published
+from trnbench.facts.parsing import literal, names
 
 SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
     "trainium": ("trainium_training",),

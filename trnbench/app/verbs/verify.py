@@ -10,15 +10,15 @@ from trnbench.app.command_lines import command_line, with_folders
 from trnbench.app.knobs import layout_of
 from trnbench.app.measured_files import GivenRun, measured_files
 from trnbench.app.use_case import Progress, answered_by, quiet
-from trnbench.catalog.search import Catalog
 from trnbench.errors import DataFileError, Fault, InputError
 from trnbench.evidence.measured_file import steps_of
 from trnbench.evidence.rows import STEPS
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record
+from trnbench.facts.workload.json_file import read_object
+from trnbench.facts.workload.layout import KNOBS
 from trnbench.launch.folder import PREDICTION
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
-from trnbench.records import Record
-from trnbench.workload.json_file import read_object
-from trnbench.workload.layout import KNOBS
 
 _SCHEMA = "trnbench.launch/1"
 

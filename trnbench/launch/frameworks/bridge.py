@@ -10,6 +10,8 @@ import datetime
 from collections.abc import Iterator, Mapping
 
 from trnbench.errors import InputError
+from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags, number, whole
 from trnbench.launch.framework import Framework, FrameworkCall
 from trnbench.launch.frameworks.megatron import (
@@ -30,8 +32,6 @@ from trnbench.launch.frameworks.megatron import (
     refusals,
 )
 from trnbench.launch.plan import LaunchPlan
-from trnbench.workload.context_exchange import neighbours_of
-from trnbench.workload.layout import Value
 
 DEGREES: Mapping[str, str] = {
     "tp": "model.tensor_model_parallel_size",

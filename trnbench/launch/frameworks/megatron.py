@@ -10,15 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trnbench.errors import MOST_NAMED, InputError, listed
-from trnbench.launch.arguments import BESIDE, Flags, number
-from trnbench.launch.framework import Framework, FrameworkCall, Texts, unwritten
-from trnbench.launch.plan import LaunchPlan
-from trnbench.workload.context_exchange import neighbours_of
-from trnbench.workload.jobs import Job
-from trnbench.workload.layout import Value
-from trnbench.workload.model import ROTARY_BASE
-from trnbench.workload.pipeline_layout import drawn_text, stages_of
-from trnbench.workload.recompute import (
+from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.layout import Value
+from trnbench.facts.workload.model import ROTARY_BASE
+from trnbench.facts.workload.pipeline_layout import drawn_text, stages_of
+from trnbench.facts.workload.recompute import (
     PLAIN,
     SOME_LAYERS,
     Module,
@@ -26,6 +23,9 @@ from trnbench.workload.recompute import (
     recompute_named,
     repeated_layers,
 )
+from trnbench.launch.arguments import BESIDE, Flags, number
+from trnbench.launch.framework import Framework, FrameworkCall, Texts, unwritten
+from trnbench.launch.plan import LaunchPlan
 
 DEGREES: Mapping[str, str] = {
     "tp": "tensor-model-parallel-size",

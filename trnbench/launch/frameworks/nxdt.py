@@ -10,6 +10,9 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trnbench.facts.workload.layout import Value
+from trnbench.facts.workload.model import ROTARY_BASE
+from trnbench.facts.workload.recompute import PLAIN, Module, modules_of, recompute_named
 from trnbench.launch.framework import Framework, FrameworkCall, Texts, nested, unwritten
 from trnbench.launch.frameworks.neuron import (
     LAST_FULL_STACK,
@@ -18,9 +21,6 @@ from trnbench.launch.frameworks.neuron import (
 )
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.written import yaml_text
-from trnbench.workload.layout import Value
-from trnbench.workload.model import ROTARY_BASE
-from trnbench.workload.recompute import PLAIN, Module, modules_of, recompute_named
 
 CONFIG = "nxdt.yaml"
 DEGREES: Mapping[str, str] = {

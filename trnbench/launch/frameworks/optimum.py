@@ -8,12 +8,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping
 
+from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags
 from trnbench.launch.framework import Framework, FrameworkCall, Texts
 from trnbench.launch.frameworks.neuron import PARALLEL_COMPILE, xla_environment
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.written import from_template
-from trnbench.workload.layout import Value
 
 SCRIPT = "train_optimum.py"
 _PRECISIONS = {"bf16-sr-master": "mixed", "bf16-master": "mixed", "bf16-sr": "bf16", "bf16": "bf16"}

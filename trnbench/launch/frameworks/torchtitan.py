@@ -10,11 +10,11 @@ import ast
 import datetime
 from collections.abc import Iterator, Mapping
 
+from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import whole
 from trnbench.launch.framework import Framework, FrameworkCall, Texts
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.written import from_template
-from trnbench.workload.layout import Value
 
 MODULE = "launch_config"
 FUNCTION = "layout"

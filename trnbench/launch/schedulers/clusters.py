@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import datetime
 
+from trnbench.facts.records import replace
 from trnbench.launch.framework import Framework
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.scheduler import JobFiles, ec2
 from trnbench.launch.schedulers.hosts import SLURM, slurm_files
 from trnbench.launch.written import yaml_text
-from trnbench.records import replace
 
 _CLUSTER = "cluster.yaml"
 _SHARED = "/fsx"

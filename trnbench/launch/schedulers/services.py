@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from trnbench.hardware.instance import Platform
+from trnbench.facts.hardware.instance import Platform
 from trnbench.launch.framework import Framework
 from trnbench.launch.plan import LaunchPlan, host_type
 from trnbench.launch.scheduler import JobFiles, Scheduler, ec2, in_turn, no_refusals

@@ -10,8 +10,10 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from trnbench import parsing
 from trnbench.errors import UnknownNameError
+from trnbench.facts import parsing
+from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload.operation import OPS
 from trnbench.program.collective import op_named
 from trnbench.tui.chart_data import ChartData, ChartSeries, log_axis
 from trnbench.tui.collective_questions import (
@@ -31,8 +33,6 @@ from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.units import Dimension, show
-from trnbench.workload.operation import OPS
 
 if TYPE_CHECKING:
     from trnbench.app.collective_steps import CollectiveStep, CollectiveSteps
@@ -224,7 +224,7 @@ def _step_text(step: CollectiveStep, number: int, count: int) -> str:
 def _algorithm(text: str) -> str:
     if text == AUTO:
         return text
-    from trnbench.calibration.collective_stack import ALGORITHM_NAMES
+    from trnbench.facts.calibration.collective_stack import ALGORITHM_NAMES
 
     if text.partition("(")[0] not in ALGORITHM_NAMES:
         raise UnknownNameError("algorithm", text, (AUTO, *ALGORITHM_NAMES))

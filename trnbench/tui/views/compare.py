@@ -10,9 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from trnbench.answers.figures import FIGURES
-from trnbench.answers.row import Row
 from trnbench.errors import TrnbenchError
+from trnbench.facts.units import counted
+from trnbench.show.figures import FIGURES
+from trnbench.show.row import Row
 from trnbench.tui.cluster import Cluster, cluster_of
 from trnbench.tui.compare_pictures import (
     cluster_label,
@@ -42,7 +43,6 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.units import counted
 
 if TYPE_CHECKING:
     from trnbench.answers.quote import Quote

@@ -9,7 +9,8 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from trnbench.answers.row import Row
+from trnbench.facts.units import Dimension, show
+from trnbench.show.row import Row
 from trnbench.tui.chart_data import ChartData
 from trnbench.tui.evidence_pictures import error_chart
 from trnbench.tui.evidence_questions import EvidenceFound, claim_rows, evidence_rows
@@ -20,7 +21,6 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.units import Dimension, show
 
 if TYPE_CHECKING:
     from trnbench.evidence.comparison import Comparison

@@ -11,8 +11,11 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.answers.row import Row
-from trnbench.records import replace
+from trnbench.facts.records import replace
+from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload.layout import ANY
+from trnbench.facts.workload.partial_layout import PartialLayout, shown_degrees
+from trnbench.show.row import Row
 from trnbench.tui.cluster import BY_HAND, Cluster, layout_of, partial_layout_of
 from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.compare_pictures import memory_bars, seconds_text, time_bars
@@ -33,9 +36,6 @@ from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.units import Dimension, show
-from trnbench.workload.layout import ANY
-from trnbench.workload.partial_layout import PartialLayout, shown_degrees
 
 if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer

@@ -10,7 +10,9 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from trnbench import parsing
+from trnbench.facts import parsing
+from trnbench.facts.units import Dimension
+from trnbench.facts.workload.product_text import parse_product
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
 from trnbench.tui.forms import field, list_of, plain
 from trnbench.tui.found import TableFound
@@ -28,9 +30,7 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.units import Dimension
 from trnbench.verbs.matrix.question import MatrixQuestion
-from trnbench.workload.product_text import parse_product
 
 if TYPE_CHECKING:
     from trnbench.verbs.matrix.answer import MatrixAnswer
@@ -232,7 +232,7 @@ def _roof(answer: MatrixAnswer, intensities: Sequence[float]) -> tuple[tuple[flo
 
 def _format_name(text: str) -> str:
     from trnbench.errors import UnknownNameError
-    from trnbench.numerics.formats import FORMATS
+    from trnbench.facts.numbers.formats import FORMATS
 
     known = (*FORMATS, "fp8")
     if text not in known:

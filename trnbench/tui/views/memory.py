@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from trnbench.facts.units import Dimension, show, significant
 from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.colours import part_styles
 from trnbench.tui.memory_pictures import area_of, block_bars, draw_area
@@ -20,10 +21,9 @@ from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.units import Dimension, show, significant
 
 if TYPE_CHECKING:
-    from trnbench.analytic.step.memory_timeline import MemoryInstant
+    from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
 
 
 class MemoryView(ClusterView):

@@ -12,14 +12,14 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import ProgressBar, RichLog
 
-from trnbench.report.report import Report
+from trnbench.facts.units import counted
+from trnbench.show.report import Report
 from trnbench.tui.run_questions import ENGINES, SuiteRun, run_suite, suite_question, suites
 from trnbench.tui.view import View
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import WorkProgress
-from trnbench.units import counted
 
 WORK = "suite"
 

@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.records import replace
-from trnbench.report.report import Report
+from trnbench.facts.records import replace
+from trnbench.show.report import Report
 from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.compare_pictures import seconds_text, time_bars
 from trnbench.tui.layout_questions import DrawnSchedule, Window, schedule_chart, train_request
@@ -98,7 +98,7 @@ class ScheduleView(ClusterView):
 
     def answered(self, topic: str, value: object) -> None:
         """Show the chart."""
-        from trnbench.report.gantt import SLOT_LETTERS
+        from trnbench.show.gantt import SLOT_LETTERS
 
         assert isinstance(value, DrawnSchedule)
         self._drawn = value

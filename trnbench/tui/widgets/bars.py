@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.tui.colours import part_styles
 
 LIMIT = "|"

@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from trnbench.errors import TrnbenchError
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.tui.completion import ListSuggester
 from trnbench.tui.widgets.line_input import LineInput
 

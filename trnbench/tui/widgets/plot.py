@@ -7,7 +7,7 @@ from typing import Any
 from textual.app import RenderResult
 from textual_plot import PlotWidget
 
-from trnbench.records import Record
+from trnbench.facts.records import Record
 from trnbench.tui.chart_data import tag_place
 
 

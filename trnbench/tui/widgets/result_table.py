@@ -15,9 +15,9 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from trnbench.answers.row import Row
-from trnbench.records import replace
-from trnbench.report.report import Report, as_table
+from trnbench.facts.records import replace
+from trnbench.show.report import Report, as_table
+from trnbench.show.row import Row
 from trnbench.tui.widgets.table_model import (
     EMPTY,
     Arranged,

@@ -9,12 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.row import Cell, Row
 from trnbench.errors import UnitError
-from trnbench.records import Record, field, replace
-from trnbench.report.report import Report, as_table
-from trnbench.report.text_table import TextTable
-from trnbench.units import Dimension, counted, parse
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import Dimension, counted, parse
+from trnbench.show.report import Report, as_table
+from trnbench.show.row import Cell, Row
+from trnbench.show.text_table import TextTable
 
 WIDEST = 56
 """A longer text is cut in its column; the row in full stands elsewhere."""

@@ -7,11 +7,11 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input, Static
 
+from trnbench.facts.units import counted
 from trnbench.tui.completion import ColumnSuggester
 from trnbench.tui.widgets.frame import short_of_lines
 from trnbench.tui.widgets.line_input import LineInput
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.units import counted
 
 JOINT = "  |  "
 LEAST_TABLE = 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench import parsing
 from trnbench.app.run_request import (
     DEADLINE_S,
     USUAL_INSTANCES,
@@ -16,13 +15,14 @@ from trnbench.app.run_request import (
 from trnbench.asking.option import Given
 from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError
+from trnbench.facts import parsing
+from trnbench.facts.units import Dimension, show
 from trnbench.scenario import scenario_file_options
-from trnbench.units import Dimension, show
 from trnbench.verbs.shared import DETAILS, Against
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
-    from trnbench.plan.objective import Limits
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.money.objective import Limits
 
 
 class CompareQuestion(Question):
@@ -77,7 +77,7 @@ class CompareQuestion(Question):
     @property
     def limits(self) -> Limits:
         """What a cluster has to keep, beside what is equal."""
-        from trnbench.plan.objective import NO_LIMITS, Limits
+        from trnbench.money.objective import NO_LIMITS, Limits
 
         if not self.has_deadline:
             return NO_LIMITS

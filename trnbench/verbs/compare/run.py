@@ -33,13 +33,15 @@ from trnbench.app.use_case import (
     quiet,
 )
 from trnbench.asking.function import verb_of
-from trnbench.calibration.training_stack import TrainingStack, stacks_fitted_on
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.plan.break_even import break_even_speed
-from trnbench.plan.draws import DrawnPurchase
-from trnbench.plan.market import candidates
-from trnbench.plan.objective import (
+from trnbench.facts.calibration.training_stack import TrainingStack, stacks_fitted_on
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import counted, significant
+from trnbench.money.break_even import break_even_speed
+from trnbench.money.draws import DrawnPurchase
+from trnbench.money.market import candidates
+from trnbench.money.objective import (
     Candidate,
     Limits,
     cheapest_first,
@@ -48,9 +50,7 @@ from trnbench.plan.objective import (
 )
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
-from trnbench.records import Record, replace
 from trnbench.report.quote_text import time_text
-from trnbench.units import counted, significant
 from trnbench.verbs.compare.question import CompareQuestion
 
 LISTED = 5

@@ -11,13 +11,13 @@ from trnbench.answers.scaling import Scaling, ScalingAnswer, ScalingCurve
 from trnbench.app.markets import Explored, explore_all
 from trnbench.app.quotes import quote
 from trnbench.app.searching import Watch
-from trnbench.catalog.search import Catalog
 from trnbench.errors import InputError
-from trnbench.plan.objective import Candidate
-from trnbench.records import replace
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import replace
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.objective import Candidate
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import row_of_market
-from trnbench.workload.partial_layout import PartialLayout
 
 
 def scale_run(

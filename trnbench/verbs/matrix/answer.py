@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.analytic.matrix.time import roofline
-from trnbench.answers.row import Row, cells
-from trnbench.catalog.provenance import Kind
-from trnbench.emulate.tensor_engine.matrix import TraceEvent
-from trnbench.numerics.accuracy import ErrorReport
-from trnbench.records import Record, field
-from trnbench.workload.suite import Product
+from trnbench.engines.analytic.matrix.time import roofline
+from trnbench.engines.emulate.tensor_engine.matrix import TraceEvent
+from trnbench.engines.execute.numbers.accuracy import ErrorReport
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.records import Record, field
+from trnbench.facts.workload.suite import Product
+from trnbench.show.row import Row, cells
 
 _FIGURES = (
     "time_s cycles flop flop_per_s utilization bytes=size_bytes intensity_flop_per_byte "

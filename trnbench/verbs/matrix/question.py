@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench import parsing
 from trnbench.asking.question import Question, option
+from trnbench.engines.execute.numbers.rounding_rules import RoundingRule
 from trnbench.errors import InputError
-from trnbench.mapping.tiling.choices import Cores, Kernel, Precision
-from trnbench.numerics.rounding_rules import RoundingRule
+from trnbench.facts import parsing
+from trnbench.facts.workload.product_text import parse_product, product_text
+from trnbench.machine.tiling.choices import Cores, Kernel, Precision
 from trnbench.verbs.shared import engine_option
-from trnbench.workload.product_text import parse_product, product_text
 
 if TYPE_CHECKING:
-    from trnbench.catalog.search import Catalog
-    from trnbench.workload.suite import Product
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.facts.workload.suite import Product
 
 
 def _cores(text: str) -> Cores:
@@ -76,7 +76,7 @@ class MatrixQuestion(Question):
             )
         found = self
         if self.suite is not None:
-            from trnbench.workload.library import load_matrix_suite
+            from trnbench.facts.workload.library import load_matrix_suite
 
             listed = load_matrix_suite(catalog, self.suite)
             found = self.but(

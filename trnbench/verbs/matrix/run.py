@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnbench.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
-from trnbench.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
 from trnbench.app.use_case import Progress, quiet
 from trnbench.asking.function import verb_of
-from trnbench.catalog.provenance import Kind
-from trnbench.catalog.search import Catalog
-from trnbench.emulate.tensor_engine.matrix import MatrixRun, run_matrix
+from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
+from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
+from trnbench.engines.emulate.tensor_engine.matrix import MatrixRun, run_matrix
+from trnbench.engines.execute.numbers.accuracy import ErrorReport, error_against_float64
+from trnbench.engines.execute.numbers.memory import check_memory
+from trnbench.engines.execute.numbers.operands import operands
+from trnbench.engines.execute.numbers.product import ProductRecipe, matmul, product_problem
 from trnbench.errors import InputError
-from trnbench.hardware.chip import Chip
-from trnbench.hardware.library import load_chip
-from trnbench.numerics.accuracy import ErrorReport, error_against_float64
-from trnbench.numerics.memory import check_memory
-from trnbench.numerics.operands import operands
-from trnbench.numerics.product import ProductRecipe, matmul, product_problem
+from trnbench.facts.catalog.provenance import Kind
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.records import replace
+from trnbench.facts.workload.suite import Product
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
-from trnbench.records import replace
 from trnbench.verbs.matrix.answer import MatrixAnswer
 from trnbench.verbs.matrix.question import MatrixQuestion
-from trnbench.workload.suite import Product
 
 MAX_TRACED = 2_000_000
 """Multiplications a trace may hold: beyond that the file has gigabytes and no viewer opens it."""

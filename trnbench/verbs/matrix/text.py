@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from trnbench.analytic.matrix.time import roofline
-from trnbench.answers.trace import TraceSpan
-from trnbench.emulate.tensor_engine.matrix import OUTPUT_ROOM
-from trnbench.report.plot import PlotAxis, PlotSeries, log_plot
-from trnbench.report.report import Report, columns, draw_rows
-from trnbench.report.text_table import Style
-from trnbench.report.trace import trace
-from trnbench.units import Dimension, show, significant
+from trnbench.engines.analytic.matrix.time import roofline
+from trnbench.engines.emulate.tensor_engine.matrix import OUTPUT_ROOM
+from trnbench.facts.units import Dimension, show, significant
+from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.text_table import Style
+from trnbench.show.trace import trace
+from trnbench.show.trace_events import TraceSpan
 from trnbench.verbs.matrix.answer import MatrixAnswer
 
 AGREE = 0.1

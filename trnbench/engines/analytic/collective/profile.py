@@ -1,0 +1,270 @@
+"""The profile of a placed collective: its phases, each looked at where that takes least.
+
+Phases that ask the same of one node, up to the share of the size that they carry, are looked at
+once; so are their rounds, whatever they add and how much they carry. A ring's scatter and gather
+send between the same ends, so do all parts of halving. On lines of one rank a node every message
+goes to another node, whichever: there the rounds of a ring over a few nodes and over many are
+alike, and so are all those of halving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from trnbench.engines.analytic.collective.messages import profiled, seconds
+from trnbench.engines.analytic.collective.shape import (
+    MessageClasses,
+    PhaseProfile,
+    Profile,
+    Resource,
+)
+from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.records import Record, fields, replace
+from trnbench.machine.fabric import Fabric, LinkKind
+from trnbench.machine.message_plan.build import node_lines
+from trnbench.machine.message_plan.pattern import Fan, MessagePattern, Messages
+from trnbench.machine.message_plan.placed import Placed
+from trnbench.machine.message_plan.rails import one_rail
+
+PhaseMemo: TypeAlias = dict[Hashable, tuple[float, PhaseProfile]]
+"""Phases of a platform that have been looked at, with the share that each block had there."""
+
+
+class _Round(Record, eq=False):
+    """`times` rounds of a phase: `ends` tells like ones, which carry `blocks` times their least.
+
+    `adds`: the most blocks a rank adds up in one.
+    """
+
+    round_: int
+    times: int
+    ends: Hashable
+    blocks: float
+    adds: float
+
+
+def remembered(
+    key: Hashable, memo: PhaseMemo | None, unit: float, look: Callable[[], PhaseProfile]
+) -> PhaseProfile:
+    """Return a phase whose blocks have this share, scaled from one that was looked at before."""
+    if memo is None:
+        return look()
+    if key not in memo:
+        memo[key] = unit, look()
+    known, found = memo[key]
+    return found.scaled(unit / known)
+
+
+def phase_of_rounds(
+    placed: Placed, index: int, memo: PhaseMemo, unit: float, lines: Hashable
+) -> PhaseProfile | None:
+    """Return a phase put together from rounds that may be known; None if they are not told apart.
+
+    `lines` are those of the phase on a node, all of one pattern.
+    """
+    found = placed.outlines[0]
+    step = found.steps[index]
+    width = node_lines(found, step).shape[1]
+    rounds = None if step.pattern.pipelined else _rounds(step.pattern, width)
+    if not rounds:
+        return None
+    parts = []
+    for one in rounds:
+
+        def look(one: _Round = one) -> PhaseProfile:
+            played = placed.round_of(index, one.round_, 1)
+            return profiled(placed, index, rounds=() if played is None else (played,))
+
+        key = ("round", one.ends, lines)
+        parts.append(remembered(key, memo, unit * one.blocks, look))
+    return _joined(step.pattern, rounds, parts, unit)
+
+
+def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
+    """Return the rounds of a pattern on lines of which `width` positions are on a node."""
+    wide = pattern.positions > width
+    found = []
+    for round_, times in pattern.distinct_rounds:
+        batches = pattern.messages(round_, np.arange(width) if wide else None) if times else ()
+        if not batches:
+            continue
+        if len(batches) > 1 or batches[0].fan is not Fan.POINT or not len(batches[0].source):
+            return None
+        (batch,) = batches
+        least = int(batch.count.min())
+        added = np.bincount(batch.target % width, weights=batch.count).max() if batch.reduces else 0
+        found.append(
+            _Round(
+                round_=round_,
+                times=times,
+                ends=(
+                    pattern.channels,
+                    _ends(batch, elsewhere=wide and width == 1),
+                    (batch.count / least).tobytes(),
+                ),
+                blocks=float(least),
+                adds=float(added),
+            )
+        )
+    return found
+
+
+def _ends(batch: Messages, *, elsewhere: bool) -> Hashable:
+    """Return where the messages of a batch go from and to; `elsewhere`: all to other nodes."""
+    channels = batch.channel.tobytes()
+    if elsewhere:
+        return "elsewhere", channels
+    return batch.source.tobytes(), batch.target.tobytes(), channels
+
+
+def _joined(
+    pattern: MessagePattern, rounds: list[_Round], parts: list[PhaseProfile], unit: float
+) -> PhaseProfile:
+    """Return rounds as a phase."""
+    classes = [part.classes for part in parts]
+    wide = max(found.hop_latencies_s.shape[1] for found in classes)
+
+    def joined(name: str) -> Any:  # noqa: ANN401
+        parts = [getattr(found, name) for found in classes]
+        if name == "hop_latencies_s":
+            return np.concatenate([_padded(hops, wide) for hops in parts])
+        return np.concatenate(parts, axis=-1)
+
+    return PhaseProfile(
+        relays=pattern.relays,
+        times=np.array([one.times for one in rounds], dtype=np.int64),
+        counts=np.array([len(found) for found in classes], dtype=np.int64),
+        adds=np.array([one.adds for one in rounds]) * (unit / pattern.channels),
+        fanout=np.concatenate([part.fanout for part in parts]),
+        classes=MessageClasses(**{one.name: joined(one.name) for one in fields(MessageClasses)}),
+        pipeline=None,
+        loads=np.asarray(
+            sum(part.loads * one.times for one, part in zip(rounds, parts, strict=True))
+        ),
+    )
+
+
+def _padded(hops: FloatArray, wide: int) -> FloatArray:
+    missing = wide - hops.shape[1]
+    return np.pad(hops, ((0, 0), (0, missing)), constant_values=-1.0) if missing else hops
+
+
+def profile(placed: Placed, memo: PhaseMemo | None = None) -> Profile:
+    """Return the profile of a placed collective; a `memo` serves all placements of one platform.
+
+    `add_s_per_byte`: one pass over a rank's memory for each byte of the collective.
+    """
+    phases = tuple(_phase(placed, index, memo) for index in range(len(placed.steps)))
+    return Profile(
+        ranks=placed.ranks,
+        lanes=tuple(step.lane for step in placed.steps),
+        phases=phases,
+        resources=_resources(placed.on_a_node or placed, phases),
+        add_s_per_byte=1 / placed.placement.memory_bandwidth_per_rank_bytes_per_s,
+    )
+
+
+def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
+    """Return one phase, looked at where that takes least: a line, a node, the whole cluster."""
+    step, node = placed.steps[index], placed.on_a_node
+    unit = placed.outlines[0].share_per_block[step.level]
+    if node is None:
+        return _of_lines(placed, index, memo, unit)
+    if step.pattern.alike:
+        # Other phases tell nodes apart, this one does not.
+        return _of_lines(node, index, memo, unit)
+    rail = one_rail(node, index)
+    if rail is None:
+        return _of_a_node(placed.placement.fabric, profiled(placed, index))
+    key = (step.pattern.identity, rail.links, rail.lines)
+
+    def many_lines() -> PhaseProfile:
+        found = profiled(rail.placed, 0, lines=rail.lines, lines_on=rail.lines_on)
+        return _of_a_node(rail.placed.placement.fabric, found)
+
+    return remembered(key, memo, unit, many_lines)
+
+
+def _of_a_node(fabric: Fabric, phase: PhaseProfile) -> PhaseProfile:
+    """Return a phase with the loads of one node: of each link, that on the node with most."""
+    by_node = phase.loads[:-1].reshape(fabric.nodes, fabric.links_per_node)
+    return replace(phase, loads=np.append(by_node.max(axis=0), phase.loads[-1]))
+
+
+def _of_lines(placed: Placed, index: int, memo: PhaseMemo | None, unit: float) -> PhaseProfile:
+    """Return a phase in which one node stands for all, where its lines allow."""
+    lines = _lines(placed, index) if memo is not None else None
+    if memo is None or lines is None:
+        return profiled(placed, index)
+    patterns = {mark: pattern for mark, pattern, _ in lines}
+    key = frozenset((mark, rows) for mark, _, rows in lines)
+
+    def look() -> PhaseProfile:
+        found = None
+        if len(patterns) == 1:
+            found = phase_of_rounds(placed, index, memo, unit, lines[0][2])
+        return profiled(placed, index) if found is None else found
+
+    return remembered(key, memo, unit, look)
+
+
+def _lines(placed: Placed, index: int) -> list[tuple[Hashable, MessagePattern, Hashable]] | None:
+    """Return the lines of a phase on a node by pattern; None where more has to be known.
+
+    Phases with like lines ask the same of a node.
+    """
+    members = placed.members
+    if members.local is None or placed.op == "broadcast" or placed.placement.fabric.faulty:
+        return None
+    lines_of: dict[Hashable, list[IntArray]] = {}
+    patterns: dict[Hashable, MessagePattern] = {}
+    ways = np.array(members.ways)
+    for grid, found in enumerate(placed.outlines):
+        step = found.steps[index]
+        lines = node_lines(found, step)
+        if step.pattern.positions > lines.shape[1] > 1:
+            return None
+        mark = step.pattern.identity
+        patterns[mark] = step.pattern
+        ranks = members.local[ways == grid] if len(placed.outlines) > 1 else members.local
+        lines_of.setdefault(mark, []).append(ranks[:, lines].reshape(-1, lines.shape[1]))
+    key: list[tuple[Hashable, MessagePattern, Hashable]] = []
+    for mark, parts in lines_of.items():
+        rows = np.concatenate(parts)
+        # Lines stand side by side: their order does not matter.
+        ordered = rows[np.argsort(rows[:, 0])]
+        key.append((mark, patterns[mark], (rows.shape, ordered.tobytes())))
+    return key
+
+
+def _resources(placed: Placed, phases: tuple[PhaseProfile, ...]) -> tuple[Resource, ...]:
+    """Return for each level of links its busiest one over all phases, if several lanes use it."""
+    fabric = placed.placement.fabric
+    lanes_of = np.array([step.lane for step in placed.steps])
+    if len(set(lanes_of.tolist())) < 2:
+        return ()
+    loads = np.stack([phase.loads for phase in phases])
+    need = seconds(loads, np.broadcast_to(placed.capacity, loads.shape))[:, :-1]
+    shared = (need > 0).sum(axis=0) > 1
+    if not shared.any():
+        return ()
+    total = need.sum(axis=0)
+    levels = _levels(fabric)[np.arange(placed.link_count) % fabric.links_per_node]
+    resources = []
+    for level in range(int(levels.max()) + 1):
+        where = np.flatnonzero(levels == level)
+        busiest = where[np.argmax(total[where])]
+        if len(set(lanes_of[need[:, busiest] > 0].tolist())) > 1:
+            resources.append(
+                Resource(kind=LinkKind(int(placed.kind[busiest])), s_per_byte=float(total[busiest]))
+            )
+    return tuple(resources)
+
+
+def _levels(fabric: Fabric) -> IntArray:
+    """Return for each local link the number of its level, levels by name."""
+    names = sorted({link.level for link in fabric.links})
+    return np.array([names.index(link.level) for link in fabric.links])

@@ -1,0 +1,447 @@
+"""The analytic collective engine: closed forms over arrays of sizes.
+
+Model. A round ends with its slowest message: its latency and software step, plus the busiest link
+on its path at the stack's share of link speed, plus the part of the sum that nothing hides. A ring
+that relays pays a slow hop once a lap: it is bound either by its busiest link or by the way of one
+chunk through all hops; a pipelined tree or chain pays latency along its critical way, the chain of
+waits that ends last (found at a few sizes; between them the largest holds). So the time of a round
+is the largest of a few lines over the size. Collectives of several levels work in chunks that
+follow one another through the phases, one at a time on each lane; where lanes share links, each
+further chunk takes at least what its bytes need there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from trnbench.engines.analytic.collective.shape import (
+    ChunkPipeline,
+    MessageClasses,
+    PhaseProfile,
+    Profile,
+    Resource,
+    RoundProfile,
+    Way,
+)
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.calibration.collective_stack import Tuning
+from trnbench.facts.records import Record, replace
+from trnbench.machine.message_plan.chunks import chunks_of, turns
+
+# Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
+_SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
+
+
+class Breakdown(Record):
+    """Time of a collective in s by size, and where it goes.
+
+    `latency_s`: what would be left with infinitely fast links and sums; `chunks`: pipelined parts;
+    `bound_by`: the resource that sets the time, by size.
+    """
+
+    time_s: FloatArray
+    launch_s: FloatArray
+    latency_s: FloatArray
+    chunks: FloatArray
+    bound_by: tuple[str, ...]
+
+
+class Lines(Record, eq=False):
+    """Times `start_s + s_per_byte * size`; of each `counts` behind one another the largest holds.
+
+    Arrays in the tuning add axes behind the first.
+    """
+
+    start_s: FloatArray
+    s_per_byte: FloatArray
+    counts: IntArray
+
+
+class ClosedForm(Record, eq=False):
+    """A profiled collective with a tuning: the lines of all its phases behind one another.
+
+    `profile` is without its phases.
+
+    `first_lines`: where the lines of one round begin; `first_rounds`: where the rounds of a phase
+    do; `phases`: the phases that have rounds. Forms with one `shape` and tuning can be worked out
+    side by side.
+    """
+
+    profile: Profile
+    tuning: Tuning
+    lines: Lines
+    first_lines: IntArray
+    first_rounds: IntArray
+    phases: IntArray
+    rounds: tuple[int, ...]
+    shape: Hashable
+
+    def time_s(self, size_bytes: FloatArray) -> FloatArray:
+        """Return the time for an array of sizes, s."""
+        if not len(self.phases):
+            return np.zeros_like(size_bytes)
+        _, times = self.candidates(size_bytes)
+        slowest = times[0]
+        for time in times[1:]:
+            slowest = np.maximum(slowest, time)
+        return np.asarray(self.tuning.launch_s + slowest)
+
+    def candidates(self, size_bytes: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+        """Return the number of chunks and the times of which the largest holds: phases, links."""
+        chunks = chunks_of(self.tuning, len(self.profile.lanes), size_bytes)
+        phases = self.phase_times(size_bytes / chunks)
+        times = [_pipelined(self.profile.lanes, phases, chunks)]
+        if self.profile.resources:
+            once = phases.sum(axis=0)
+            for resource in self.profile.resources:
+                share = (self.tuning.on_chip, self.tuning.link, self.tuning.network)[resource.kind]
+                behind = (chunks - 1) / chunks * size_bytes * resource.s_per_byte / share
+                times.append(behind + once)
+        return chunks, times
+
+    def phase_times(self, size_bytes: FloatArray) -> FloatArray:
+        """Return [phase, ...] each phase's time for one chunk of these sizes."""
+        start_s, s_per_byte = (
+            _with_axes(found, size_bytes.ndim)
+            for found in (self.lines.start_s, self.lines.s_per_byte)
+        )
+        times = start_s + s_per_byte * size_bytes
+        if len(self.first_lines) < len(times):
+            times = np.maximum.reduceat(times, self.first_lines, axis=0)
+        if len(self.first_rounds) < len(times):
+            times = np.add.reduceat(times, self.first_rounds, axis=0)
+        if len(self.phases) == len(self.profile.lanes):
+            return np.asarray(times)
+        every = np.zeros((len(self.profile.lanes), *times.shape[1:]))
+        every[self.phases] = times
+        return every
+
+
+def closed_form(profile: Profile, tuning: Tuning) -> ClosedForm:
+    """Return the closed form of a profiled collective with a tuning."""
+    phases = np.array([i for i, found in enumerate(profile.phases) if len(found.times)], dtype=int)
+    axes = (1,) * max(np.ndim(value) for value in _numbers(tuning))
+    lines = [_phase_lines(profile, profile.phases[index], tuning, axes) for index in phases]
+    if len(lines) == 1:
+        (every,) = lines
+    else:
+        every = Lines(
+            start_s=_stacked([found.start_s for found in lines]),
+            s_per_byte=_stacked([found.s_per_byte for found in lines]),
+            counts=np.concatenate([np.zeros(0, np.int64), *(found.counts for found in lines)]),
+        )
+    return form_of(
+        replace(profile, phases=()),
+        tuning,
+        every,
+        rounds=tuple(len(found.counts) for found in lines),
+        phases=phases,
+    )
+
+
+def form_of(
+    profile: Profile, tuning: Tuning, lines: Lines, *, rounds: tuple[int, ...], phases: IntArray
+) -> ClosedForm:
+    """Return a closed form from its lines; `rounds` of each of the phases that have any."""
+    kinds = tuple(resource.kind for resource in profile.resources)
+    counts = lines.counts
+    return ClosedForm(
+        profile=profile,
+        tuning=tuning,
+        lines=lines,
+        first_lines=np.cumsum(counts) - counts,
+        first_rounds=np.cumsum((0, *rounds[:-1])),
+        phases=phases,
+        rounds=rounds,
+        shape=(profile.lanes, kinds, counts.tobytes(), rounds, phases.tobytes()),
+    )
+
+
+def padded(form: ClosedForm) -> ClosedForm:
+    """Return the same closed form in one of few shapes, so that more are worked out side by side.
+
+    Lines of a round are repeated and rounds of no time added, up to powers of two.
+    """
+    if not len(form.phases) or form.lines.start_s.ndim > 1:
+        return form
+    counts = form.lines.counts.tolist()
+    wide, nothing = _power_from(max(counts)), len(form.lines.start_s)
+    chosen: list[int] = []
+    rounds: list[int] = []
+    line, behind = 0, iter(counts)
+    for found in form.rounds:
+        for count in (next(behind) for _ in range(found)):
+            chosen += [line + min(place, count - 1) for place in range(wide)]
+            line += count
+        rounds.append(_power_from(found))
+        chosen += [nothing] * (wide * (rounds[-1] - found))
+    lines = Lines(
+        start_s=np.append(form.lines.start_s, 0.0)[chosen],
+        s_per_byte=np.append(form.lines.s_per_byte, 0.0)[chosen],
+        counts=np.full(sum(rounds), wide, dtype=np.int64),
+    )
+    return form_of(form.profile, form.tuning, lines, rounds=tuple(rounds), phases=form.phases)
+
+
+def _power_from(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def side_by_side(forms: Sequence[ClosedForm], which: IntArray) -> ClosedForm:
+    """Return closed forms of one shape and tuning as one, for sizes each with the form it has."""
+    first = forms[0]
+    resources = tuple(
+        Resource(kind=one.kind, s_per_byte=np.array(slopes)[which])
+        for one, *slopes in zip(
+            first.profile.resources,
+            *([one.s_per_byte for one in form.profile.resources] for form in forms),
+            strict=True,
+        )
+    )
+    lines = Lines(
+        start_s=_columns([form.lines.start_s for form in forms]).take(which, axis=1),
+        s_per_byte=_columns([form.lines.s_per_byte for form in forms]).take(which, axis=1),
+        counts=first.lines.counts,
+    )
+    return replace(first, profile=replace(first.profile, resources=resources), lines=lines)
+
+
+def _columns(rows: list[FloatArray]) -> FloatArray:
+    """Return rows of numbers as columns; quicker than stacking them."""
+    return np.asarray(np.concatenate(rows).reshape(len(rows), -1).T)
+
+
+def _stacked(rows: list[FloatArray]) -> FloatArray:
+    """Return rows of unequal numbers of further axes behind one another."""
+    if not rows:
+        return np.zeros(0)
+    axes = max(row.ndim for row in rows) - 1
+    shape = np.broadcast_shapes(*(_with_axes(row, axes).shape[1:] for row in rows))
+    return np.concatenate(
+        [np.broadcast_to(_with_axes(row, axes), (len(row), *shape)) for row in rows]
+    )
+
+
+def _with_axes(rows: FloatArray, axes: int) -> FloatArray:
+    """Return rows with at least so many axes behind the first."""
+    missing = axes + 1 - rows.ndim
+    return rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:]) if missing > 0 else rows
+
+
+def _phase_lines(
+    profile: Profile, phase: PhaseProfile, tuning: Tuning, axes: tuple[int, ...]
+) -> Lines:
+    """Return the lines of the rounds of one phase; `axes` of length 1 stand for the tuning's."""
+
+    def column(values: IntArray | FloatArray | BoolArray) -> FloatArray:
+        found = values.astype(np.float64)
+        return found.reshape(-1, *axes) if axes else found
+
+    times, classes = column(phase.times), phase.classes
+    adding = profile.add_s_per_byte * tuning.reduce_touches / tuning.slices
+    extra = Lines(
+        start_s=times * (column(phase.fanout - 1) * tuning.message_s),
+        s_per_byte=times * (column(phase.adds) * adding),
+        counts=np.ones(len(phase.times), dtype=np.int64),
+    )
+    if phase.pipeline:
+        ways = critical_ways(phase.pipeline, tuning)
+        found = [way_line(way, tuning) for way in ways]
+        return Lines(
+            start_s=_stacked([extra.start_s, *(np.asarray(start)[None] for start, _ in found)]),
+            s_per_byte=_stacked(
+                [extra.s_per_byte, *(np.asarray(slope)[None] for _, slope in found)]
+            ),
+            counts=np.append(extra.counts, len(ways)),
+        )
+    step = np.where(column(classes.remote) > 0, tuning.network_step_s, tuning.step_s)
+    start = column(classes.latency_s) + step
+    on_chip, link, network = classes.busiest_s_per_byte
+    slope = np.maximum(column(on_chip) / tuning.on_chip, column(link) / tuning.link)
+    slope = np.maximum(slope, column(network) / tuning.network)
+    if phase.relays and len(start) > len(phase.times):
+        return _relayed(phase, start, slope, extra)
+    round_ = np.repeat(np.arange(len(phase.times)), phase.counts)
+    return Lines(
+        start_s=times[round_] * start + extra.start_s[round_],
+        s_per_byte=times[round_] * slope + extra.s_per_byte[round_],
+        counts=phase.counts,
+    )
+
+
+def _numbers(tuning: Tuning) -> tuple[float, ...]:
+    return (
+        *(tuning.step_s, tuning.network_step_s, tuning.message_s, tuning.reduce_touches),
+        *(tuning.on_chip, tuning.link, tuning.network, tuning.slices),
+    )
+
+
+def _relayed(
+    phase: PhaseProfile, start_s: FloatArray, s_per_byte: FloatArray, extra: Lines
+) -> Lines:
+    """Return the lines of rounds in which ranks pass on what has just come round the ring."""
+    starts, slopes, counts = [], [], []
+    for index, found in enumerate(phase.rounds):
+        order = found.first + by_latency(found.classes)
+        start, slope = start_s[order], s_per_byte[order]
+        busiest = slope.max(axis=0)
+        lengths = _hops_before_queue(found, order - found.first)
+        for hops in lengths:
+            taken = _hops_of_way(found.classes.count[order - found.first], hops)
+            taken = taken.reshape(-1, *(1,) * (start.ndim - 1))
+            starts.append((taken * start).sum(axis=0) + extra.start_s[index])
+            way = (found.times - hops) * busiest + (taken * slope).sum(axis=0)
+            slopes.append(way + extra.s_per_byte[index])
+        counts.append(len(lengths))
+    return Lines(start_s=np.stack(starts), s_per_byte=np.stack(slopes), counts=np.array(counts))
+
+
+def by_latency(classes: MessageClasses) -> IntArray:
+    """Return the classes in order, the slowest hop first."""
+    busiest = classes.busiest_s_per_byte.max(axis=0)
+    return np.asarray(np.lexsort((-busiest, -classes.latency_s, ~classes.remote)))
+
+
+def _hops_before_queue(found: RoundProfile, order: IntArray) -> list[int]:
+    """Return the numbers of hops after which a chunk may begin to queue at the busiest link.
+
+    A chunk that travels h hops alone and then queues takes the hops' own seconds plus (times - h)
+    transfers of the busiest link. Slow hops lie `apart` hops from each other; between two of them
+    each further hop changes that sum by the same amount, and the stretches are alike, so the sum is
+    largest after the first hop, after the last slow one, or at the end of the ring.
+    """
+    classes = found.classes
+    slow = int(classes.count[classes.latency_s == classes.latency_s[order[0]]].sum())
+    apart = max(int(classes.count.sum()) // slow, 1)
+    last_slow = (found.times - 1) // apart * apart + 1
+    return sorted({1, last_slow, found.times})
+
+
+def _hops_of_way(counts: IntArray, hops: int) -> IntArray:
+    """Return the hops of each class (the slowest first) on the slowest way of `hops` hops.
+
+    Hops of a class are spread evenly round the ring, so a part of a lap has at most their share,
+    rounded up.
+    """
+    upto = np.minimum(-(-hops * np.cumsum(counts) // counts.sum()), hops)
+    return np.asarray(np.diff(upto, prepend=0))
+
+
+def collective_time(profile: Profile, tuning: Tuning, size_bytes: FloatArray) -> Breakdown:
+    """Return the time of a profiled collective for an array of sizes, and where it goes.
+
+    Arrays in `tuning` (samples of a parameter) broadcast against `size_bytes`.
+    """
+    size = np.asarray(size_bytes, dtype=float)
+    form = closed_form(profile, tuning)
+    if not len(form.phases):
+        nothing = np.zeros_like(size)
+        return Breakdown(
+            time_s=nothing,
+            launch_s=nothing,
+            latency_s=nothing,
+            chunks=np.ones_like(size),
+            bound_by=("nothing",) * size.size,
+        )
+    chunks, times = form.candidates(size)
+    kinds = [resource.kind.name.lower().replace("_", "-") for resource in profile.resources]
+    names = ["phases in turn", *(f"{kind} links" for kind in kinds)]
+    stacked = np.stack(np.broadcast_arrays(*times))
+    chosen = np.argmax(stacked, axis=0)
+    return Breakdown(
+        time_s=tuning.launch_s + stacked.max(axis=0),
+        launch_s=np.broadcast_to(np.asarray(tuning.launch_s, dtype=float), size.shape),
+        latency_s=form.phase_times(np.zeros_like(size)).sum(axis=0),
+        chunks=chunks,
+        bound_by=tuple(names[i] for i in chosen.ravel()),
+    )
+
+
+def _pipelined(lanes: tuple[int, ...], phases: FloatArray, chunks: FloatArray) -> FloatArray:
+    """Return the seconds until the last chunk has passed the last phase, one at a time a lane."""
+    once = phases.sum(axis=0)
+    most = int(chunks.max())
+    if most == 1:
+        return np.asarray(once)
+    if len(set(lanes)) == len(lanes):
+        # Like chunks follow one another at the pace of the slowest lane.
+        return np.asarray(once + (chunks - 1) * phases.max(axis=0))
+    free = {lane: np.zeros_like(once) for lane in lanes}
+    ended = [np.zeros_like(once) for _ in range(most)]
+    least = int(chunks.min())
+    for chunk, phase in turns(lanes, most):
+        lane = lanes[phase]
+        end = np.maximum(free[lane], ended[chunk]) + phases[phase]
+        if chunk < least:
+            ended[chunk] = free[lane] = end
+        else:
+            there = chunk < chunks
+            ended[chunk] = np.where(there, end, ended[chunk])
+            free[lane] = np.where(there, end, free[lane])
+    return np.asarray(np.max(ended, axis=0))
+
+
+def critical_ways(pipeline: ChunkPipeline, tuning: Tuning) -> list[Way]:
+    """Return the critical ways of a pipelined phase with a stack, for small to large sizes.
+
+    Samples of a parameter share the ways of their mean.
+    """
+    numbers = (
+        *(tuning.on_chip, tuning.link, tuning.network),
+        *(tuning.step_s, tuning.network_step_s),
+    )
+    key = tuple(float(np.mean(number)) for number in numbers)
+    factor = pipeline.factor
+    return [
+        replace(
+            way,
+            s_per_byte=(
+                way.s_per_byte[0] * factor,
+                way.s_per_byte[1] * factor,
+                way.s_per_byte[2] * factor,
+            ),
+        )
+        for way in pipeline.ways.of(key, lambda: _found_ways(pipeline, *key))
+    ]
+
+
+def _found_ways(
+    pipeline: ChunkPipeline,
+    on_chip: float,
+    link: float,
+    network: float,
+    step_s: float,
+    network_step_s: float,
+) -> tuple[Way, ...]:
+    """Return the critical ways at these shares of link speeds and times of a software step."""
+    from trnbench.machine.message_plan.pieces import last_arrivals
+
+    need = pipeline.s_per_byte / np.array([[on_chip], [link], [network]])
+    slowest, transfer = need.argmax(axis=0), need.max(axis=0)
+    start = pipeline.latency_s + np.where(pipeline.remote, network_step_s, step_s)
+    even = float(start.max() / transfer.max()) if transfer.max() > 0 else 0.0
+    ways = set()
+    for found in last_arrivals(pipeline.flow, start, transfer * even * _SCALES[:, None]):
+        at_full_speed = pipeline.s_per_byte[slowest[found.messages], found.messages]
+        per_kind = np.bincount(slowest[found.messages], weights=at_full_speed, minlength=3)
+        hops = found.messages[found.ends_hop]
+        far = int(pipeline.remote[hops].sum())
+        ways.add(
+            Way(
+                latency_s=float(pipeline.latency_s[hops].sum()),
+                near_hops=len(hops) - far,
+                remote_hops=far,
+                s_per_byte=(float(per_kind[0]), float(per_kind[1]), float(per_kind[2])),
+            )
+        )
+    return tuple(sorted(ways, key=lambda way: (way.latency_s, way.s_per_byte)))
+
+
+def way_line(way: Way, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
+    """Return the time of a way for no bytes, s, and what each byte adds, s."""
+    on_chip, link, network = way.s_per_byte
+    moving = on_chip / tuning.on_chip + link / tuning.link + network / tuning.network
+    steps = way.near_hops * tuning.step_s + way.remote_hops * tuning.network_step_s
+    return np.asarray(way.latency_s + steps), np.asarray(moving)

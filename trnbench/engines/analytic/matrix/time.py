@@ -1,0 +1,282 @@
+"""The time of matrix products on a chip in closed form, over arrays, with its breakdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnbench.engines.analytic.matrix.gpu import gpu_peak_flop_per_s, gpu_time
+from trnbench.engines.analytic.matrix.neuron_core import CoreTime, core_time
+from trnbench.errors import unhandled
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
+from trnbench.facts.records import Record, fields, replace
+from trnbench.machine.costs.instructions import Instructions, instructions_of, transfer_cost
+from trnbench.machine.tiling.choices import DEFAULT_KERNEL, Cores, Kernel, Precision
+from trnbench.machine.tiling.legality import (
+    Rate,
+    format_reasons,
+    pattern_fits,
+    rate_of,
+    shape_reasons,
+)
+from trnbench.machine.tiling.schedule import kernel_reasons, schedule_of
+from trnbench.machine.tiling.split import core_count, core_reasons, split_over
+from trnbench.program.matrix import MatrixProduct
+
+MatrixPart: TypeAlias = Literal["tensor", "weights", "evacuation", "memory", "trigger", "fixed"]
+MATRIX_PARTS: tuple[MatrixPart, ...] = get_args(MatrixPart)
+HIDDEN_PART: MatrixPart = "weights"
+"""Loading stationary tiles hides behind multiplying, and so binds nothing."""
+
+# Arrays of this length stay in a core's cache, which makes the closed form twice as fast; no power
+# of two, so that they do not all claim the same lines of it.
+_CHUNK = 12_000
+
+
+class MatrixTime(Record, eq=False):
+    """The time of each product and what it is made of, seconds; NaN where `legal` is False.
+
+    `parts_s`: what each part would take alone, of the parts that the kind of compute unit has.
+    `tensor` is multiplying, `memory` the transfers between memory and the cores; NeuronCores also
+    load `weights`, copy results out of PSUM (`evacuation`) and trigger transfers (`trigger`).
+    `fixed` is what the longest of them leaves of the time: starting, filling, draining. Bytes are
+    those of all cores at memory, each core reading as much as the busiest. `reasons` says why
+    something cannot be had, and what can.
+    """
+
+    chip: str
+    kernel: Kernel | None
+    precision: Precision
+    product: MatrixProduct
+    cores: FloatArray
+    clock_hz: float
+    peak_flop_per_s: FloatArray
+    memory_bytes_per_s: FloatArray
+    time_s: FloatArray
+    parts_s: Mapping[MatrixPart, FloatArray]
+    read_bytes: FloatArray
+    legal: BoolArray
+    reasons: tuple[str, ...]
+
+    @property
+    def feasible(self) -> bool:
+        """Return whether every product of the request can run."""
+        return bool(np.all(self.legal)) and not self.reasons
+
+    @property
+    def cycles(self) -> FloatArray:
+        """Return the time in cycles of the tensor unit's clock."""
+        return self.time_s * self.clock_hz
+
+    @property
+    def written_bytes(self) -> FloatArray:
+        """Return the bytes written at memory: each result once."""
+        return self.product.result_bytes
+
+    @property
+    def hbm_bytes(self) -> FloatArray:
+        """Return the bytes read and written at memory."""
+        return self.read_bytes + self.written_bytes
+
+    @property
+    def binds(self) -> NDArray[np.str_]:
+        """Return the name of the part that takes longest."""
+        present = [part for part in MATRIX_PARTS if part in self.parts_s and part != HIDDEN_PART]
+        parts = np.broadcast_arrays(*(self.parts_s[part] for part in present))
+        names: NDArray[np.str_] = np.asarray(present)[np.argmax(np.stack(parts), axis=0)]
+        return names
+
+
+def roofline(
+    flop_per_byte: ArrayLike, peak_flop_per_s: ArrayLike, memory_bytes_per_s: ArrayLike
+) -> FloatArray:
+    """Return the most that the peak and what memory feeds allow at an intensity, FLOP/s."""
+    fed = np.asarray(flop_per_byte) * np.asarray(memory_bytes_per_s)
+    return np.asarray(np.minimum(np.asarray(peak_flop_per_s), fed), dtype=np.float64)
+
+
+def matrix_time(
+    product: MatrixProduct,
+    chip: Chip,
+    *,
+    cores: Cores = 1,
+    kernel: Kernel = DEFAULT_KERNEL,
+    precision: Precision = "native",
+) -> MatrixTime:
+    """Return the time of each product on one core, some, or all cores of a chip.
+
+    A split product takes as long as its largest share. A GPU counts as one core and has no kernel
+    but the default. What a chip cannot do is a result with reasons.
+    """
+    count = core_count(cores, chip)
+    reasons = format_reasons(product, chip, precision) + core_reasons(count, chip)
+    reasons += kernel_reasons(kernel, chip)
+    if reasons:
+        return _impossible(product, chip, kernel, precision, reasons)
+    match chip.unit:
+        case NeuronCores() as unit:
+            return _on_cores(product, chip, unit, count, kernel, precision)
+        case Multiprocessors() as unit:
+            return _on_gpu(product, chip, unit)
+        case unknown:
+            unhandled(unknown, "time of a matrix product")
+
+
+def _on_cores(
+    product: MatrixProduct,
+    chip: Chip,
+    unit: NeuronCores,
+    count: int,
+    kernel: Kernel,
+    precision: Precision,
+) -> MatrixTime:
+    rate = rate_of(product, unit, precision)
+    costs = instructions_of(chip, unit, rate)
+    found, cores, fits = _priced(product, count, unit, rate, kernel, costs)
+    legal = fits & pattern_fits(product)
+    core_flop_per_s = unit.tensor.peak_flop_per_s(rate.passes, rate.rows_per_pe)
+    time_s, fixed_s = found.time_s, found.fixed_s
+    if not np.all(legal):
+        time_s, fixed_s = (np.where(legal, each, np.nan) for each in (time_s, fixed_s))
+    return MatrixTime(
+        chip=chip.name,
+        kernel=kernel,
+        precision=precision,
+        product=product,
+        cores=cores,
+        clock_hz=unit.tensor.clock_hz,
+        peak_flop_per_s=np.asarray(core_flop_per_s * count),
+        memory_bytes_per_s=np.asarray(costs.transfer.memory_bytes_per_s * count),
+        time_s=time_s,
+        parts_s={
+            "tensor": found.tensor_s,
+            "weights": found.weights_s,
+            "evacuation": found.evacuation_s,
+            "memory": found.dma_s,
+            "trigger": found.trigger_s,
+            "fixed": fixed_s,
+        },
+        read_bytes=found.read_bytes,
+        legal=legal,
+        reasons=shape_reasons(product, fits, kernel),
+    )
+
+
+def _priced(
+    product: MatrixProduct,
+    count: int,
+    unit: NeuronCores,
+    rate: Rate,
+    kernel: Kernel,
+    costs: Instructions,
+) -> tuple[CoreTime, FloatArray, BoolArray]:
+    """Return the times of the shares, with the bytes that all cores read; how many cores have a
+    share; and whether the kernel's buffers fit, a chunk at a time.
+    """
+
+    def priced(part: MatrixProduct) -> tuple[CoreTime, FloatArray, BoolArray]:
+        split = split_over(part, count, unit)
+        schedule = schedule_of(split.share, unit, rate, kernel)
+        found = core_time(schedule, costs, unit.psum.banks)
+        if count > 1:
+            found = replace(found, read_bytes=found.read_bytes * split.cores)
+        return found, split.cores, np.broadcast_to(schedule.fits, part.shape)
+
+    shape = product.shape
+    size = int(np.prod(shape))
+    if size <= _CHUNK:
+        return priced(product)
+    m, k, n, batch = (
+        _flat(size_of, shape) for size_of in (product.m, product.k, product.n, product.batch)
+    )
+    whole = {field.name: np.empty(size) for field in fields(CoreTime)}
+    cores, fits = np.empty(size), np.empty(size, dtype=np.bool_)
+    for start in range(0, size, _CHUNK):
+        place = slice(start, min(start + _CHUNK, size))
+        part = replace(
+            product, m=_cut(m, place), k=_cut(k, place), n=_cut(n, place), batch=_cut(batch, place)
+        )
+        found, cores[place], fits[place] = priced(part)
+        for name, array in whole.items():
+            array[place] = getattr(found, name)
+    shaped = {name: array.reshape(shape) for name, array in whole.items()}
+    return CoreTime(**shaped), cores.reshape(shape), fits.reshape(shape)
+
+
+def _flat(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Return a size as a scalar if it is one, else as one value for each product."""
+    if array.size == 1:
+        return array.reshape(())
+    return np.broadcast_to(array, shape).reshape(-1)
+
+
+def _cut(array: FloatArray, place: slice) -> FloatArray:
+    return array[place] if array.ndim else array
+
+
+def _on_gpu(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> MatrixTime:
+    found = gpu_time(product, chip, unit)
+    legal = np.broadcast_to(pattern_fits(product), product.shape)
+    return MatrixTime(
+        chip=chip.name,
+        kernel=None,
+        precision="native",
+        product=product,
+        cores=np.ones(()),
+        clock_hz=unit.clock_hz,
+        peak_flop_per_s=np.asarray(gpu_peak_flop_per_s(product, chip, unit)),
+        memory_bytes_per_s=np.asarray(chip.memory.bandwidth_per_chip_bytes_per_s),
+        time_s=np.where(legal, found.time_s, np.nan),
+        parts_s={"tensor": found.tensor_s, "memory": found.memory_s, "fixed": found.fixed_s},
+        read_bytes=found.read_bytes,
+        legal=legal,
+        reasons=shape_reasons(product, np.ones((), dtype=np.bool_), DEFAULT_KERNEL),
+    )
+
+
+def _impossible(
+    product: MatrixProduct,
+    chip: Chip,
+    kernel: Kernel,
+    precision: Precision,
+    reasons: tuple[str, ...],
+) -> MatrixTime:
+    unknown = np.full(product.shape, np.nan)
+    return MatrixTime(
+        chip=chip.name,
+        kernel=kernel if chip.unit.has_kernels else None,
+        precision=precision,
+        product=product,
+        cores=np.zeros(()),
+        clock_hz=chip.unit.clock_hz,
+        peak_flop_per_s=np.full((), np.nan),
+        memory_bytes_per_s=np.full((), np.nan),
+        time_s=unknown,
+        parts_s=dict.fromkeys(MATRIX_PARTS, unknown),
+        read_bytes=unknown,
+        legal=np.zeros(product.shape, dtype=np.bool_),
+        reasons=reasons,
+    )
+
+
+def stream_time_s(size_bytes: float, row_bytes: float, chip: Chip) -> float:
+    """Return the time of moving so many bytes between memory and one core of a chip, s.
+
+    On a Trainium core every row of a partition is a descriptor of `row_bytes`, and transfers have
+    the core's own DMA engines and its share of memory bandwidth. On a GPU memory alone counts.
+    """
+    match chip.unit:
+        case NeuronCores() as cores:
+            partitions = float(cores.sbuf.partitions)
+            transfer_s = float(transfer_cost(chip, cores).occupancy_s(partitions, row_bytes))
+            rate = partitions * row_bytes / transfer_s
+            return cores.dma.start_latency_s + size_bytes / rate
+        case Multiprocessors():
+            return size_bytes / chip.memory.bandwidth_per_chip_bytes_per_s
+        case unknown:
+            unhandled(unknown, "time of a streaming pass")

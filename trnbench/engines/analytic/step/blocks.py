@@ -1,0 +1,183 @@
+"""Seconds of one instance of a block in each slot of a micro-batch and at the end of a step.
+
+Model. A slot (forward, backward, weight gradients) computes, and exchanges with other ranks. Of an
+exchange, an overlap o hides o * min(exchange, compute): all of the shorter one where o is 1. What
+one exchange hid behind, the next cannot hide behind again. Schedules that do not split the backward
+run weight gradients in the backward slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from trnbench.engines.analytic.step.compute import BlockSeconds
+from trnbench.errors import unhandled
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.training_stack import Overlaps
+from trnbench.facts.records import Record, field
+from trnbench.program.block import Block
+from trnbench.program.ops import CollectiveOp
+from trnbench.program.points import Pick
+from trnbench.program.slots import (
+    PART_OF,
+    PURPOSES,
+    ComputePart,
+    Purpose,
+    Slot,
+    ending_of,
+    purpose_of,
+    slot_of,
+)
+
+Key = TypeVar("Key")
+NOTHING: FloatArray = np.zeros(())
+
+
+class BlockPrices(Record, eq=False):
+    """Seconds of one instance of a block, nothing hidden, over the axes each depends on.
+
+    `compute` by slot, `parts` of it over all slots; `exchanges` by purpose and slot. Once a step:
+    `reduce_s` of gradients over replicas, `gather_s` of weights, `sums_s` of gradients over other
+    ranks, `update_s` of the optimizer, `host_link_s` and `host_memory_s` of one on the host, on
+    its way and there. `crossing_s`: those of the exchanges that run between nodes in the slot that
+    computes weight gradients.
+    """
+
+    compute: Mapping[Slot, FloatArray]
+    parts: Mapping[ComputePart, FloatArray]
+    exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
+    reduce_s: FloatArray
+    gather_s: FloatArray
+    sums_s: FloatArray
+    update_s: FloatArray
+    crossing_s: FloatArray
+    host_link_s: FloatArray = field(default_factory=lambda: NOTHING)
+    host_memory_s: FloatArray = field(default_factory=lambda: NOTHING)
+
+    def at(self, pick: Pick, slowdown: FloatArray, overlaps: Overlaps) -> BlockCost:
+        """Return the cost where compute takes `slowdown` times as long."""
+        compute = {slot: pick(seconds) * slowdown for slot, seconds in self.compute.items()}
+        exchanges = {key: pick(seconds) for key, seconds in self.exchanges.items()}
+        hidden: dict[tuple[Purpose, Slot], FloatArray] = {}
+        free = dict(compute)
+        for (purpose, slot), seconds in exchanges.items():
+            share = getattr(overlaps, purpose)
+            if np.any(share):
+                uncovered = free.get(slot, NOTHING)
+                hidden[purpose, slot] = share * np.minimum(seconds, uncovered)
+                free[slot] = uncovered - hidden[purpose, slot]
+        return BlockCost(compute=compute, exchanges=exchanges, hidden=hidden)
+
+
+class BlockCost(Record, eq=False):
+    """Seconds of one instance of a block by slot: compute, exchanges, hidden part of exchanges."""
+
+    compute: Mapping[Slot, FloatArray]
+    exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
+    hidden: Mapping[tuple[Purpose, Slot], FloatArray]
+
+    def exposed(self, purpose: Purpose, slot: Slot) -> FloatArray:
+        """Return the exposed seconds of a purpose's exchanges in a slot."""
+        seconds = self.exchanges.get((purpose, slot), NOTHING)
+        if (purpose, slot) in self.hidden:
+            return np.asarray(seconds - self.hidden[purpose, slot])
+        return seconds
+
+    def exposed_in_all(self, purpose: Purpose) -> FloatArray:
+        """Return the exposed seconds of a purpose's exchanges in all slots together."""
+        return total(self.exposed(*key) for key in self.exchanges if key[0] == purpose)
+
+    def hidden_in_all(self, purpose: Purpose) -> FloatArray:
+        """Return the seconds of a purpose's exchanges that compute hides, all slots together."""
+        return total(seconds for key, seconds in self.hidden.items() if key[0] == purpose)
+
+    def seconds(self, slot: Slot) -> FloatArray:
+        """Return the length of a slot, s."""
+        exposed = (self.exposed(purpose, of) for purpose, of in self.exchanges if of == slot)
+        return np.asarray(sum(exposed, start=self.compute.get(slot, NOTHING)))
+
+
+def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
+    """Return the seconds that are not 0 in every layout."""
+    return {key: value for key, value in seconds.items() if _any(value)}
+
+
+def _any(seconds: FloatArray) -> bool:
+    """Return whether any layout has more than 0 seconds."""
+    # The first layout mostly has some, which spares a pass over all of them.
+    return bool(seconds.flat[0]) or bool(np.any(seconds))
+
+
+def _with(so_far: FloatArray, seconds: FloatArray) -> FloatArray:
+    """Return so_far + seconds; `NOTHING` is known to be 0 without looking at the array."""
+    return seconds if so_far is NOTHING else so_far + seconds
+
+
+def total(terms: Iterable[FloatArray]) -> FloatArray:
+    """Return the sum of the terms, NOTHING if there are none."""
+    found = list(terms)
+    return np.asarray(sum(found[1:], start=found[0])) if found else NOTHING
+
+
+def weighted(counts: Mapping[str, FloatArray], seconds: Mapping[str, FloatArray]) -> FloatArray:
+    """Return the seconds of all blocks of a stage together."""
+    return total(
+        count * seconds[kind] for kind, count in counts.items() if seconds[kind] is not NOTHING
+    )
+
+
+def block_prices(
+    block: Block,
+    computed: BlockSeconds,
+    exchanged: Callable[[CollectiveOp], FloatArray],
+    crosses: Callable[[CollectiveOp], FloatArray],
+    *,
+    split: bool,
+) -> BlockPrices:
+    """Return the prices of a block from its compute, and each exchange's seconds.
+
+    `crosses`: 1 where an exchange runs between nodes, 0 where inside them.
+    """
+    last = slot_of("B_weight", split=split)
+    compute: dict[Slot, FloatArray] = {}
+    parts: dict[ComputePart, FloatArray] = {}
+    exchanges: dict[tuple[Purpose, Slot], FloatArray] = {}
+    reduce_s, gather_s, sums_s, update_s = NOTHING, NOTHING, NOTHING, NOTHING
+    crossing_s = NOTHING
+    for (phase, category), seconds in computed.parts.items():
+        slot, part = slot_of(phase, split=split), PART_OF[category]
+        if slot is None:
+            update_s = _with(update_s, seconds)
+            continue
+        compute[slot] = _with(compute.get(slot, NOTHING), seconds)
+        parts[part] = _with(parts.get(part, NOTHING), seconds)
+    for op in block.collectives:
+        seconds, slot = exchanged(op), slot_of(op.phase, split=split)
+        if slot is not None:
+            key = purpose_of(op.axis), slot
+            exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
+            if slot == last and np.any(between := crosses(op)):
+                crossing_s = _with(crossing_s, seconds * between)
+            continue
+        match ending := ending_of(op):
+            case "sums":
+                sums_s = _with(sums_s, seconds)
+            case "gather":
+                gather_s = _with(gather_s, seconds)
+            case "reduce":
+                reduce_s = _with(reduce_s, seconds)
+            case _:
+                unhandled(ending, "price at the end of a step")
+    return BlockPrices(
+        compute=_some(compute),
+        parts=_some(parts),
+        exchanges=_some(dict(sorted(exchanges.items(), key=lambda it: PURPOSES.index(it[0][0])))),
+        reduce_s=reduce_s,
+        gather_s=gather_s,
+        sums_s=sums_s,
+        update_s=update_s,
+        crossing_s=crossing_s if _any(crossing_s) else NOTHING,
+    )

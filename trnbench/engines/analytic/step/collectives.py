@@ -1,0 +1,260 @@
+"""The time of a step's exchanges over grids of layouts, from the collective engine.
+
+Groups of a grid that lie alike on their nodes are placed once, all of them running side by side on
+as many nodes as it takes until their pattern repeats; nodes further on share no link with these.
+Sizes are then priced as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.engines.analytic.step.engines import EngineKey, Engines, ExchangeSite, site_of
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, numbered, spread
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field
+from trnbench.facts.workload.operation import Op
+from trnbench.machine.group_places import GroupPlace, neighbours, places_of
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.rank_groups import AxisOrder, RankGroups, groups_along
+from trnbench.program.grid import Grid
+from trnbench.program.ops import CollectiveOp, Send
+from trnbench.program.reasons import Reason
+
+
+class PricedExchange(Record, eq=False):
+    """Seconds of one run, and which groups the stack cannot serve.
+
+    0 where nothing runs; not a number where groups were refused, or are only those of layouts that
+    were left out (a size that some wanted layout has on such groups is known everywhere).
+    """
+
+    time_s: FloatArray
+    refused: tuple[Reason, ...]
+
+
+class _Kinds(Record, eq=False):
+    """The distinct groups along an axis: `kinds` says which one each layout has.
+
+    Those that have none have the number behind the last.
+    `alone` are layouts where a group is one rank. `key` tells these groups from others.
+    """
+
+    key: Hashable
+    alone: BoolArray
+    kinds: IntArray
+    places: tuple[GroupPlace, ...]
+
+
+class _Asked(Record, eq=False):
+    """An operation of groups for sizes that broadcast with them, and where it runs at all."""
+
+    op: Op
+    groups: _Kinds
+    size_bytes: FloatArray
+    present: BoolArray
+    key: Hashable
+
+    @classmethod
+    def of(cls, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> _Asked:
+        """Return what is asked for, with the key by which the same is found again."""
+        present = np.asarray(_thin(runs) & ~groups.alone)
+        key = (op, groups.key, numbers_key(size_bytes), numbers_key(present))
+        return cls(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
+
+
+class _Pairs(Record, eq=False):
+    """Pairs of a kind of groups and one of the `values` of sizes; `pairs` numbers each layout's."""
+
+    kind: IntArray
+    size: IntArray
+    values: FloatArray
+    pairs: IntArray
+    refused: tuple[Reason, ...]
+
+
+class CollectivePrices(Record, eq=False):
+    """Prices of exchanges on a platform with a stack, for the layouts `wanted` of a grid.
+
+    A group is placed when it is first asked for and remembered as long as `engines` lives; what
+    was priced is remembered as long as this record does. `node_ranks`: how many ranks of each node
+    are in use, the first ones; unasked all.
+    """
+
+    platform: Platform
+    stack: CollectiveStack
+    grid: Grid
+    order: AxisOrder
+    logical_size: int | None = None
+    node_ranks: int | None = None
+    wanted: BoolArray = field(default_factory=lambda: np.array(True))
+    engines: Engines = field(default_factory=dict)
+    kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo)
+    priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo)
+    within: Memo[tuple[int, ...], BoolArray] = field(default_factory=Memo)
+    sites: Memo[None, ExchangeSite] = field(default_factory=Memo)
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks in use on one instance."""
+        return self.node_ranks or self.platform.ranks(self.logical_size)
+
+    @property
+    def site(self) -> ExchangeSite:
+        """What was placed on this platform so far."""
+        return self.sites.of(
+            None,
+            lambda: site_of(
+                self.engines,
+                self.platform,
+                self.stack,
+                logical_size=self.logical_size,
+                ranks_per_node=self.ranks_per_node,
+            ),
+        )
+
+    def collectives(self, ops: Sequence[CollectiveOp]) -> list[PricedExchange]:
+        """Return the time of one run of each of a program's collectives, priced together."""
+        asked = [self._asked_for(op) for op in ops]
+        fresh = {one.key: one for one in asked if one.key not in self.priced}
+        found = dict(zip(fresh, self._times([*fresh.values()]), strict=True))
+        return [self.priced.of(one.key, partial(found.__getitem__, one.key)) for one in asked]
+
+    def _asked_for(self, op: CollectiveOp) -> _Asked:
+        key = groups_key(op)
+
+        def found() -> _Kinds:
+            return self._kinds_of(groups_along(op.axis, self.grid, self.order, op.ranks), key)
+
+        return _Asked.of(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
+
+    def message(self, send: Send) -> PricedExchange:
+        """Return the time of one message to the next stage, while every stage sends one."""
+        key = "message"
+
+        def found() -> _Kinds:
+            stages = groups_along("pp", self.grid, self.order)
+            return self._kinds_of(neighbours(stages, self.ranks_per_node), key)
+
+        kinds = self.kinds.of(key, found)
+        return self._price(_Asked.of("send-receive", kinds, send.size_bytes, runs=send.count > 0))
+
+    def price(
+        self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
+    ) -> PricedExchange:
+        """Return the time of an operation of groups for sizes that broadcast with them."""
+        numbers = (groups.ranks, groups.stride, groups.width, groups.period)
+        key = tuple(map(numbers_key, numbers))
+        kinds = self.kinds.of(key, lambda: self._kinds_of(groups, key))
+        return self._price(_Asked.of(op, kinds, size_bytes, runs=runs))
+
+    def _price(self, asked: _Asked) -> PricedExchange:
+        return self.priced.of(asked.key, lambda: self._times([asked])[0])
+
+    def _times(self, each: Sequence[_Asked]) -> list[PricedExchange]:
+        """Return the time of each kind of groups where it stands, and which are refused.
+
+        Kinds and sizes are few: each pair of them that is asked for is priced once.
+        """
+        tables = [self._pairs(one) for one in each]
+        numbers: dict[EngineKey, int] = {}
+        which: list[int] = []
+        for one, table in zip(each, tables, strict=True):
+            keys = ((one.op, one.groups.places[kind]) for kind in table.kind.tolist())
+            which += [numbers.setdefault(key, len(numbers)) for key in keys]
+        if which:
+            sizes = np.concatenate([table.values[table.size] for table in tables])
+            times_s = self.site.times_s([*numbers], np.array(which), sizes)
+        found, start = [], 0
+        for one, table in zip(each, tables, strict=True):
+            known = np.full((len(one.groups.places) + 1, len(table.values)), np.nan)
+            if len(table.kind):
+                known[table.kind, table.size] = times_s[start : start + len(table.kind)]
+                start += len(table.kind)
+            times = known.take(table.pairs)
+            if not one.present.all():
+                times = np.where(one.present, times, 0.0)
+            found.append(PricedExchange(time_s=times, refused=table.refused))
+        return found
+
+    def _pairs(self, asked: _Asked) -> _Pairs:
+        """Return the pairs of a kind of groups and a size that wanted layouts ask for."""
+        groups, none = asked.groups, len(asked.groups.places)
+        values, size_of = numbered(asked.size_bytes)
+        pairs = groups.kinds * len(values) + size_of
+        shape = np.broadcast_shapes(pairs.shape, asked.present.shape)
+        wanted = self._wanted_in(shape) & asked.present
+        pairs = spread(pairs, shape)
+        seen = np.zeros((none + 1, len(values)), dtype=np.bool_)
+        seen.reshape(-1)[pairs[wanted]] = True
+        kind, size = np.nonzero(seen[:none])
+        refused: list[Reason] = []
+        for number in dict.fromkeys(kind.tolist()):
+            engine = self.site.engine(asked.op, groups.places[number])
+            if isinstance(engine, Refusal):
+                refused.append(_reason(engine, groups.kinds == number))
+                kind, size = kind[kind != number], size[kind != number]
+        return _Pairs(kind=kind, size=size, values=values, pairs=pairs, refused=tuple(refused))
+
+    def _wanted_in(self, shape: tuple[int, ...]) -> BoolArray:
+        """Return where in an array of this shape there is something of a layout that is wanted."""
+        return self.within.of(shape, lambda: _within(self.wanted, shape))
+
+    def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
+        """Return the distinct groups.
+
+        Layouts that agree in all five numbers are one kind, numbered as they come.
+        """
+        per_node = self.ranks_per_node
+        world = self.grid.ranks("world").astype(np.int64)
+        if not np.any((world < per_node) & self.wanted):
+            world = np.asarray(per_node)
+        columns = places_of(groups, per_node, world)
+        asked = self._wanted_in(columns[0].shape) & (columns[0] > 1)
+        numbers: dict[tuple[int, ...], int] = {}
+        rows = zip(*(column[asked].tolist() for column in columns), strict=True)
+        found = [numbers.setdefault(row, len(numbers)) for row in rows]
+        kinds = np.full(asked.shape, len(numbers), dtype=np.int64)
+        kinds[asked] = found
+        places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
+        return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
+
+
+def groups_key(op: CollectiveOp) -> Hashable:
+    """Return what tells the groups of a collective from others of its grid of layouts."""
+    return op.axis if op.axis != "kv_copies" else (op.axis, numbers_key(op.ranks))
+
+
+def numbers_key(values: NDArray[Any]) -> Hashable:
+    """Return a key by which equal arrays are found again."""
+    return values.shape, values.tobytes()
+
+
+def _reason(refusal: Refusal, broken: BoolArray) -> Reason:
+    return Reason(rule="collective", broken=broken, words=lambda _: refusal.reason)
+
+
+def _thin(mask: BoolArray) -> BoolArray:
+    """Return a mask with one place along the axes along which it does not change."""
+    for axis, length in enumerate(mask.shape):
+        if length > 1 and (mask == (first := mask.take([0], axis=axis))).all():
+            mask = first
+    return mask
+
+
+def _within(mask: BoolArray, shape: tuple[int, ...]) -> BoolArray:
+    """Return a mask over this shape: whether it holds anywhere along axes that the shape lacks."""
+    extra = max(mask.ndim - len(shape), 0)
+    mask = np.asarray(mask.any(axis=tuple(range(extra))))
+    offset = len(shape) - mask.ndim
+    thin = tuple(
+        axis for axis in range(mask.ndim) if shape[axis + offset] == 1 and mask.shape[axis] > 1
+    )
+    return spread(np.asarray(mask.any(axis=thin, keepdims=True)) if thin else mask, shape)

@@ -1,0 +1,392 @@
+"""Seconds that a rank computes in each block of a training step, by phase and category.
+
+Model: a matrix product takes the time of the matrix model with the tensor units at their reached
+share, t = max(tensor / (share * K / (K + K0)), memory / memory share, rest) + fixed. Fused
+attention takes the longer of its operations, in whole tiles, and its bytes; unfused attention its
+products and so many touches of every score; everything else its bytes. Kernels of one rank follow
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from trnbench.engines.analytic.matrix.time import HIDDEN_PART, MatrixPart, MatrixTime, matrix_time
+from trnbench.errors import unhandled
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency, Numbers, ends_of
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import BITS_PER_BYTE
+from trnbench.machine.tiling.attention import QUERY_TILE
+from trnbench.machine.tiling.legality import format_reasons
+from trnbench.program.block import Block
+from trnbench.program.grid import Grid
+from trnbench.program.matrix import MatrixProduct, matrix_product
+from trnbench.program.ops import (
+    AttentionOp,
+    CollectiveOp,
+    Elementwise,
+    Gather,
+    MatMul,
+    Operation,
+    Phase,
+    ScanOp,
+)
+from trnbench.program.optimizer import is_on_host
+from trnbench.program.products import JoinedProducts, Terms
+from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
+from trnbench.program.step import StepProgram
+from trnbench.program.tensor import ONE, Dim, array
+
+DimShape: TypeAlias = tuple[Dim, ...]
+Kernel = TypeVar("Kernel", AttentionOp, ScanOp, Elementwise, Gather)
+
+_SHARING = 2
+"""Cores that can share a head of the forward pass."""
+
+
+class BlockSeconds(Record, eq=False):
+    """What one instance of a block computes on a rank, seconds by phase and category.
+
+    Phases run once a micro-batch, `optimizer` once a step. Arrays span only the axes of the grid
+    they depend on, then that of the efficiency's samples if it has any. NaN: the chip cannot.
+    """
+
+    kind: str
+    parts: Mapping[tuple[Phase, ComputeCategory], FloatArray]
+
+    def seconds(self, *phases: Phase, category: ComputeCategory | None = None) -> FloatArray:
+        """Return the seconds of these phases (all if none is named), of one category or all."""
+        wanted = (
+            part
+            for (phase, of), part in self.parts.items()
+            if (not phases or phase in phases) and category in (None, of)
+        )
+        return np.asarray(sum(wanted, start=np.zeros(())))
+
+    def times(
+        self, factor: float | FloatArray, room: Callable[[FloatArray], FloatArray]
+    ) -> BlockSeconds:
+        """Return as many times these seconds, after `room` was made for the factor's axes."""
+        parts = {key: np.asarray(room(seconds) * factor) for key, seconds in self.parts.items()}
+        return BlockSeconds(kind=self.kind, parts=parts)
+
+
+class ComputeTime(Record, eq=False):
+    """The seconds of every block by kind, and why the chip cannot compute some of them."""
+
+    blocks: Mapping[str, BlockSeconds]
+    reasons: tuple[str, ...]
+
+
+class Products(Record, eq=False):
+    """Matrix products priced so far, by what they multiply, and why a chip cannot; in seconds.
+
+    `kernels`: other operations, once each. Holds for one chip and efficiency; programs that have
+    operations in common may share it.
+    """
+
+    seconds: dict[Terms, FloatArray] = field(default_factory=dict)
+    kernels: dict[Operation, FloatArray] = field(default_factory=dict)
+    reasons: dict[str, None] = field(default_factory=dict)
+
+
+def compute_time(
+    program: StepProgram,
+    chip: Chip,
+    efficiency: ComputeEfficiency,
+    *,
+    logical_size: int | None = None,
+    chip_ranks: int | None = None,
+    known: Products | None = None,
+) -> ComputeTime:
+    """Return the compute seconds of a rank (`logical_size` cores, or a GPU) by block of a step.
+
+    `chip_ranks` of a chip's ranks are in use, unasked all.
+    """
+    known = known or Products()
+    gain = 1.0 if chip_ranks is None else chip.bandwidth_gain(chip_ranks, logical_size)
+    rank = PricedRank(chip, efficiency, logical_size, gain)
+    load = rank.expert_load(program.grid)
+    rank.reasons.update(known.reasons)
+    for products in program.products(known.seconds):
+        known.seconds.update(rank.products(products))
+    known.reasons.update(rank.reasons)
+    blocks = {kind: _block(rank, block, known, load) for kind, block in program.blocks.items()}
+    return ComputeTime(blocks=blocks, reasons=tuple(rank.reasons))
+
+
+def attention_time_s(
+    op: AttentionOp, chip: Chip, efficiency: ComputeEfficiency, *, logical_size: int | None = None
+) -> FloatArray:
+    """Return the seconds of a call of fused attention on a rank, as a step counts it."""
+    return PricedRank(chip, efficiency, logical_size, 1.0).attention(op)
+
+
+def product_time_s(product: MatrixProduct, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
+    """Return the seconds of a matrix product by itself on a rank, as a step counts it."""
+    rank = PricedRank(chip, efficiency, None, 1.0)
+    return rank.time(product)
+
+
+def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
+    """Return the seconds of a pass over memory by itself on a rank."""
+    return PricedRank(chip, efficiency, None, 1.0).moved(np.asarray(size_bytes))
+
+
+def _block(
+    rank: PricedRank, block: Block, known: Products, expert_load: FloatArray
+) -> BlockSeconds:
+    """Return the seconds of a block's operations, added up; `expert_load` times those on experts'
+    tokens.
+    """
+    scores = _score_shapes(block.ops)
+    parts: dict[tuple[Phase, ComputeCategory], FloatArray] = {}
+
+    def add(phase: Phase, category: ComputeCategory, seconds: FloatArray) -> None:
+        before = parts.get((phase, category))
+        parts[phase, category] = seconds if before is None else before + seconds
+
+    def counted(op: Operation, category: ComputeCategory, seconds: FloatArray) -> None:
+        if op.region == "experts":
+            seconds = rank.along(op.count) * expert_load * seconds
+        elif op.count is not ONE:  # as it is for most
+            seconds = rank.along(op.count) * seconds
+        add(op.phase, category, seconds)
+
+    def once(op: Kernel, price: Callable[[Kernel], FloatArray]) -> FloatArray:
+        if op not in known.kernels:
+            known.kernels[op] = price(op)
+        return known.kernels[op]
+
+    for op in block.ops:
+        match op:
+            case MatMul():
+                seconds = known.seconds[op.terms]
+                if op.terms[0].out.dims in scores:
+                    seconds = seconds + rank.scores(op)
+                counted(op, "attention" if op.region == "core" else "matrix", seconds)
+            case AttentionOp():
+                counted(op, "attention", once(op, rank.attention))
+            case ScanOp():
+                counted(op, "attention", once(op, rank.scan))
+            case Elementwise():
+                if is_on_host(op):
+                    continue  # `job_prices` prices it.
+                if scores and any(t.dims in scores for t in (*op.reads, *op.writes)):
+                    continue
+                counted(op, "element-wise", once(op, rank.elementwise))
+            case Gather():
+                counted(op, "gather", once(op, lambda one: rank.moved(one.bytes)))
+            case CollectiveOp():
+                pass  # `step_exchanges` prices it.
+            case _:
+                unhandled(op, "price in compute time")
+    computed = {phase for phase, _ in parts}
+    for phase in PASSES:
+        if phase in computed and is_whole(block, phase):
+            add(phase, "fixed", np.asarray(rank.efficiency.kernels.block_pass_s))
+            if rank.efficiency.experts and has_experts(block, phase):
+                add(phase, "fixed", np.asarray(rank.efficiency.experts.block_pass_s))
+    return BlockSeconds(
+        kind=block.kind, parts={key: np.asarray(seconds) for key, seconds in parts.items()}
+    )
+
+
+def _score_shapes(ops: Iterable[Operation]) -> frozenset[DimShape]:
+    """Return the shape of unfused attention's scores: what its passes between products write."""
+    return frozenset(
+        op.writes[0].dims for op in ops if isinstance(op, Elementwise) and op.region == "core"
+    )
+
+
+class PricedRank:
+    """What a rank computes with, and the time its kernels take; notes why it cannot."""
+
+    def __init__(
+        self, chip: Chip, efficiency: ComputeEfficiency, logical_size: int | None, gain: float
+    ) -> None:
+        self.chip = chip
+        self.efficiency = efficiency
+        self.reasons: dict[str, None] = {}
+        self._sampled = efficiency.samples is not None
+        self._cores = chip.unit.cores_per_rank(logical_size)
+        self._part = self._cores / chip.unit.separate_cores
+        self._memory_share = efficiency.chip.memory_share * gain
+        self._memory_bytes_per_s = (
+            self._part * chip.memory.bandwidth_per_chip_bytes_per_s * self._memory_share
+        )
+
+    def along(self, array: FloatArray) -> FloatArray:
+        """Return an array over layouts with the axis of samples behind it, if there is one."""
+        return array[..., np.newaxis] if self._sampled else array
+
+    def expert_load(self, grid: Grid) -> FloatArray:
+        """Return how many times as long work on experts' tokens takes on the busiest rank.
+
+        A capacity, up to which every expert is filled, evens out what routers draw.
+        """
+        experts = self.efficiency.experts
+        if experts is None:
+            return np.ones(())
+        uneven = (self.along(grid.ep) > 1) & (grid.capacity_factor is None)
+        return np.asarray(experts.compute * np.where(uneven, 1 + experts.imbalance, 1.0))
+
+    def moved(self, size_bytes: FloatArray) -> FloatArray:
+        """Return the time of moving bytes to or from memory, s."""
+        return np.asarray(self.along(size_bytes) / self._memory_bytes_per_s)
+
+    def elementwise(self, op: Elementwise) -> FloatArray:
+        """Return the time of a pass over memory, s."""
+        kernels = self.efficiency.kernels
+        update = op.phase == "optimizer"
+        traffic = kernels.optimizer_traffic if update else kernels.elementwise_traffic
+        return np.asarray(self.moved(op.bytes) * traffic)
+
+    def scores(self, op: MatMul) -> FloatArray:
+        """Return the time of all passes over the scores that a product makes, s."""
+        kernels = self.efficiency.kernels
+        backward = op.phase in ("B_input", "B_weight")
+        touches = kernels.score_touches_backward if backward else kernels.score_touches_forward
+        return np.asarray(self.moved(op.terms[0].out.bytes) * touches)
+
+    def attention(self, op: AttentionOp) -> FloatArray:
+        """Return the time of fused attention, s."""
+        number_format = self.chip.own_format(op.format)
+        example = matrix_product(1, 1, 1, format_a=number_format)
+        if refused := format_reasons(example, self.chip, "native"):
+            self.reasons.update(dict.fromkeys(refused))
+            return np.asarray(np.nan)
+        kernels = self.efficiency.kernels
+        share = kernels.attention_backward_share if op.backward else kernels.attention_forward_share
+        keys = kernels.attention_backward_keys if op.backward else kernels.attention_forward_keys
+        flop_per_s = self._part * self.chip.peak_flop_per_s(number_format) * share
+        tiles = np.ones(())
+        if op.causal and ends_of(keys)[1] > 0:
+            tiles = _whole_tiles(self.along(op.query.shape[1]), self.along(op.pairs), keys)
+        flop = self.along(op.flop * self._unfilled(op))
+        flop = flop * (tiles * self.along(self._query_tiles(op)) + self.along(self._key_side(op)))
+        computed = flop / flop_per_s
+        if ends_of(kernels.attention_call_s)[1] > 0 or ends_of(kernels.attention_head_s)[1] > 0:
+            batch, _, heads, _ = op.query.shape
+            on_core = np.ceil(batch * heads / self._cores)
+            computed = computed + kernels.attention_call_s
+            computed = computed + kernels.attention_head_s * self.along(on_core)
+        return np.maximum(computed, self.moved(op.bytes))
+
+    def scan(self, op: ScanOp) -> FloatArray:
+        """Return the time of a scan, s: its products as fast as those of attention, or its bytes.
+
+        Nobody publishes what scan kernels reach of a peak; bytes bound most of them.
+        """
+        number_format = self.chip.own_format(op.format)
+        kernels = self.efficiency.kernels
+        share = kernels.attention_backward_share if op.backward else kernels.attention_forward_share
+        flop_per_s = self._part * self.chip.peak_flop_per_s(number_format) * share
+        filled = np.ones(())
+        if isinstance(self.chip.unit, NeuronCores):
+            # Heads and states narrower than the array leave a part of it idle.
+            rows, sizes = self.chip.unit.tensor.rows, (*op.sizes, array(op.chunk))
+            filled = reduce(np.maximum, (np.ceil(size / rows) * rows / size for size in sizes))
+        computed = self.along(op.flop * filled) / flop_per_s
+        return np.maximum(computed, self.moved(op.bytes) * kernels.elementwise_traffic)
+
+    def _unfilled(self, op: AttentionOp) -> FloatArray:
+        """Return how many times as long a systolic array takes as one that heads would fill.
+
+        Heads go whole to the cores of a rank; forward, two cores share an odd one.
+        """
+        if not isinstance(self.chip.unit, NeuronCores):
+            return np.ones(())
+        batch, _, heads, size = op.query.shape
+        rows = self.chip.unit.tensor.rows
+        filled = np.ceil(size / rows) * rows / size
+        if op.backward or self._cores != _SHARING:
+            calls = batch * heads
+            filled = filled * (np.ceil(calls / self._cores) * self._cores / calls)
+        return np.asarray(filled)
+
+    def _query_tiles(self, op: AttentionOp) -> FloatArray:
+        """Return the queries of whole tiles over those there are.
+
+        Ranks that share a sequence under a causal mask have an early and a late part of it, and
+        tiles of their own for each.
+        """
+        if not isinstance(self.chip.unit, NeuronCores):
+            return np.ones(())
+        queries = op.query.shape[1]
+        parts = np.where(op.causal & (queries < op.key.shape[1]), 2, 1)
+        return np.asarray(np.ceil(queries / parts / QUERY_TILE) * QUERY_TILE * parts / queries)
+
+    def _key_side(self, op: AttentionOp) -> FloatArray:
+        """Return what a head costs beside its pairs, over these: keys loaded, turned, drained.
+
+        About as long as one more tile of queries that attends to all keys (played on Trainium2: 95
+        queries backward, 190 forward). Of a rank that has a whole sequence the calibrated cost of a
+        head holds it already.
+        """
+        if not isinstance(self.chip.unit, NeuronCores):
+            return np.zeros(())
+        queries, keys = op.query.shape[1], op.key.shape[1]
+        return np.asarray((queries < keys) * QUERY_TILE * keys / op.pairs)
+
+    def products(self, joined: JoinedProducts) -> Mapping[Terms, FloatArray]:
+        """Return the time of products by what they multiply, s; like ones are priced once.
+
+        A product's sizes span only the axes they depend on, so there are few, however many layouts.
+        """
+        seconds = self.time(joined.product)
+        return {terms: seconds[places] for terms, places in joined.places.items()}
+
+    def time(self, product: MatrixProduct) -> FloatArray:
+        """Return the time of a product by itself, s."""
+        return self._reached(matrix_time(self._taken(product), self.chip, cores=self._cores))
+
+    def _taken(self, product: MatrixProduct) -> MatrixProduct:
+        """Return a product in the chip's own kinds of its operands' formats."""
+        return replace(
+            product,
+            format_a=self.chip.own_format(product.format_a),
+            format_b=self.chip.own_format(product.format_b),
+        )
+
+    def _reached(self, ideal: MatrixTime) -> FloatArray:
+        """Return the time of products at the shares that tensor units and memory reach, s."""
+        alone = self.busy(ideal).values()
+        return reduce(np.maximum, alone) + self.along(ideal.parts_s["fixed"])
+
+    def product_busy(self, op: MatMul) -> Mapping[MatrixPart, FloatArray]:
+        """Return what each part of the machine is busy with a product, s."""
+        return self.busy(matrix_time(self._taken(op.product), self.chip, cores=self._cores))
+
+    def busy(self, ideal: MatrixTime) -> Mapping[MatrixPart, FloatArray]:
+        """Return what each part is busy with products, at the share of its peak it reaches, s."""
+        self.reasons.update(dict.fromkeys(ideal.reasons))
+        chip = self.efficiency.chip
+        depth = self.along(self.chip.unit.padded_depth(ideal.product.k))
+        share = chip.tensor_share * depth / (depth + chip.half_share_depth)
+        if format_named(ideal.product.format_a).bits <= BITS_PER_BYTE:
+            share = share * chip.narrow_share
+        if 2 * format_named(ideal.product.format_a).bits <= BITS_PER_BYTE:
+            share = share * chip.four_bit_share
+        shares: Mapping[MatrixPart, FloatArray | float] = {
+            "tensor": share,
+            "memory": self._memory_share,
+        }
+        return {
+            part: np.asarray(self.along(seconds) / shares.get(part, 1.0))
+            for part, seconds in ideal.parts_s.items()
+            if part not in (HIDDEN_PART, "fixed")
+        }
+
+
+def _whole_tiles(queries: FloatArray, pairs: FloatArray, keys: Numbers) -> FloatArray:
+    """Return the pairs that causal attention computes in whole tiles of keys, over those needed."""
+    return np.asarray(np.minimum(1 + keys / 2 * queries / pairs, 2.0))

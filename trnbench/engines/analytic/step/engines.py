@@ -1,0 +1,279 @@
+"""Algorithms and closed forms of groups of ranks: worked out once for a platform and a stack.
+
+What a group's exchange takes depends on the platform's links, on the stack and on how the group
+lies, not on the model or its layout. Engines therefore outlive the question that asked for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from trnbench.engines.analytic.collective.time import ClosedForm, closed_form, padded, side_by_side
+from trnbench.engines.analytic.step.forms_file import (
+    Stored,
+    form_from,
+    name_of,
+    read,
+    stored_form,
+    write,
+)
+from trnbench.facts.arrays import FloatArray, IntArray, numbered
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, State, field
+from trnbench.facts.workload.operation import Op
+from trnbench.machine.group_places import GroupPlace, members_at
+from trnbench.machine.message_plan.algorithm import Refusal
+
+# Where all forms are kept no group is placed, and what places them is not imported.
+if TYPE_CHECKING:
+    from trnbench.engines.analytic.collective.profile import PhaseMemo
+    from trnbench.machine.message_plan.members import Members
+    from trnbench.machine.message_plan.select import Selected
+    from trnbench.machine.placement import Placement
+
+EngineKey: TypeAlias = tuple[Op, GroupPlace]
+PLATFORMS_KEPT = 64
+"""Platforms with a stack whose closed forms a process keeps, the latest ones."""
+
+
+class ExchangeEngine(Record, eq=False):
+    """The algorithms of one group by size: `starts`, from which size on each, and its tuning.
+
+    `forms`: the closed forms asked for so far, without the phases they were made from.
+    """
+
+    starts: tuple[float, ...]
+    tunings: tuple[str, ...]
+    forms: Memo[int, ClosedForm] = field(default_factory=Memo)
+
+
+class KeptForms(State, kw_only=False, eq=False):
+    """The engines known of one platform with one stack; `digest` tells it by its content.
+
+    `stored` are those of the file, of which `forms` are known; made into records when asked for.
+    """
+
+    digest: str
+    stack: CollectiveStack
+    stored: dict[str, Stored]
+    engines: dict[EngineKey, ExchangeEngine | Refusal] = field(default_factory=dict)
+    written: int = 0
+
+    @classmethod
+    def of(cls, digest: str, stack: CollectiveStack) -> KeptForms:
+        """Return what the user's cache folder has of a platform with a stack."""
+        return cls(digest, stack, dict(read(digest)))
+
+    def get(self, key: EngineKey) -> ExchangeEngine | Refusal | None:
+        """Return an engine that is known."""
+        found = self.engines.get(key)
+        if found is None and (stored := self.stored.get(_name(key))) is not None:
+            found = self.engines[key] = self._record(stored)
+            self.written += _forms(found)
+        return found
+
+    def write(self) -> None:
+        """Store what has been found since."""
+        known = sum(_forms(engine) for engine in self.engines.values())
+        if known == self.written:
+            return
+        mine = {_name(key): _stored(engine) for key, engine in self.engines.items()}
+        # What another process has found meanwhile stays.
+        self.stored = {**read(self.digest), **self.stored, **mine}
+        write(self.digest, self.stored)
+        self.written = known
+
+    def _record(self, stored: Stored) -> ExchangeEngine | Refusal:
+        reason, starts, tunings, forms = stored
+        if reason is not None:
+            return Refusal(reason=reason)
+        engine = ExchangeEngine(starts=tuple(starts), tunings=tuple(tunings))
+        for number, form in forms:
+            tuning = self.stack.tuning(tunings[number])
+            engine.forms.of(number, partial(form_from, form, tuning))
+        return engine
+
+
+def _name(key: EngineKey) -> str:
+    op, where = key
+    return " ".join((op, *map(str, where)))
+
+
+def _forms(engine: ExchangeEngine | Refusal) -> int:
+    """Return how much there is to store of an engine."""
+    return 1 if isinstance(engine, Refusal) else 1 + len(engine.forms)
+
+
+def _stored(engine: ExchangeEngine | Refusal) -> Stored:
+    if isinstance(engine, Refusal):
+        return [engine.reason, (), (), ()]
+    forms = [(number, stored_form(form)) for number, form in engine.forms.items()]
+    return [None, engine.starts, engine.tunings, forms]
+
+
+class ExchangeSite(Record, eq=False):
+    """One node of a platform, and the groups, phases and engines worked out on it so far."""
+
+    platform: Platform
+    stack: CollectiveStack
+    logical_size: int | None
+    ranks_per_node: int
+    kept: KeptForms
+    members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
+    memo: PhaseMemo = field(default_factory=dict)
+    engines: Memo[EngineKey, ExchangeEngine | Refusal] = field(default_factory=Memo)
+    selected: Memo[EngineKey, tuple[Selected, ...] | Refusal] = field(default_factory=Memo)
+
+    @cached_property
+    def node(self) -> Placement:
+        """One node in place."""
+        from trnbench.machine.placement import place
+
+        return place(self.platform, logical_size=self.logical_size)
+
+    def engine(self, op: Op, where: GroupPlace) -> ExchangeEngine | Refusal:
+        """Return how a group runs an operation, or why it cannot."""
+        return self.engines.of((op, where), lambda: self._engine(op, where))
+
+    def times_s(
+        self, keys: Sequence[EngineKey], which: IntArray, size_bytes: FloatArray
+    ) -> FloatArray:
+        """Return the seconds for sizes, each of the operation on the place of its number.
+
+        Sizes whose closed forms have the same shape are worked out together.
+        """
+        engines = [self._running(*key) for key in keys]
+        most = max(len(engine.starts) for engine in engines)
+        starts = np.full((len(keys), most), np.inf)
+        for number, engine in enumerate(engines):
+            starts[number, : len(engine.starts)] = engine.starts
+        chosen = (starts[which] <= size_bytes[:, None]).sum(axis=1) - 1
+        used, form_of = numbered(which * most + chosen)
+        shapes: dict[object, int] = {}
+        forms: list[ClosedForm] = []
+        shape_of = np.empty(len(used), dtype=np.int64)
+        for number, one in enumerate(used.tolist()):
+            group, choice = divmod(one, most)
+            op, where = keys[group]
+            forms.append(self._form(op, where, engines[group], choice))
+            key = engines[group].tunings[choice], forms[-1].shape
+            shape_of[number] = shapes.setdefault(key, len(shapes))
+        times = np.empty(len(size_bytes))
+        for shape in range(len(shapes)):
+            mine = np.flatnonzero(shape_of == shape)
+            at = np.flatnonzero(shape_of[form_of] == shape)
+            of_size = np.searchsorted(mine, form_of[at])
+            together = side_by_side([forms[number] for number in mine.tolist()], of_size)
+            times[at] = together.time_s(size_bytes[at])
+        return times
+
+    def _running(self, op: Op, where: GroupPlace) -> ExchangeEngine:
+        engine = self.engine(op, where)
+        assert isinstance(engine, ExchangeEngine)
+        return engine
+
+    def _engine(self, op: Op, where: GroupPlace) -> ExchangeEngine | Refusal:
+        known = self.kept.get((op, where))
+        if known is None:
+            selected = self._select(op, where)
+            if isinstance(selected, Refusal):
+                known = selected
+            else:
+                known = ExchangeEngine(
+                    starts=tuple(choice.from_bytes for choice in selected),
+                    tunings=tuple(choice.tuning_name for choice in selected),
+                )
+            self.kept.engines[op, where] = known
+        return known
+
+    def _form(self, op: Op, where: GroupPlace, engine: ExchangeEngine, number: int) -> ClosedForm:
+        def made() -> ClosedForm:
+            from trnbench.engines.analytic.collective.profile import profile
+
+            selected = self._select(op, where)
+            assert not isinstance(selected, Refusal)
+            choice = selected[number]
+            return padded(closed_form(profile(choice.placed, self.memo), choice.tuning))
+
+        return engine.forms.of(number, made)
+
+    def _select(self, op: Op, where: GroupPlace) -> tuple[Selected, ...] | Refusal:
+        return self.selected.of((op, where), lambda: self._placed(op, where))
+
+    def _placed(self, op: Op, where: GroupPlace) -> tuple[Selected, ...] | Refusal:
+        from trnbench.machine.message_plan.ring_orders import neighbour_pairs
+        from trnbench.machine.message_plan.select import select_for
+
+        plain = op == "send-receive"
+        members = self.members.of(
+            (where, plain), lambda: members_at(self.node, where, self.ranks_per_node, plain=plain)
+        )
+        pairs = None
+        if op == "permute":
+            pairs = neighbour_pairs(members.placement.fabric, members.first)
+        selected = select_for(self.stack, members, op, pairs=pairs)
+        if isinstance(selected, Refusal):
+            ranks, stride = where[:2]
+            return Refusal(
+                reason=f"{op} of {ranks} ranks, each {stride} from the next: {selected.reason}"
+            )
+        return selected
+
+
+Engines: TypeAlias = dict[tuple[str, int, str, int | None, int], ExchangeSite]
+"""What was placed so far, by platform, stack, logical size and ranks in use on a node.
+
+Programs may share it.
+"""
+
+_kept: dict[str, KeptForms] = {}
+
+
+def site_of(
+    engines: Engines,
+    platform: Platform,
+    stack: CollectiveStack,
+    *,
+    logical_size: int | None,
+    ranks_per_node: int,
+) -> ExchangeSite:
+    """Return where groups of a platform are placed, with what this process knows of it already."""
+    key = platform.instance.name, platform.joined_nodes, stack.name, logical_size, ranks_per_node
+    if key not in engines:
+        digest = _digest(platform, stack, logical_size, ranks_per_node)
+        kept = _kept.pop(digest, None) or KeptForms.of(digest, stack)
+        _kept[digest] = kept
+        while len(_kept) > PLATFORMS_KEPT:
+            del _kept[next(iter(_kept))]
+        engines[key] = ExchangeSite(
+            platform=platform,
+            stack=stack,
+            logical_size=logical_size,
+            ranks_per_node=ranks_per_node,
+            kept=kept,
+        )
+    return engines[key]
+
+
+def _digest(platform: Platform, stack: CollectiveStack, *sizes: int | None) -> str:
+    """Return what tells closed forms apart: everything that they are made from."""
+    instance, chip = platform.instance, platform.chip
+    return name_of((instance.name, instance.chips, instance.fabric, chip, stack, sizes))
+
+
+def keep_forms(engines: Engines) -> None:
+    """Store the closed forms found so far in the user's cache folder."""
+    for site in engines.values():
+        site.kept.write()
+
+
+def keep_all_forms() -> None:
+    """Store those of every platform that this process knows; while no other thread prices any."""
+    for kept in _kept.values():
+        kept.write()

@@ -1,0 +1,197 @@
+"""Seconds of a program's exchanges on a platform, with a stack's factors and its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from trnbench.engines.analytic.step.blocks import NOTHING
+from trnbench.engines.analytic.step.collectives import (
+    CollectivePrices,
+    PricedExchange,
+    groups_key,
+    numbers_key,
+)
+from trnbench.engines.analytic.step.engines import Engines
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field, replace
+from trnbench.machine.rank_groups import ORDERS, groups_along
+from trnbench.machine.token_routes import handed_on
+from trnbench.program.messages import messages_of, slice_of
+from trnbench.program.ops import CollectiveOp, Send
+from trnbench.program.reasons import Reason
+from trnbench.program.step import StepProgram
+from trnbench.program.tensor import ONE, array
+
+
+def along(values: FloatArray, samples: int | None) -> FloatArray:
+    """Return an array over layouts with room for the axis of samples, if there is one."""
+    return values if samples is None else values[..., np.newaxis]
+
+
+class Exchanges(Record, eq=False):
+    """The exchanges of a program; `refused` collects those that the stack cannot serve.
+
+    `known`: seconds and refusals of what was asked for, for all programs on the same grid.
+    """
+
+    program: StepProgram
+    efficiency: TrainingEfficiency
+    prices: CollectivePrices
+    samples: int | None
+    refused: list[Reason] = field(default_factory=list)
+    known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(default_factory=Memo)
+
+    def of(self, program: StepProgram) -> Exchanges:
+        """Return the exchanges of another program on the same grid of layouts."""
+        return replace(self, program=program, refused=[])
+
+    def seconds(self, op: CollectiveOp) -> FloatArray:
+        """Return the seconds of a collective in one run of its block."""
+        return self.seconds_of([op])[op]
+
+    def seconds_of(self, ops: Iterable[CollectiveOp]) -> Mapping[CollectiveOp, FloatArray]:
+        """Return the seconds of many collectives, priced together."""
+        keys = {op: _key(op) for op in ops}
+        fresh = {key: op for op, key in keys.items() if key not in self.known}
+        plain = {key: op for key, op in fresh.items() if not self._is_once_a_node(op)}
+        priced = dict(zip(plain, self.prices.collectives([*plain.values()]), strict=True))
+        return {
+            op: self._known(key, partial(self._seconds, op, priced.get(key)))
+            for op, key in keys.items()
+        }
+
+    def message_s(self) -> FloatArray:
+        """Return the seconds of a micro-batch's messages from one chunk to the next stage."""
+        sent = messages_of(self.program)
+        key = tuple(
+            (numbers_key(send.size_bytes), numbers_key(send.count), "tp" in send.tensor.axes)
+            for send in sent
+        )
+        return self._known(key, lambda: self._message_s(sent))
+
+    def crosses(self, op: CollectiveOp) -> FloatArray:
+        """Return 1 where the groups of a collective span nodes, 0 where they do not."""
+        key = "crosses", groups_key(op)
+        return self._known(
+            key, lambda: along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
+        )
+
+    def pipelines_cross(self) -> FloatArray:
+        """Return 1 where messages between stages leave the node, 0 where none does."""
+        piped = self.program.grid.pp > 1
+        return along(array(piped & self._spans_nodes("pp", None)), self.samples)
+
+    def _spans_nodes(self, axis: str, ranks: FloatArray | None) -> BoolArray:
+        groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
+        return groups.nodes(self.prices.ranks_per_node) > 1
+
+    def _is_once_a_node(self, op: CollectiveOp) -> bool:
+        return op.copies > 1 and self.efficiency.stack.expert_tokens == "once-a-node"
+
+    def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
+        per_node = self.prices.ranks_per_node
+        groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
+        handed = handed_on(groups, per_node, op.copies)
+        runs = op.count > 0
+        across = self.prices.price(op.op, groups, op.size_bytes * handed.crossing, runs=runs)
+        within = self.prices.price(
+            op.op, handed.local, op.size_bytes, runs=runs & (handed.local.ranks > 1)
+        )
+        return PricedExchange(
+            time_s=np.maximum(across.time_s, within.time_s),
+            refused=(*across.refused, *within.refused),
+        )
+
+    def _seconds(self, op: CollectiveOp, priced: PricedExchange | None) -> FloatArray:
+        seconds = self._factored(priced or self._once_a_node(op), op.count)
+        experts = self.efficiency.stack.experts
+        even = self.program.grid.capacity_factor is not None
+        if experts is None or even or op.axis != "ep":
+            return seconds
+        return np.asarray(seconds * (1 + experts.imbalance))
+
+    def expert_overlap(self) -> FloatArray | None:
+        """Return the overlap of experts' exchanges where it differs by layout, else None."""
+        stack = self.efficiency.stack
+        if stack.experts is None:
+            return None
+        across = along(array(self._spans_nodes("ep", None)), self.samples) > 0
+        return np.where(across, stack.experts.overlap_between_nodes, stack.overlaps.expert)
+
+    def _message_s(self, sent: Sequence[Send]) -> FloatArray:
+        slices = (
+            self._factored(self.prices.message(slice_of(send, self.program.grid.tp)))
+            for send in sent
+        )
+        whole = (self._gathered(send) for send in sent if "tp" not in send.tensor.axes)
+        return sum([*slices, *whole], start=NOTHING)
+
+    def _gathered(self, send: Send) -> FloatArray:
+        grid = self.program.grid
+        groups = groups_along("tp", grid, self.prices.order)
+        piped = (send.count > 0) & (grid.pp > 1)
+        return self._factored(self.prices.price("all-gather", groups, send.size_bytes, runs=piped))
+
+    def _factored(self, priced: PricedExchange, count: FloatArray = ONE) -> FloatArray:
+        self.refused.extend(priced.refused)
+        factor = self.efficiency.whole_factor * self.efficiency.stack.communication
+        # Counts span few axes: they take the factor before they meet the times, which span many.
+        times = along(count, self.samples) * factor
+        return np.asarray(along(priced.time_s, self.samples) * times)
+
+    def _known(self, key: Hashable, price: Callable[[], FloatArray]) -> FloatArray:
+        """Return the seconds priced under a key, and collect what was refused on the way."""
+
+        def priced() -> tuple[FloatArray, tuple[Reason, ...]]:
+            before = len(self.refused)
+            seconds = price()
+            refused = tuple(self.refused[before:])
+            del self.refused[before:]
+            return seconds, refused
+
+        seconds, refused = self.known.of(key, priced)
+        self.refused.extend(refused)
+        return seconds
+
+
+def exchanges_of(
+    program: StepProgram,
+    platform: Platform,
+    efficiency: TrainingEfficiency,
+    collectives: CollectiveStack,
+    *,
+    logical_size: int | None = None,
+    node_ranks: int | None = None,
+    wanted: BoolArray | None = None,
+    engines: Engines | None = None,
+) -> Exchanges:
+    """Return the exchanges of a program, to be priced when asked for.
+
+    For the layouts `wanted` (unasked: the legal ones). `node_ranks` of each node's ranks are in
+    use, the first ones (unasked: all). `engines` remembers groups that were placed, for programs on
+    the same platform and stack.
+    """
+    prices = CollectivePrices(
+        platform=platform,
+        stack=collectives,
+        grid=program.grid,
+        order=ORDERS[efficiency.stack.order],
+        logical_size=logical_size,
+        node_ranks=node_ranks,
+        wanted=program.legal if wanted is None else wanted,
+        engines={} if engines is None else engines,
+    )
+    return Exchanges(
+        program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
+    )
+
+
+def _key(op: CollectiveOp) -> Hashable:
+    return (op.op, groups_key(op), *map(numbers_key, (op.size_bytes, op.count)), op.copies)

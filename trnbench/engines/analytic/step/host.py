@@ -1,0 +1,147 @@
+"""What launching adds to a step: the seconds of a host that its device spends waiting.
+
+Model. A host launches every pass through a layer (forward, again, backward) and every exchange in
+a block, for longer where messages of the pipeline leave the node; where whole graphs are
+dispatched, also those of a micro-batch, once for each chunk in as far as a slot costs a launch, and
+the optimizer's. Of a micro-batch on a stage, launching and computing overlap by a part of the
+shorter of the two: a stack that launches kernels ahead takes the longer (part 1), one that waits
+for a graph before it makes the next takes both (part 0). What is added is spread over the slots as
+launching is. A host runs on its own clock: neither the stack's factor nor
+a slow node changes its seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import numpy as np
+
+from trnbench.engines.analytic.step.blocks import NOTHING, total, weighted
+from trnbench.engines.analytic.step.exchanges import Exchanges, along
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.chip_efficiency import Numbers, ends_of
+from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.records import Record
+from trnbench.program.blocks import layers_of
+from trnbench.program.launches import launches
+from trnbench.program.points import Pick
+from trnbench.program.schedule import splits_backward
+from trnbench.program.slots import Slot
+from trnbench.program.tensor import array
+
+_DIRECTIONS: tuple[Slot, ...] = ("forward", "backward")
+"""The slots that the graphs of a micro-batch are launched in, half of them each."""
+
+
+class HostPrices(Record, eq=False):
+    """Seconds of launching over the axes of a grid they depend on, then over samples if any.
+
+    `blocks`: of one instance of a block, by kind and slot; `graph_s` of a micro-batch's graphs;
+    `update_s` of the optimizer's; `overlap` the part of the shorter that runs beside the other.
+    """
+
+    blocks: Mapping[str, Mapping[Slot, FloatArray]]
+    graph_s: FloatArray
+    update_s: FloatArray
+    overlap: FloatArray
+
+    def at(self, pick: Pick) -> HostPrices:
+        """Return the prices of some layouts."""
+        return HostPrices(
+            blocks={
+                kind: {slot: pick(seconds) for slot, seconds in of_kind.items()}
+                for kind, of_kind in self.blocks.items()
+            },
+            graph_s=pick(self.graph_s),
+            update_s=pick(self.update_s),
+            overlap=self.overlap,
+        )
+
+    def added(
+        self, blocks: Mapping[str, FloatArray], device_s: Mapping[Slot, FloatArray]
+    ) -> Mapping[Slot, FloatArray]:
+        """Return what a micro-batch takes longer on a stage than its device computes, by slot."""
+        launch = {
+            slot: weighted(blocks, {kind: self.blocks[kind].get(slot, NOTHING) for kind in blocks})
+            + (self.graph_s / len(_DIRECTIONS) if slot in _DIRECTIONS else NOTHING)
+            for slot in device_s
+        }
+        whole = total(launch.values())
+        alone = self._alone(whole, total(device_s.values())) / np.where(whole > 0, whole, 1.0)
+        return {slot: seconds * alone for slot, seconds in launch.items()}
+
+    def added_once(self, update_s: FloatArray) -> FloatArray:
+        """Return what the optimizer takes longer than its device computes."""
+        return self._alone(self.update_s, update_s)
+
+    def _alone(self, launch_s: FloatArray, device_s: FloatArray) -> FloatArray:
+        return np.asarray(launch_s - self.overlap * np.minimum(launch_s, device_s))
+
+
+def host_prices(
+    exchanges: Exchanges, stages: Sequence[Mapping[str, FloatArray]]
+) -> HostPrices | None:
+    """Return the prices of launching a program's step; None where it costs nothing.
+
+    `stages`: how often each class of stages runs which kind of block.
+    """
+    program, host = exchanges.program, exchanges.efficiency.stack.host
+    if host is None or not any(ends_of(seconds)[1] for seconds in _seconds_of(host)):
+        return None
+    slowness = _slowness(host, exchanges)
+    passed, exchanged = slowness * host.layer_pass_s, slowness * host.exchange_s
+    piped = slowness * host.piped_exchange_s * exchanges.pipelines_cross()
+    graph_s = array(slowness * host.graph_s)
+    split = splits_backward(program.layout.schedule)
+    layers = layers_of(program.model, program.grid).passed
+    return HostPrices(
+        blocks={
+            kind: {
+                slot: np.asarray(
+                    passed * (one.passes if kind in layers else 0)
+                    + exchanged * along(one.exchanges, exchanges.samples)
+                    + piped * along(one.members, exchanges.samples)
+                )
+                for slot, one in launches(block, split=split).items()
+            }
+            for kind, block in program.blocks.items()
+        },
+        graph_s=graph_s * slot_factor(host, along(program.grid.vpp, exchanges.samples)),
+        update_s=launched_update_s(exchanges, stages),
+        overlap=array(host.overlap),
+    )
+
+
+def launched_update_s(
+    exchanges: Exchanges, stages: Sequence[Mapping[str, FloatArray]]
+) -> FloatArray:
+    """Return the seconds of launching the optimizer, by how often stages run which block."""
+    program, host = exchanges.program, exchanges.efficiency.stack.host
+    if host is None or host.dispatch != "graph" or not program.trains:
+        return NOTHING
+    layers = layers_of(program.model, program.grid).passed
+    held = (total(count for kind, count in blocks.items() if kind in layers) for blocks in stages)
+    slowness = _slowness(host, exchanges)
+    return np.asarray(
+        array(slowness * host.graph_s) + slowness * host.layer_pass_s * reduce(np.maximum, held)
+    )
+
+
+def _seconds_of(host: HostLaunch) -> tuple[Numbers, ...]:
+    return host.layer_pass_s, host.exchange_s, host.piped_exchange_s, host.graph_s
+
+
+def slot_factor(host: HostLaunch | None, chunks: FloatArray) -> FloatArray:
+    """Return how often a micro-batch costs a stage what its launch costs once."""
+    if host is None or not ends_of(host.slot_share)[1]:
+        return np.ones(())
+    return np.asarray(1 + host.slot_share * (chunks - 1))
+
+
+def _slowness(host: HostLaunch, exchanges: Exchanges) -> Numbers:
+    """Return how many times as long launching takes with as few vCPUs as this host has."""
+    prices = exchanges.prices
+    cores = prices.platform.chip.unit.cores_per_rank(prices.logical_size) * prices.ranks_per_node
+    vcpus = prices.platform.instance.host.vcpus
+    return 1.0 if vcpus is None else np.maximum(host.cores * cores / vcpus, 1.0)

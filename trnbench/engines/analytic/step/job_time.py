@@ -1,0 +1,287 @@
+"""The time of a job's step in closed form: its phases, one after the other.
+
+Model. A phase of passes is a step of its own program; one that trains is a step for each update,
+with its own pipeline, sums of gradients and optimizer. To write answers an engine reads weights and
+what it keeps of answers, at a share of its memory's bandwidth, or computes at that share of its
+peak, whichever takes longer; to that come its exchanges, round by round, and its prompts, which
+take what a pass of that many tokens takes. A stated rate stands for all of this. Then weights go to
+the engines. On nodes of their own engines write while the others train on answers before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from trnbench.engines.analytic.step.blocks import NOTHING
+from trnbench.engines.analytic.step.exchanges import along
+from trnbench.engines.analytic.step.time import HostRates, StepPrices, StepTime
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.records import Record, replace
+from trnbench.program.generation import Generation
+from trnbench.program.job_passes import TRAIN
+from trnbench.program.job_phases import JobPhase, phases_of
+from trnbench.program.points import Points
+from trnbench.program.reasons import Reason
+from trnbench.program.slots import StepCategory
+from trnbench.program.step import StepProgram
+from trnbench.program.tensor import array
+
+ENGINE_SHARE = 0.6
+"""Of memory bandwidth and peak that engines reach; a stated assumption."""
+HOST_LINK_BYTES_PER_S = 25e9
+"""What a chip gets from its host's memory where no file says more; a stated assumption."""
+HOST_MEMORY_BYTES_PER_S = 300e9
+"""What a host's processors read and write of its memory; a stated assumption."""
+
+
+class JobRates(Record, eq=False):
+    """What is assumed of a job's phases, as numbers or rows of samples.
+
+    `engine_share`: of memory bandwidth and peak that engines reach. `host_link_bytes_per_s`: what
+    a chip gets from its host's memory. `host_memory_bytes_per_s`: what all ranks of a node share
+    of the bandwidth of that memory.
+    """
+
+    engine_share: Numbers = ENGINE_SHARE
+    host_link_bytes_per_s: Numbers = HOST_LINK_BYTES_PER_S
+    host_memory_bytes_per_s: Numbers = HOST_MEMORY_BYTES_PER_S
+
+
+ASSUMED = JobRates()
+
+_THERE_AND_BACK = 2
+
+
+class WritingPrices(Record, eq=False):
+    """Seconds of a step over its grid, then samples: to write answers, and to bring weights.
+
+    `prompts`: how much of the scoring phase's time prompts take.
+    """
+
+    writing_s: FloatArray
+    refreshed_s: FloatArray
+    prompts: FloatArray
+    apart: bool
+    refused: tuple[Reason, ...]
+
+
+class JobPrices(Record, eq=False):
+    """The prices of a program's phases; `written` where answers are.
+
+    `host_rank_bytes_per_s`: what a rank gets from the host's memory.
+    """
+
+    program: StepProgram
+    phases: tuple[tuple[JobPhase, StepPrices], ...]
+    written: WritingPrices | None = None
+    host_rank_bytes_per_s: Numbers = np.inf
+
+    @property
+    def training(self) -> StepPrices:
+        """The prices of the phase in which the policy trains."""
+        return next(prices for phase, prices in self.phases if phase.name == TRAIN)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the chip cannot compute it."""
+        return tuple(dict.fromkeys(why for _, prices in self.phases for why in prices.reasons))
+
+    @property
+    def refused(self) -> tuple[Reason, ...]:
+        """Exchanges that the stack cannot serve."""
+        found = tuple(one for _, prices in self.phases for one in prices.refused)
+        return found if self.written is None else (*found, *self.written.refused)
+
+    def played(self, program: StepProgram) -> JobPrices:
+        """Return those of the same blocks in another schedule, or spread otherwise over stages."""
+        by_name = {one.name: one for one in phases_of(program)}
+        return replace(
+            self,
+            program=program,
+            phases=tuple(
+                (by_name[phase.name], prices.played(by_name[phase.name].program))
+                for phase, prices in self.phases
+            ),
+        )
+
+    def time(self, points: Points | None = None) -> StepTime:
+        """Return the time of all layouts, or of those at `points`, as of a program."""
+        times = {
+            phase.name: _repeated(
+                prices.time(points), phase.times, self._at(self.fetched_s(phase), points)
+            )
+            for phase, prices in self.phases
+        }
+        whole = times[TRAIN]
+        if len(times) == 1 and self.written is None:
+            return whole
+        by_category: dict[StepCategory, FloatArray] = _added(
+            [one.by_category for one in times.values()]
+        )
+        hidden: dict[StepCategory, FloatArray] = _added([one.hidden for one in times.values()])
+        if self.written is not None:
+            writing_s, exposed_s = self._written_s(
+                {name: one.time_s for name, one in times.items()}, points
+            )
+            by_category["generation"] = exposed_s
+            hidden["generation"] = np.asarray(writing_s - exposed_s)
+        return replace(
+            whole,
+            by_category=by_category,
+            hidden=hidden,
+            optimizer_s=np.asarray(sum((one.optimizer_s for one in times.values()), NOTHING)),
+        )
+
+    def time_s(self, points: Points | None = None) -> FloatArray:
+        """Return the whole step of the same layouts, s."""
+        times = self._times_s(points)
+        if self.written is None:
+            return times[TRAIN]
+        _, exposed_s = self._written_s(times, points)
+        return np.asarray(sum(times.values(), NOTHING) + exposed_s)
+
+    def fetched_s(self, phase: JobPhase) -> FloatArray:
+        """Return what a phase waits for weights from the host's memory, over the grid."""
+        fetched = along(phase.fetched_bytes, self.training.exchanges.samples)
+        return np.asarray(fetched / self.host_rank_bytes_per_s)
+
+    def _times_s(self, points: Points | None) -> dict[str, FloatArray]:
+        return {
+            phase.name: np.asarray(
+                phase.times * prices.time_s(points) + self._at(self.fetched_s(phase), points)
+            )
+            for phase, prices in self.phases
+        }
+
+    def phase_times_s(self) -> Mapping[str, FloatArray]:
+        """Return the seconds of each phase of all layouts, in order."""
+        times = self._times_s(None)
+        if self.written is None:
+            return times
+        whole, refreshed = self._writing_s(times, None), self._at(self.written.refreshed_s, None)
+        return {"generate": whole - refreshed, **times, "refresh": refreshed}
+
+    def _written_s(
+        self, times: Mapping[str, FloatArray], points: Points | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what writing and fresh weights take, and how much of it other phases wait for."""
+        assert self.written is not None
+        whole = self._writing_s(times, points)
+        if not self.written.apart:
+            return whole, whole
+        refreshed = self._at(self.written.refreshed_s, points)
+        others = np.asarray(sum(times.values(), NOTHING))
+        return whole, np.asarray(np.maximum(whole - refreshed - others, 0) + refreshed)
+
+    def _writing_s(self, times: Mapping[str, FloatArray], points: Points | None) -> FloatArray:
+        assert self.written is not None
+        written = self.written
+        read = self._at(written.prompts, points) * times["score"]
+        own = self._at(written.writing_s, points) + self._at(written.refreshed_s, points)
+        return np.asarray(own + read)
+
+    def _at(self, seconds: FloatArray, points: Points | None) -> FloatArray:
+        return self.training.over(seconds, points)
+
+
+def _host_rates(found: JobPrices, rates: JobRates) -> HostRates:
+    """Return what a rank gets of its host: all ranks of a node update at once."""
+    exchanges = found.training.exchanges
+    on_node = exchanges.prices.ranks_per_node / exchanges.prices.platform.joined_nodes
+    grid = found.program.grid
+    on_stage = np.minimum(grid.ranks_per_stage, on_node)
+    together = np.clip(on_node // on_stage, 1, grid.pp)
+    return HostRates(
+        link_bytes_per_s=found.host_rank_bytes_per_s,
+        memory_bytes_per_s=rates.host_memory_bytes_per_s
+        / along(array(together * on_stage), exchanges.samples),
+        stages_together=along(array(together), exchanges.samples),
+    )
+
+
+def _repeated(time: StepTime, times: int, fetched_s: FloatArray) -> StepTime:
+    """Return the time of so many updates one after the other, once weights are there."""
+    if times == 1 and not fetched_s.any():
+        return time
+    by_category = {name: times * seconds for name, seconds in time.by_category.items()}
+    return replace(
+        time,
+        by_category={**by_category, "host": by_category["host"] + fetched_s},
+        hidden={name: times * seconds for name, seconds in time.hidden.items()},
+        optimizer_s=times * time.optimizer_s,
+    )
+
+
+def _added(each: list[Mapping[StepCategory, FloatArray]]) -> dict[StepCategory, FloatArray]:
+    names = dict.fromkeys(name for one in each for name in one)
+    return {
+        name: np.asarray(sum((one[name] for one in each if name in one), NOTHING)) for name in names
+    }
+
+
+def job_prices(
+    program: StepProgram,
+    price: Callable[[StepProgram], StepPrices],
+    *,
+    logical_size: int | None = None,
+    rates: JobRates = ASSUMED,
+) -> JobPrices:
+    """Return the prices of a job's step; `price` returns those of a phase's program."""
+    phases = phases_of(program)
+    priced = tuple((one, price(one.program)) for one in phases if one.generation is None)
+    found = JobPrices(program=program, phases=priced)
+    ranks_per_chip = found.training.platform.chip.ranks(logical_size)
+    found = replace(found, host_rank_bytes_per_s=rates.host_link_bytes_per_s / ranks_per_chip)
+    if program.grid.optimizer_offload == "host":
+        of_rank = _host_rates(found, rates)
+        found = replace(
+            found, phases=tuple((one, prices.updated_on_host(of_rank)) for one, prices in priced)
+        )
+    generation = phases[0].generation
+    if generation is None:
+        return found
+    written = _written(generation, found.training, logical_size, rates.engine_share)
+    return replace(found, written=written)
+
+
+def _written(
+    generation: Generation, prices: StepPrices, logical_size: int | None, share: Numbers
+) -> WritingPrices:
+    grid, platform = generation.grid, prices.platform
+    chip, ranks_per_chip = platform.chip, platform.chip.ranks(logical_size)
+    exchanges = prices.exchanges.of(prices.program)
+    samples = exchanges.samples
+    apart = grid.generation_nodes is not None
+    engines, elsewhere = generation.engines, array(1)
+    if grid.generation_nodes is not None:
+        node_ranks = platform.ranks(logical_size) // platform.joined_nodes
+        engines = np.floor(grid.generation_nodes * node_ranks / grid.tp)
+        # Less than one is none: such a layout has no time.
+        engines = np.where(engines > 0, engines, np.nan)
+        elsewhere = array(generation.engines / engines)
+    bandwidth = chip.memory.bandwidth_per_chip_bytes_per_s / ranks_per_chip * np.asarray(share)
+    peak = chip.peak_flop_per_s(chip.own_format(grid.recipe.linear)) / ranks_per_chip
+    prompts = generation.prompt * elsewhere / (grid.sequence * (grid.samples_per_prompt or 1))
+    if grid.generation_tokens_per_s is not None:
+        chips = engines * grid.tp / ranks_per_chip
+        rate = chips * grid.generation_tokens_per_s
+        writing_s = along(array(grid.global_batch * generation.response / rate), samples)
+        prompts = array(0)
+    else:
+        read_s = along(generation.read_bytes(engines), samples) / bandwidth
+        computed_s = along(generation.flop(engines), samples) / (peak * np.asarray(share))
+        rounds = along(generation.rounds(engines), samples)
+        summed_s = sum((exchanges.seconds(op) for op in generation.sums(engines)), NOTHING)
+        writing_s = np.maximum(read_s, computed_s) + rounds * summed_s
+    copied_s = _THERE_AND_BACK * along(generation.weights_bytes, samples) / bandwidth
+    fetched_s = sum((exchanges.seconds(op) for op in generation.refreshed()), NOTHING)
+    return WritingPrices(
+        writing_s=np.asarray(writing_s),
+        refreshed_s=np.asarray(copied_s + fetched_s),
+        prompts=along(array(prompts), samples),
+        apart=apart,
+        refused=tuple(exchanges.refused),
+    )

@@ -1,0 +1,135 @@
+"""What a class of pipeline stages may hold on a rank, in parts, each with a number as its weight.
+
+A part is counted once, had its stack it once; the numbers of the stack's software say how often it
+has it. So memory by other numbers (a row of samples, a fit) needs no other count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from trnbench.facts.arrays import FloatArray, picked
+from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, replace
+from trnbench.program.block import Copies
+
+MemoryCategory = Literal[
+    "weights",
+    "gradients",
+    "optimizer",
+    "cache",
+    "activations",
+    "communication",
+    "scratch",
+    "fragmentation",
+    "runtime",
+]
+CATEGORIES: tuple[MemoryCategory, ...] = get_args(MemoryCategory)
+PASSING: tuple[MemoryCategory, ...] = ("activations", "communication", "scratch")
+
+HeldTimes = Literal["once", "states", "activations"] | Copies
+"""How much of a part a stack holds: once, or as often as its number of this name says."""
+HeldPart: TypeAlias = tuple[MemoryCategory, HeldTimes]
+
+_NONE = np.zeros(())
+
+
+class StageParts(Record, eq=False):
+    """What one class of stages may hold on a rank: bytes of each part, had its stack it once.
+
+    `lasting` add up; of `slots`, by kind of block, only that of one block is there at a time.
+    `groups` is of how many groups of ranks a rank is a member.
+    """
+
+    role: str
+    stages: FloatArray
+    lasting: Mapping[HeldPart, FloatArray]
+    slots: Mapping[str, Mapping[HeldPart, FloatArray]]
+    groups: FloatArray
+
+    def at(self, shape: tuple[int, ...], index: tuple[int, ...]) -> StageParts:
+        """Return the parts of the layout at an index of a grid of some shape."""
+
+        def pick(values: FloatArray) -> FloatArray:
+            return picked(values, shape, index)
+
+        return replace(
+            self,
+            stages=pick(self.stages),
+            lasting={part: pick(size) for part, size in self.lasting.items()},
+            slots={
+                kind: {part: pick(size) for part, size in parts.items()}
+                for kind, parts in self.slots.items()
+            },
+            groups=pick(self.groups),
+        )
+
+    def held(
+        self, overheads: MemoryOverheads, fragmentation_ratio: Numbers
+    ) -> dict[MemoryCategory, FloatArray]:
+        """Return bytes by category; of one layout, numbers may be rows of samples."""
+        held: dict[MemoryCategory, FloatArray] = dict.fromkeys(CATEGORIES, _NONE)
+        times: Memo[HeldTimes, Numbers] = Memo()
+
+        def add(so_far: FloatArray, weight: HeldTimes, size: FloatArray) -> FloatArray:
+            found = times.of(weight, lambda: weight_of(overheads, weight) * overheads.whole)
+            more = np.asarray(size * found)
+            return more if so_far is _NONE else so_far + more
+
+        for (category, weight), size in self.lasting.items():
+            held[category] = add(held[category], weight, size)
+        for category in PASSING:
+            working = _NONE
+            for parts in self.slots.values():
+                of_block = _NONE
+                for (of, weight), size in parts.items():
+                    if of == category:
+                        of_block = add(of_block, weight, size)
+                if of_block is not _NONE:
+                    working = np.maximum(working, of_block)
+            held[category] = np.asarray(held[category] + working)
+        passing = sum((held[category] for category in PASSING), start=_NONE)
+        held["fragmentation"] = np.asarray(passing * fragmentation_ratio)
+        held["runtime"] = runtime_bytes_of(overheads, self.groups)
+        return held
+
+    def total_bytes(self, overheads: MemoryOverheads, fragmentation_ratio: Numbers) -> FloatArray:
+        """Return all bytes together; nothing where a layout has no such stage."""
+        held = self.held(overheads, fragmentation_ratio).values()
+        found = sum((size for size in held if size is not _NONE), start=_NONE)
+        return np.asarray(found * (self.stages > 0))
+
+
+def stacked(each: Sequence[StageParts]) -> StageParts:
+    """Return parts of single layouts as those of all of them [layouts, 1]: numbers may be rows."""
+
+    def column(values: Sequence[FloatArray]) -> FloatArray:
+        return np.array(values, dtype=np.float64)[:, np.newaxis]
+
+    def columns(parts: Sequence[Mapping[HeldPart, FloatArray]]) -> dict[HeldPart, FloatArray]:
+        names = dict.fromkeys(name for one in parts for name in one)
+        return {name: column([one.get(name, _NONE) for one in parts]) for name in names}
+
+    kinds = dict.fromkeys(kind for one in each for kind in one.slots)
+    return StageParts(
+        role=each[0].role,
+        stages=column([one.stages for one in each]),
+        lasting=columns([one.lasting for one in each]),
+        slots={kind: columns([one.slots.get(kind, {}) for one in each]) for kind in kinds},
+        groups=column([one.groups for one in each]),
+    )
+
+
+def weight_of(overheads: MemoryOverheads, weight: HeldTimes) -> Numbers:
+    """Return how often a stack holds a part."""
+    return 1.0 if weight == "once" else getattr(overheads, weight)
+
+
+def runtime_bytes_of(overheads: MemoryOverheads, groups: FloatArray) -> FloatArray:
+    """Return what a rank's runtime holds, with the buffers of its groups of ranks."""
+    return np.asarray(overheads.runtime_bytes + groups * overheads.communicator_bytes)

@@ -1,0 +1,393 @@
+"""Reads off a program what each class of its pipeline stages holds on a rank, part by part.
+
+A stage holds the state of its blocks for the whole step, what its blocks keep for as many
+micro-batches as its schedule has in flight, the largest working set of any block it runs, and the
+messages under way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import cached_property, partial, reduce
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from trnbench.engines.analytic.step.memory_parts import (
+    HeldPart,
+    HeldTimes,
+    MemoryCategory,
+    StageParts,
+    weight_of,
+)
+from trnbench.errors import unhandled
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.layout import Schedule
+from trnbench.program.block import Block, Lifetime, Resident
+from trnbench.program.points import Pick
+from trnbench.program.schedule import InFlight, in_flight, splits_backward
+from trnbench.program.stages import StageClass, is_behind
+from trnbench.program.step import StepProgram
+
+Flights: TypeAlias = dict[tuple[Schedule, str], InFlight]
+"""What schedules keep in flight on each class of stages, for some layouts."""
+
+BUFFERS_PER_MESSAGE = 2
+"""One is filled while the other is read."""
+_STATES: tuple[MemoryCategory, ...] = ("weights", "gradients", "optimizer")
+
+
+class BlockPart(Record, eq=False):
+    """Bytes of one instance of a block that are counted alike, had its stack them once."""
+
+    category: MemoryCategory
+    weight: HeldTimes
+    lifetime: Lifetime
+    bytes: FloatArray
+
+    def picked(self, pick: Pick) -> BlockPart:
+        """Return that of some layouts."""
+        size = pick(self.bytes)
+        return self if size is self.bytes else replace(self, bytes=size)
+
+
+class GridSums(Record, eq=False):
+    """What a program holds, added up over its whole grid: the same for any layouts of it.
+
+    By block, by class of stages (what stays, that added up, what its blocks work on; None where
+    that is not the same wherever there is such a stage), by messages of a stage. All but the last,
+    whether weight gradients have slots of their own or not.
+    """
+
+    blocks: Memo[tuple[str, bool], tuple[BlockPart, ...]] = field(default_factory=Memo)
+    staying: Memo[tuple[str, bool], Mapping[HeldPart, FloatArray]] = field(default_factory=Memo)
+    lasting: Memo[tuple[str, bool], FloatArray] = field(default_factory=Memo)
+    largest: Memo[tuple[str, bool], tuple[FloatArray, ...] | None] = field(default_factory=Memo)
+    messages: Memo[Hashable, FloatArray] = field(default_factory=Memo)
+    groups: Memo[Literal["rank"], FloatArray] = field(default_factory=Memo)
+
+
+class StageReader:
+    """Adds up a program's residents, stage by stage, over a grid or over some of its layouts.
+
+    With `overheads`, each as often as the stack holds it; else once, whatever the stack.
+    """
+
+    def __init__(
+        self,
+        program: StepProgram,
+        overheads: MemoryOverheads | None,
+        pick: Pick,
+        flights: Flights,
+        sums: GridSums,
+    ) -> None:
+        self._program = program
+        self._grid = program.grid
+        self._pick = pick
+        self._overheads = overheads
+        self._schedule = program.layout.schedule
+        self._flights = flights
+        self._sums = sums
+        self._split = splits_backward(self._schedule)
+        self._picked: Memo[str, tuple[BlockPart, ...]] = Memo()
+
+    @property
+    def held(self) -> Mapping[str, tuple[BlockPart, ...]]:
+        """What an instance of each kind of block holds over the whole grid, by kind."""
+        return {kind: self._on_grid(kind) for kind in self._program.blocks}
+
+    def _passing(self, kind: str) -> tuple[BlockPart, ...]:
+        """Return what a kind of block keeps of micro-batches, of the layouts asked for."""
+        return self._picked.of(
+            kind,
+            lambda: tuple(
+                part.picked(self._pick)
+                for part in self._on_grid(kind)
+                if part.lifetime not in ("step", "slot")
+            ),
+        )
+
+    def _on_grid(self, kind: str) -> tuple[BlockPart, ...]:
+        block = self._program.blocks[kind]
+        return self._sums.blocks.of((kind, self._split), partial(self._counted_alike, block))
+
+    @cached_property
+    def _pp(self) -> FloatArray:
+        return self._pick(self._grid.pp)
+
+    @cached_property
+    def _micro_batches(self) -> FloatArray:
+        return self._grid.micro_batches_of(self._pick)
+
+    def _counted_alike(self, block: Block) -> tuple[BlockPart, ...]:
+        """Return residents added up where category and lifetime make no difference."""
+        sums: dict[tuple[MemoryCategory, HeldTimes, Lifetime], FloatArray] = {}
+        weighted: list[tuple[HeldTimes, Resident]] = [
+            *((_weight_of(resident), resident) for resident in block.residents),
+            *block.copies.items(),
+        ]
+        for weight, resident in weighted:
+            lifetime, size = resident.lifetime, resident.bytes
+            if self._overheads is not None:
+                times = weight_of(self._overheads, weight) * self._overheads.whole
+                if not times:
+                    continue
+                weight, size = "once", size if times == 1 else size * times
+            if not self._split:
+                if lifetime == "backward_to_weight":
+                    continue
+                lifetime = "until_backward" if lifetime == "until_weight" else lifetime
+            key = resident.category, weight, lifetime
+            sums[key] = np.asarray(sums[key] + size) if key in sums else size
+        return tuple(
+            BlockPart(category=category, weight=weight, lifetime=lifetime, bytes=size)
+            for (category, weight, lifetime), size in sums.items()
+            if size.any()
+        )
+
+    @property
+    def groups(self) -> FloatArray:
+        """Groups of ranks that a rank is a member of: all of them, and one for each degree."""
+        return self._pick(self._sums.groups.of("rank", self._groups))
+
+    def _groups(self) -> FloatArray:
+        axes: tuple[str, ...] = ("tp", "pp", "cp", "ep", "data")
+        if self._grid.expert_tp is not None:
+            axes = (*axes, "expert_tp")
+        if self._grid.shard is not None:
+            axes = (*axes, "copies")
+        if neighbours_of(self._grid.context_parallel) is not None:
+            axes = (*axes, "cp_inside", "cp_outside")
+        degrees = (self._grid.ranks(axis) for axis in axes)
+        return np.asarray(1.0 + sum((ranks > 1 for ranks in degrees), start=np.zeros(())))
+
+    def parts(self, stage: StageClass) -> StageParts:
+        """Return the parts that a class of stages may hold, each once."""
+        lasting: dict[HeldPart, FloatArray] = {}
+        staying = ((part, self._pick(size)) for part, size in self._stays(stage).items())
+        for part, size in (*staying, *self._kept(stage)):
+            lasting[part] = np.asarray(lasting[part] + size) if part in lasting else size
+        return StageParts(
+            role=stage.role,
+            stages=self._pick(stage.multiplicity),
+            lasting=lasting,
+            slots=self._slots(stage),
+            groups=self.groups,
+        )
+
+    def kinds_bytes(self, stage: StageClass) -> tuple[FloatArray, FloatArray]:
+        """Return lasting and passing bytes added up; 0 where there is no such stage."""
+        key = stage.role, self._split
+        staying = self._pick(self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values())))
+        passing = _sum((*(size for _, size in self._kept(stage)), *self._largest(stage)))
+        there = self._pick(stage.multiplicity) > 0
+        if there.all():
+            return staying, passing
+        return np.asarray(staying * there), np.asarray(passing * there)
+
+    def _largest(self, stage: StageClass) -> Iterable[FloatArray]:
+        """Return the bytes that a class of stages works on at most, part by part."""
+
+        def alike() -> tuple[FloatArray, ...] | None:
+            slots: list[Mapping[HeldPart, FloatArray]] = []
+            for kind, blocks in stage.blocks.items():
+                there = _wherever(blocks, stage.multiplicity)
+                if there is None:
+                    return None
+                slots.append(_slot_parts(self._on_grid(kind), there))
+            return _largest_of(slots)
+
+        found = self._sums.largest.of((stage.role, self._split), alike)
+        if found is None:
+            return _largest_of(self._slots(stage).values())
+        return map(self._pick, found)
+
+    def _stays(self, stage: StageClass) -> Mapping[HeldPart, FloatArray]:
+        """Return the bytes over the grid that a class of stages holds for the whole step."""
+
+        def add() -> Mapping[HeldPart, FloatArray]:
+            sums: dict[HeldPart, FloatArray] = {}
+            for kind, count in stage.blocks.items():
+                for held in self._on_grid(kind):
+                    if held.lifetime == "step":
+                        part, size = (held.category, held.weight), held.bytes * count
+                        known = sums.get(part)
+                        sums[part] = size if known is None else known + size
+            return sums
+
+        return self._sums.staying.of((stage.role, self._split), add)
+
+    def _kept(self, stage: StageClass) -> Iterator[tuple[HeldPart, FloatArray]]:
+        """Yield the bytes kept of micro-batches in flight on a class of stages, and under way."""
+        for kind, blocks in stage.blocks.items():
+            count = self._pick(blocks)
+            for held in self._passing(kind):
+                flight = self._behind(stage) if is_behind(kind) else self._in_flight(stage)
+                times = count * _times(flight, held.lifetime)
+                yield (held.category, held.weight), held.bytes * times
+            if self._split:
+                weight: HeldTimes = "activations" if self._overheads is None else "once"
+                yield ("activations", weight), self._growth(kind, count)
+        if stage.messages:
+            size = self.messages_bytes(stage)
+            whole = 1.0 if self._overheads is None else self._overheads.whole
+            yield ("communication", "once"), size if whole == 1 else size * whole
+
+    def _slots(self, stage: StageClass) -> dict[str, dict[HeldPart, FloatArray]]:
+        """Return the bytes that each kind of block of a class of stages works on, by kind."""
+        slots: dict[str, dict[HeldPart, FloatArray]] = {}
+        for kind, blocks in stage.blocks.items():
+            there = np.array(True) if blocks.min() > 0 else self._pick(blocks) > 0
+            parts = {
+                (part.category, part.weight): _where(self._pick(part.bytes), there)
+                for part in self._on_grid(kind)
+                if part.lifetime == "slot"
+            }
+            if parts:
+                slots[kind] = parts
+        return slots
+
+    def messages_bytes(self, stage: StageClass) -> FloatArray:
+        """Return the buffers of a stage's messages; most stages send the same ones."""
+        key = frozenset(
+            Counter(
+                (message.tensor, message.count.shape, message.count.tobytes())
+                for message in stage.messages
+            ).items()
+        )
+
+        def add() -> FloatArray:
+            sizes = (_where(message.size_bytes, message.count > 0) for message in stage.messages)
+            sizes = (size * BUFFERS_PER_MESSAGE for size in sizes)
+            return np.asarray(sum(sizes, start=np.zeros(())))
+
+        return self._pick(self._sums.messages.of(key, add))
+
+    def _growth(self, kind: str, count: FloatArray) -> FloatArray:
+        """Return by how much activations grow while a split backward slot passes `count` blocks.
+
+        Each block that is done lets go of one thing and keeps another for its weight gradients;
+        that of the last block is in its working set.
+        """
+
+        def each(lifetime: Lifetime) -> FloatArray:
+            parts = (part.bytes for part in self._passing(kind) if part.lifetime == lifetime)
+            return np.asarray(sum(parts, start=np.zeros(())))
+
+        more = each("backward_to_weight") - each("until_backward")
+        return np.asarray(np.maximum(count - 1, 0) * np.maximum(more, 0))
+
+    def _in_flight(self, stage: StageClass) -> InFlight:
+        key = self._schedule, stage.role
+        if key not in self._flights:
+            self._flights[key] = self._flight(self._pick(stage.index))
+        return self._flights[key]
+
+    def _flight(self, index: FloatArray) -> InFlight:
+        return in_flight(
+            self._schedule,
+            pp=self._pp,
+            vpp=self._pick(self._grid.vpp),
+            micro_batches=self._micro_batches,
+            stage=index,
+        )
+
+    def _behind(self, stage: StageClass) -> InFlight:
+        """Return the number of micro-batches that blocks behind the last layer keep.
+
+        On another stage than the output block's, each waits for the stages behind it and back.
+        """
+        if stage.role in ("only", "last"):
+            return self._output_in_flight()
+        if self._schedule != "interleaved":
+            return self._in_flight(stage)
+        behind = np.minimum(self._pp - self._pick(stage.index), self._micro_batches)
+        held = np.where(self._micro_batches == self._pp, self._micro_batches, behind)
+        return InFlight(until_backward=held, until_weight=held)
+
+    def _output_in_flight(self) -> InFlight:
+        """Return the number of micro-batches that the output block keeps: it is in the last chunk.
+
+        There a backward slot follows each forward slot, unless all forward slots come first.
+        """
+        key = self._schedule, "output"
+        if key not in self._flights:
+            if self._schedule != "interleaved":
+                self._flights[key] = self._flight(np.asarray(self._pp - 1))
+            else:
+                all_first = self._micro_batches == self._pp
+                held = np.where(all_first, self._micro_batches, 1.0)
+                self._flights[key] = InFlight(until_backward=held, until_weight=held)
+        return self._flights[key]
+
+
+def _wherever(blocks: FloatArray, stages: FloatArray) -> BoolArray | None:
+    """Return where stages have a block, along axes on which the number of stages does not depend.
+
+    None if other axes decide, too, among layouts that have such stages.
+    """
+    if blocks.size == 1:
+        return np.asarray(blocks > 0)
+    present, absent = np.broadcast_arrays(blocks > 0, stages == 0)
+    first = present.ndim - stages.ndim
+    axes = tuple(first + axis for axis, length in enumerate(stages.shape) if length > 1)
+    somewhere = np.any(present & ~absent, axis=axes, keepdims=True)
+    everywhere = np.all(present | absent, axis=axes, keepdims=True)
+    return somewhere if np.array_equal(somewhere, everywhere) else None
+
+
+def _slot_parts(held: Iterable[BlockPart], there: BoolArray) -> Mapping[HeldPart, FloatArray]:
+    """Return what a block works on, where it is there."""
+    return {
+        (part.category, part.weight): _where(part.bytes, there)
+        for part in held
+        if part.lifetime == "slot"
+    }
+
+
+def _where(size: FloatArray, there: BoolArray) -> FloatArray:
+    """Return bytes where something is there; over no more axes where it is everywhere."""
+    return size if there.all() else size * there
+
+
+def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatArray, ...]:
+    """Return the largest of each part."""
+    largest: dict[HeldPart, FloatArray] = {}
+    for parts in slots:
+        for part, size in parts.items():
+            known = largest.get(part)
+            largest[part] = size if known is None else np.maximum(known, size)
+    return tuple(largest.values())
+
+
+def _sum(sizes: Iterable[FloatArray]) -> FloatArray:
+    """Return the sum of sizes, 0 of none."""
+    found = [*sizes]
+    return reduce(np.add, found) if found else np.zeros(())
+
+
+def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
+    """Return the number of micro-batches that hold a resident of this lifetime at once."""
+    match lifetime:
+        case "step" | "slot":
+            return np.ones(())
+        case "until_backward":
+            return flight.until_backward
+        case "until_weight":
+            return flight.until_weight
+        case "backward_to_weight":
+            return np.asarray(flight.until_weight - flight.until_backward)
+        case _:
+            unhandled(lifetime, "number of micro-batches that keep it")
+
+
+def _weight_of(resident: Resident) -> HeldTimes:
+    """Return which number of a stack says how much of a resident it holds."""
+    if resident.category in _STATES:
+        return "states"
+    return "activations" if resident.category == "activations" else "once"

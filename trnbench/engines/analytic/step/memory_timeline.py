@@ -1,0 +1,211 @@
+"""What a rank of one pipeline stage holds while it works off its slots, by category and block.
+
+Model: the order of slots is the schedule's own. A forward slot adds what its blocks keep of a
+micro-batch; the slot that reads it last lets it go at its end; a stage works on its largest block
+in every slot; the optimizer runs when nothing is kept any more. It is the closed form of
+`analytic.step.memory` written out slot by slot: the largest instant is what that says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from trnbench.engines.analytic.step.memory import block_parts, message_bytes, stage_parts
+from trnbench.engines.analytic.step.memory_parts import (
+    CATEGORIES,
+    PASSING,
+    MemoryCategory,
+    runtime_bytes_of,
+    weight_of,
+)
+from trnbench.engines.analytic.step.memory_reader import BlockPart
+from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.records import Record
+from trnbench.program.schedule import SlotKind, SlotOrder, slot_order, splits_backward
+from trnbench.program.stages import StageClass, is_behind
+from trnbench.program.step import StepProgram
+
+HeldBy: TypeAlias = Mapping[tuple[str, MemoryCategory], float]
+"""Bytes by block and category; what is of no block is under the empty name."""
+
+SlotPhase = Literal["forward", "backward", "weights", "optimizer"]
+_PHASES: Mapping[int, SlotPhase] = {
+    SlotKind.FORWARD: "forward",
+    SlotKind.BACKWARD: "backward",
+    SlotKind.WEIGHT: "weights",
+}
+
+
+class MemoryInstant(Record):
+    """What is held while one slot runs, or the optimizer, which has no micro-batch and no chunk.
+
+    `in_flight` is the number of micro-batches, in whole stages, of which something is kept.
+    """
+
+    slot: int
+    phase: SlotPhase
+    in_flight: float
+    held: HeldBy
+    micro_batch: int | None = None
+    chunk: int | None = None
+
+    @property
+    def total_bytes(self) -> float:
+        """Everything together."""
+        return sum(self.held.values())
+
+    @property
+    def by_category(self) -> dict[MemoryCategory, float]:
+        """Bytes by category, all blocks together."""
+        sums: dict[MemoryCategory, float] = dict.fromkeys(CATEGORIES, 0.0)
+        for (_, category), size in self.held.items():
+            sums[category] += size
+        return sums
+
+
+class MemoryTimeline(Record):
+    """The instants of one rank of a stage (counted from 0) in order."""
+
+    role: str
+    stage: int
+    instants: tuple[MemoryInstant, ...]
+
+    @property
+    def peak(self) -> MemoryInstant:
+        """The first instant that holds most."""
+        return max(self.instants, key=lambda instant: instant.total_bytes)
+
+
+def memory_timeline(
+    program: StepProgram, overheads: MemoryOverheads, fragmentation_ratio: float
+) -> MemoryTimeline:
+    """Return the memory of a rank of the worst stage of a scalar program, slot by slot."""
+    totals = [
+        float(parts.total_bytes(overheads, fragmentation_ratio)) for parts in stage_parts(program)
+    ]
+    stage = program.stages[int(np.argmax(totals))]
+    grid = program.grid
+    pp, micro_batches = int(grid.pp), int(program.micro_batches)
+    order = slot_order(
+        program.layout.schedule, pp=pp, vpp=int(grid.vpp), micro_batches=micro_batches
+    )
+    held = _Stage(program, stage, overheads, fragmentation_ratio)
+    return MemoryTimeline(
+        role=stage.role,
+        stage=int(stage.index),
+        instants=tuple(held.instants(order, int(stage.index))),
+    )
+
+
+class _Stage:
+    """Adds up what a rank of a stage holds with so many micro-batches in flight."""
+
+    def __init__(
+        self,
+        program: StepProgram,
+        stage: StageClass,
+        overheads: MemoryOverheads,
+        fragmentation_ratio: float,
+    ) -> None:
+        self._overheads = overheads
+        self._lost = fragmentation_ratio
+        parts = block_parts(program)
+        self._blocks = {
+            kind: (int(count), parts[kind]) for kind, count in stage.blocks.items() if int(count)
+        }
+        self._split = splits_backward(program.layout.schedule)
+        whole = float(overheads.whole)
+        self._messages = float(message_bytes(program, stage)) * whole if stage.messages else 0.0
+        self._runtime = float(runtime_bytes_of(overheads, stage_parts(program)[0].groups))
+
+    def instants(self, order: SlotOrder, stage: int) -> Iterator[MemoryInstant]:
+        """Yield what is held in each slot of a stage, and at last by the optimizer."""
+        kept, unread = np.zeros(order.vpp), np.zeros(order.vpp)
+        slots = zip(
+            order.kind[stage].tolist(),
+            order.micro_batch[stage].tolist(),
+            order.chunk[stage].tolist(),
+            strict=True,
+        )
+        for number, (kind, micro_batch, chunk) in enumerate(slots):
+            if kind == SlotKind.FORWARD:
+                kept[chunk] += 1
+                unread[chunk] += 1
+            yield MemoryInstant(
+                slot=number,
+                phase=_PHASES[kind],
+                micro_batch=micro_batch,
+                chunk=chunk,
+                in_flight=float(unread.sum()) / order.vpp,
+                held=self._held(kept, unread, kind),
+            )
+            if kind == SlotKind.BACKWARD:
+                kept[chunk] -= 1
+            if kind == order.weight_kind:
+                unread[chunk] -= 1
+        yield MemoryInstant(
+            slot=order.slots_per_stage,
+            phase="optimizer",
+            in_flight=0.0,
+            held=self._held(kept, unread, None),
+        )
+
+    def _held(self, kept: np.ndarray, unread: np.ndarray, kind: int | None) -> HeldBy:
+        """Return the bytes by block with chunks kept, and chunks whose weights are still to do."""
+        found: dict[tuple[str, MemoryCategory], float] = {}
+
+        def add(block: str, category: MemoryCategory, size: float) -> None:
+            if size:
+                found[block, category] = found.get((block, category), 0.0) + size
+
+        for name, (count, parts) in self._blocks.items():
+            # What stands behind the layers is in the last chunk, the others are spread over all.
+            at = slice(-1, None) if is_behind(name) else slice(None)
+            chunks = 1 if is_behind(name) else len(kept)
+            times = {
+                "step": 1.0,
+                "until_backward": float(kept[at].sum()) / chunks,
+                "until_weight": float(unread[at].sum()) / chunks,
+                "backward_to_weight": float((unread - kept)[at].sum()) / chunks,
+            }
+            for part in parts:
+                if part.lifetime != "slot":
+                    add(name, part.category, self._bytes(part) * count * times[part.lifetime])
+            if self._split and kind == SlotKind.BACKWARD:
+                add(name, "activations", self._growth(count, parts))
+        if kind is not None:
+            for category in PASSING:
+                name, size = self._largest(category)
+                add(name, category, size)
+        add("", "communication", self._messages)
+        passing = sum(size for (_, category), size in found.items() if category in PASSING)
+        add("", "fragmentation", passing * self._lost)
+        add("", "runtime", self._runtime)
+        return found
+
+    def _bytes(self, part: BlockPart) -> float:
+        times = float(weight_of(self._overheads, part.weight)) * float(self._overheads.whole)
+        return float(part.bytes) * times
+
+    def _largest(self, category: MemoryCategory) -> tuple[str, float]:
+        """Return the kind of block that works on most bytes of a category, and how many."""
+        sizes = {
+            name: sum(
+                self._bytes(part)
+                for part in parts
+                if part.lifetime == "slot" and part.category == category
+            )
+            for name, (_, parts) in self._blocks.items()
+        }
+        return max(sizes.items(), key=lambda one: one[1])
+
+    def _growth(self, count: int, parts: tuple[BlockPart, ...]) -> float:
+        """Return by how much blocks grow that are done while a split backward slot runs."""
+
+        def each(lifetime: str) -> float:
+            return sum(self._bytes(part) for part in parts if part.lifetime == lifetime)
+
+        return max(count - 1, 0) * max(each("backward_to_weight") - each("until_backward"), 0.0)

@@ -1,0 +1,426 @@
+"""The time of a training step in closed form, by category, for whole grids of layouts.
+
+Model. The slowest pipeline stage runs all micro-batches: compute at the speed of the slowest node,
+and what its exchanges do not hide behind compute. To that come the pipeline's bubble and the
+messages that hold it up (`pipeline`), the end of the step (`step_ending`), what the device waits
+for its host (`host`), and fixed costs. What a stack costs per micro-batch is spent half in the
+forward, half in the backward slot.
+
+Everything that can be priced for a whole grid is priced once, over the few axes it depends on; a
+layout's time is picked out of that and added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from trnbench.engines.analytic.step.blocks import (
+    NOTHING,
+    BlockCost,
+    BlockPrices,
+    block_prices,
+    total,
+    weighted,
+)
+from trnbench.engines.analytic.step.compute import Products, compute_time
+from trnbench.engines.analytic.step.ending import OverlapWindow, StepEnding, ending
+from trnbench.engines.analytic.step.exchanges import Exchanges, along
+from trnbench.engines.analytic.step.host import (
+    HostPrices,
+    host_prices,
+    launched_update_s,
+    slot_factor,
+)
+from trnbench.engines.analytic.step.pipeline import PipelineTime, PipelineWork, pipeline_time
+from trnbench.engines.analytic.step.stages import (
+    SlowestStage,
+    StagePlan,
+    StageSlots,
+    slot_times,
+    slowest_stage,
+    stage_plans,
+    stage_slots,
+    updated_on_host,
+)
+from trnbench.facts.arrays import FloatArray, spread
+from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.calibration.node_scatter import slowest_node
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.records import Record, replace
+from trnbench.program.block import Block
+from trnbench.program.ops import Elementwise
+from trnbench.program.optimizer import is_on_host, link_bytes
+from trnbench.program.points import Pick, Points
+from trnbench.program.reasons import Reason
+from trnbench.program.schedule import splits_backward
+from trnbench.program.slots import PARTS, PURPOSES, ComputePart, Slot, StepCategory
+from trnbench.program.step import StepProgram, stages_alike
+from trnbench.program.tensor import array
+
+_DIRECTIONS = 2
+"""A micro-batch passes a stage forward and backward."""
+
+
+class StepTime(Record, eq=False):
+    """Seconds of a step for the layouts asked for; arrays over them, then over samples if any.
+
+    `by_category` adds up to the step; categories inside the pipeline are those of its slowest
+    stage. `data` is what keeps gradients and weights of ranks alike. `hidden`: communication that
+    overlaps with compute, no part of the total. Not a number: no such layout, or nobody can run it.
+
+    What a device's own clock tells: `device_s_per_microbatch`, of one micro-batch on the slowest
+    stage, forward, again and backward, with what its exchanges do not hide; no message between
+    stages, bubble, or cost of the host or of the stack. `optimizer_s`: from the last slot's end to
+    the step's, the update and what of gradients' and weights' exchanges nothing hides.
+    """
+
+    by_category: Mapping[StepCategory, FloatArray]
+    hidden: Mapping[StepCategory, FloatArray]
+    device_s_per_microbatch: FloatArray
+    optimizer_s: FloatArray
+
+    @property
+    def time_s(self) -> FloatArray:
+        """The whole step, s."""
+        return np.asarray(sum(self.by_category.values(), start=NOTHING))
+
+
+class _Slots(Record, eq=False):
+    """The slots of some layouts: costs of blocks and seconds of stages."""
+
+    slowdown: FloatArray
+    launch_s: Mapping[Slot, FloatArray]
+    costs: Mapping[str, BlockCost]
+    stages: tuple[StageSlots, ...]
+
+
+class _Degrees(Record, eq=False):
+    """What the pipelines of some layouts are: stages, chunks, micro-batches, message."""
+
+    pp: FloatArray
+    vpp: FloatArray
+    micro_batches: FloatArray
+    send_s: FloatArray
+
+
+class _Run(Record, eq=False):
+    """The step of some layouts, before it is split into categories."""
+
+    slots: _Slots
+    degrees: _Degrees
+    slowest: SlowestStage
+    pipeline: PipelineTime
+    ending: StepEnding
+    host_once_s: FloatArray
+
+
+class HostRates(Record, eq=False):
+    """What a rank gets of its host: of the link to its memory, and of that memory's bandwidth.
+
+    `stages_together`: the stages of a pipeline that share a host.
+    """
+
+    link_bytes_per_s: Numbers
+    memory_bytes_per_s: Numbers
+    stages_together: FloatArray
+
+
+class StepPrices(Record, eq=False):
+    """Everything of a program's steps that is priced once; made by `step_prices`.
+
+    `reasons`: why the chip cannot compute it; `refused`: exchanges that the stack cannot serve.
+    Arrays span the axes of the grid that they depend on, then one of samples where the efficiency
+    has any. Seconds include the stack's factor: `launch_s` per micro-batch and stage, `send_s` of a
+    message, `closing_s` of the exchange that ends a step, `once_s` whatever the step does; not so
+    those of `host`, None where launching costs nothing. `expert_overlap`: that of the exchanges of
+    tokens, None where it is the stack's everywhere.
+    """
+
+    program: StepProgram
+    platform: Platform
+    efficiency: TrainingEfficiency
+    exchanges: Exchanges
+    reasons: tuple[str, ...]
+    refused: tuple[Reason, ...]
+    blocks: Mapping[str, BlockPrices]
+    plans: tuple[StagePlan, ...]
+    slowdown: FloatArray
+    launch_s: FloatArray
+    expert_overlap: FloatArray | None
+    host: HostPrices | None
+    send_s: FloatArray
+    closing_s: FloatArray
+    once_s: FloatArray
+    host_rates: HostRates | None = None
+
+    def time(self, points: Points | None = None) -> StepTime:
+        """Return the time of all layouts, or of those at `points`, which must be wanted ones."""
+        pick = self._picker(points)
+        run = self._run(pick)
+        micro_batches, slots, slowest = run.degrees.micro_batches, run.slots, run.slowest
+        exposed = {
+            purpose: micro_batches * slowest.exposed_s(slots.costs, purpose) for purpose in PURPOSES
+        }
+        parts = {
+            part: micro_batches * slots.slowdown * self._part(pick, slowest, part) for part in PARTS
+        }
+        launched = micro_batches * sum(slots.launch_s.values(), start=NOTHING)
+        found: dict[StepCategory, FloatArray] = {
+            "matrix": parts["matrix"],
+            "attention": parts["attention"],
+            "element-wise": parts["element-wise"],
+            "tensor": exposed["tensor"],
+            "context": exposed["context"],
+            "expert": exposed["expert"],
+            "pipeline": run.pipeline.sends_s,
+            "bubble": run.pipeline.bubble_s,
+            "data": exposed["data"] + run.ending.exposed_s + pick(self.closing_s),
+            "optimizer": run.ending.update_s,
+            "generation": NOTHING,
+            "host": micro_batches * total(slowest.host.values()) + run.host_once_s,
+            "fixed": parts["fixed"] + launched + pick(self.once_s),
+        }
+        hidden: dict[StepCategory, FloatArray] = {
+            purpose: micro_batches * slowest.hidden_s(slots.costs, purpose) for purpose in PURPOSES
+        }
+        hidden["data"] = hidden["data"] + run.ending.hidden_s
+        hidden["pipeline"] = _hidden_sends(run.degrees, slowest, run.pipeline)
+        over = self._layouts(points)
+        others = (*slowest.host.values(), *slots.launch_s.values())
+        device_s = total(slowest.seconds.values()) - total(others)
+        return StepTime(
+            by_category={name: over(seconds) for name, seconds in found.items()},
+            hidden={name: over(seconds) for name, seconds in hidden.items()},
+            device_s_per_microbatch=over(device_s),
+            optimizer_s=over(found["optimizer"] + run.ending.exposed_s + pick(self.closing_s)),
+        )
+
+    def time_s(self, points: Points | None = None) -> FloatArray:
+        """Return the whole step of the same layouts, s: the total of `time`, in less time."""
+        pick = self._picker(points)
+        run = self._run(pick)
+        ended = run.ending.update_s + run.ending.exposed_s + pick(self.closing_s)
+        once = pick(self.once_s) if self.host is None else run.host_once_s + pick(self.once_s)
+        return self._layouts(points)(run.pipeline.time_s + ended + once)
+
+    def played(self, program: StepProgram) -> StepPrices:
+        """Return those of the same blocks in another schedule, or spread otherwise over stages."""
+        if stages_alike(program.layout, self.program.layout):
+            return replace(self, program=program)
+        exchanges = self.exchanges.of(program)
+        plans = stage_plans(program.stages, self.blocks, self._along)
+        if self.host_rates is not None:
+            plans = updated_on_host(plans, self.blocks, self.host_rates.stages_together)
+        host = self.host
+        if host is not None:
+            update_s = launched_update_s(exchanges, [plan.blocks for plan in plans])
+            host = replace(host, update_s=update_s)
+        return replace(self, program=program, plans=plans, host=host)
+
+    def updated_on_host(self, rates: HostRates) -> StepPrices:
+        """Return those with what the host's updates take, at these rates of a rank."""
+
+        def seconds(block: Block, read: Callable[[Elementwise], FloatArray]) -> FloatArray:
+            return total(self._along(read(op)) for op in block.ops if is_on_host(op))
+
+        of = self.program.blocks
+        blocks = {
+            kind: replace(
+                block,
+                host_link_s=seconds(of[kind], link_bytes) / rates.link_bytes_per_s,
+                host_memory_s=seconds(of[kind], lambda op: op.bytes) / rates.memory_bytes_per_s,
+            )
+            for kind, block in self.blocks.items()
+        }
+        plans = updated_on_host(self.plans, blocks, rates.stages_together)
+        return replace(self, blocks=blocks, plans=plans, host_rates=rates)
+
+    def over(self, seconds: FloatArray, points: Points | None = None) -> FloatArray:
+        """Return seconds that span axes of the grid, then samples, for the layouts asked for."""
+        return self._layouts(points)(self._picker(points)(seconds))
+
+    def slowest_blocks(self) -> Mapping[str, float]:
+        """Return how often the slowest stage of a scalar program runs which kind of block."""
+        slowest = slowest_stage(self._slots(lambda values: values).stages)
+        return {kind: float(count) for kind, count in slowest.blocks.items()}
+
+    def _along(self, values: FloatArray) -> FloatArray:
+        return along(values, self.exchanges.samples)
+
+    def _picker(self, points: Points | None) -> Pick:
+        """Return the function that takes these layouts' numbers out of an array over the grid."""
+        if points is None:
+            return lambda values: values
+        if self.exchanges.samples is None:
+            return points.pick
+
+        def rows(values: FloatArray) -> FloatArray:
+            if values.ndim <= 1:
+                return values
+            flat = values.reshape(-1, values.shape[-1])
+            return flat if len(flat) == 1 else flat[points.places(values.shape[:-1])]
+
+        return rows
+
+    def _run(self, pick: Pick) -> _Run:
+        slots, degrees = self._slots(pick), self._degrees(pick)
+        slowest = slowest_stage(slots.stages)
+        crossing = {
+            kind: s if (s := block.crossing_s) is NOTHING else pick(s)
+            for kind, block in self.blocks.items()
+        }
+        ended = ending(
+            self.plans, slots.stages, pick, slots.slowdown, crossing, self._window(degrees)
+        )
+        return _Run(
+            slots=slots,
+            degrees=degrees,
+            slowest=slowest,
+            pipeline=self._pipeline(degrees, slowest),
+            ending=ended,
+            host_once_s=self.host.at(pick).added_once(ended.update_s) if self.host else NOTHING,
+        )
+
+    def _slots(self, pick: Pick) -> _Slots:
+        slowdown, overlaps = pick(self.slowdown), self.efficiency.stack.overlaps
+        if self.expert_overlap is not None:
+            overlaps = replace(overlaps, expert=pick(self.expert_overlap))
+        costs = {kind: block.at(pick, slowdown, overlaps) for kind, block in self.blocks.items()}
+        launched = pick(self.launch_s) * slowdown / _DIRECTIONS
+        launch_s: dict[Slot, FloatArray] = {"forward": launched, "backward": launched}
+        slots: tuple[Slot, ...] = ("forward", "backward")
+        if splits_backward(self.program.layout.schedule):
+            slots = (*slots, "weight")
+        lengths = {slot: {kind: c.seconds(slot) for kind, c in costs.items()} for slot in slots}
+        host = self.host.at(pick) if self.host else None
+        stages = stage_slots(self.plans, pick, lengths, launch_s, host)
+        return _Slots(slowdown=slowdown, launch_s=launch_s, costs=costs, stages=stages)
+
+    def _degrees(self, pick: Pick) -> _Degrees:
+        grid = self.program.grid
+        return _Degrees(
+            pp=pick(self._along(grid.pp)),
+            vpp=pick(self._along(grid.vpp)),
+            micro_batches=grid.micro_batches_of(lambda sizes: pick(self._along(sizes))),
+            send_s=pick(self.send_s),
+        )
+
+    def _pipeline(self, degrees: _Degrees, slowest: SlowestStage) -> PipelineTime:
+        work = PipelineWork(
+            slowest=slot_times(slowest.seconds),
+            before=slot_times(slowest.before),
+            after=slot_times(slowest.after),
+            stages_after=degrees.pp - 1 - slowest.index,
+            send_s=degrees.send_s,
+            send_overlap=array(self.efficiency.stack.overlaps.pipeline),
+        )
+        return pipeline_time(
+            self.program.layout.schedule,
+            pp=degrees.pp,
+            vpp=degrees.vpp,
+            micro_batches=degrees.micro_batches,
+            work=work,
+        )
+
+    def _window(self, degrees: _Degrees) -> OverlapWindow:
+        return OverlapWindow(
+            stages=degrees.pp,
+            chunks=degrees.vpp,
+            send_s=degrees.send_s,
+            share=array(self.efficiency.stack.overlaps.data),
+            interleaved=self.program.layout.schedule == "interleaved",
+        )
+
+    def _part(self, pick: Pick, slowest: SlowestStage, part: ComputePart) -> FloatArray:
+        """Return a part of the slowest stage's compute of one micro-batch, on a typical node."""
+        of_kind = {kind: b.parts.get(part, NOTHING) for kind, b in self.blocks.items()}
+        picked = {kind: s if s is NOTHING else pick(s) for kind, s in of_kind.items()}
+        return weighted(slowest.blocks, picked)
+
+    def _layouts(self, points: Points | None) -> Pick:
+        """Return the function that broadcasts seconds to all layouts asked for, NaN elsewhere."""
+        asked = self.exchanges.prices.wanted if points is None else np.array(True)
+        everywhere, wanted = bool(asked.all()), self._along(array(asked)) > 0
+        shape = self.program.shape if points is None else (len(points),)
+        if self.exchanges.samples is not None:
+            shape = (*shape, self.exchanges.samples)
+
+        def over(seconds: FloatArray) -> FloatArray:
+            known = seconds if everywhere else np.where(wanted, seconds, np.nan)
+            return spread(known, shape)
+
+        return over
+
+
+def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime) -> FloatArray:
+    """Return the seconds of the slowest stage's messages that compute hides."""
+    neighbours = 1.0 * (slowest.index > 0) + (slowest.index < degrees.pp - 1)
+    sent_s = degrees.micro_batches * degrees.vpp * neighbours * degrees.send_s
+    return np.maximum(sent_s - piped.sends_s, 0)
+
+
+def step_prices(
+    program: StepProgram, platform: Platform, exchanges: Exchanges, products: Products
+) -> StepPrices:
+    """Return the prices of a program's steps, for the layouts whose exchanges are asked for.
+
+    By the efficiency of the exchanges, which may be those of another program on the same grid;
+    `products` are what was priced so far on the same chip by it.
+    """
+    exchanges, efficiency = exchanges.of(program), exchanges.efficiency
+    stack, samples = efficiency.stack, exchanges.samples
+    computing = efficiency.compute
+    compute = compute_time(
+        program,
+        platform.chip,
+        computing,
+        logical_size=exchanges.prices.logical_size,
+        chip_ranks=exchanges.prices.node_ranks,
+        known=products,
+    )
+    unsampled = samples if computing.samples is None else None
+    collectives = (op for block in program.blocks.values() for op in block.collectives)
+    exchanged = exchanges.seconds_of((*collectives, *program.closing))
+    blocks = {
+        kind: block_prices(
+            block,
+            compute.blocks[kind].times(
+                efficiency.whole_factor, lambda values: along(values, unsampled)
+            ),
+            exchanged.__getitem__,
+            exchanges.crosses,
+            split=splits_backward(program.layout.schedule),
+        )
+        for kind, block in program.blocks.items()
+    }
+    per_node = exchanges.prices.ranks_per_node / exchanges.prices.platform.joined_nodes
+    nodes = np.ceil(program.grid.ranks("world") / per_node)
+    piped = along(array(program.grid.pp > 1), samples)
+    launch_s = efficiency.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s)
+    plans = stage_plans(program.stages, blocks, lambda values: along(values, samples))
+    closing = (exchanged[op] for op in program.closing)
+    host, once_s = host_prices(exchanges, [plan.blocks for plan in plans]), stack.step_s
+    if not program.trains:
+        # Half of what a micro-batch launches is for its way back; the rest of a step is of others.
+        launch_s, once_s = launch_s / _DIRECTIONS, 0.0
+        host = host and replace(host, graph_s=host.graph_s / _DIRECTIONS)
+    return StepPrices(
+        program=program,
+        platform=platform,
+        efficiency=efficiency,
+        exchanges=exchanges,
+        reasons=compute.reasons,
+        blocks=blocks,
+        plans=plans,
+        slowdown=slowest_node(stack.node_scatter, along(nodes, samples)),
+        launch_s=launch_s * slot_factor(stack.host, along(program.grid.vpp, samples)),
+        expert_overlap=exchanges.expert_overlap(),
+        host=host,
+        send_s=exchanges.message_s(),
+        closing_s=np.asarray(sum(closing, start=NOTHING)),
+        once_s=array(efficiency.whole_factor * once_s),
+        refused=tuple(exchanges.refused),
+    )

@@ -1,0 +1,187 @@
+"""The functional engine: a plan's messages carry real numbers, and every rank is checked.
+
+All messages of a round read what the rounds before have left, as in the timed engine. Held are
+whole and small, so sums are exact in any order and the result must match to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.errors import InputError, unhandled
+from trnbench.facts.arrays import BoolArray, IntArray
+from trnbench.facts.records import Record
+from trnbench.machine.message_plan.plan import MessagePlan, Moves
+
+HeldData: TypeAlias = NDArray[np.int32]
+_LARGEST_VALUE = 1000
+_MOST_NUMBERS = 16_000_000
+_MOST_PIECES = 64_000_000
+"""Together less than 1 GB."""
+
+
+class DataCheck(Record):
+    """Whether every rank ended with exactly what it should; `elements` in each rank's buffer."""
+
+    passed: bool
+    ranks: int
+    elements: int
+    wrong_elements: int
+
+
+def check_data(
+    plan: MessagePlan,
+    elements: int,
+    *,
+    seed: int = 0,
+    fill: Literal["random", "all-ones"] = "random",
+) -> DataCheck:
+    """Return the check of a plan with buffers of `elements` numbers at each rank.
+
+    Elements are dealt to ranks as evenly as whole numbers allow; some segments may be empty.
+    """
+    if elements < 1:
+        raise InputError(f"a data check needs at least 1 element, not {elements}")
+    if elements > most_checked(plan):
+        raise InputError(
+            f"a data check of {plan.ranks} ranks with {elements} elements needs "
+            f"{elements * _numbers(plan):,} numbers",
+            hint=f"at most {_MOST_NUMBERS:,}; check fewer elements or ranks",
+        )
+    pieces = plan.segments if plan.items else plan.ranks * plan.segments
+    if pieces > _MOST_PIECES:
+        raise InputError(
+            f"a data check of {plan.ranks} ranks moves {pieces:,} pieces",
+            hint=f"at most {_MOST_PIECES:,}; check fewer ranks",
+        )
+    generator = np.random.default_rng(seed)
+    bounds = _bounds(plan, elements)
+    width = int(bounds[-1])
+    shape = (plan.ranks, width)
+    given = (
+        np.ones(shape, dtype=np.int32)
+        if fill == "all-ones"
+        else generator.integers(1, _LARGEST_VALUE, shape, dtype=np.int32)
+    )
+    held = _initial(plan, given, bounds)
+    for phase in plan.phases:
+        at = 0
+        for _, times in phase.pattern.distinct_rounds:
+            for _ in range(times):
+                _carry(held, plan.moves(phase, at), bounds)
+                at += 1
+    wanted, matters = _expected(plan, given, bounds)
+    wrong = (held != wanted) & matters
+    return DataCheck(
+        passed=not wrong.any(),
+        ranks=plan.ranks,
+        elements=elements,
+        wrong_elements=int(wrong.sum()),
+    )
+
+
+def most_checked(plan: MessagePlan) -> int:
+    """Return how many elements a rank's buffer may have in a check; 0 for too many ranks."""
+    return _MOST_NUMBERS // _numbers(plan)
+
+
+def _numbers(plan: MessagePlan) -> int:
+    """Return how many numbers all ranks hold for one element of a rank's buffer."""
+    if plan.pairs is not None:
+        return max(plan.ranks * len(plan.pairs) * plan.channels, 1)
+    return plan.ranks**2 if plan.items else plan.ranks
+
+
+def _bounds(plan: MessagePlan, elements: int) -> IntArray:
+    """Return where each segment begins; items of all-to-all each get a share of the buffer.
+
+    Pairs that exchange nothing have no room.
+    """
+    if not plan.items:
+        return np.arange(plan.segments + 1) * elements // plan.segments
+    if plan.pairs is not None:
+        room = np.zeros(plan.blocks, dtype=np.int64)
+        room[plan.pairs[:, 0] * plan.ranks + plan.pairs[:, 1]] = elements
+        return np.concatenate([[0], np.cumsum(np.repeat(room, plan.channels))])
+    one_rank = np.diff(np.arange(plan.ranks + 1) * elements // plan.ranks)
+    return np.concatenate([[0], np.cumsum(np.tile(one_rank, plan.ranks))])
+
+
+def _of_blocks(plan: MessagePlan, blocks: IntArray, bounds: IntArray) -> BoolArray:
+    """Return [row, element] whether an element lies in the row's block."""
+    start = bounds[blocks * plan.channels]
+    stop = bounds[(blocks + 1) * plan.channels]
+    element = np.arange(bounds[-1])
+    return (element >= start[:, None]) & (element < stop[:, None])
+
+
+def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Return which elements each rank holds first and which it must hold in the end."""
+    item = np.searchsorted(bounds, np.arange(bounds[-1]), side="right") - 1
+    sender, goal = np.divmod(item // plan.channels, plan.ranks)
+    rank = np.arange(plan.ranks)[:, None]
+    if plan.pairs is not None:
+        listed = np.zeros((plan.ranks, plan.ranks), dtype=bool)
+        listed[plan.pairs[:, 0], plan.pairs[:, 1]] = True
+        moved = listed[sender, goal]
+        return (sender == rank) & moved, (goal == rank) & moved
+    return sender == rank, goal == rank
+
+
+def _initial(plan: MessagePlan, given: HeldData, bounds: IntArray) -> HeldData:
+    """Return the buffers of all ranks at the start; zero where one holds nothing."""
+    match plan.op:
+        case "all-reduce" | "reduce-scatter":
+            return given.copy()
+        case "all-gather":
+            return np.where(_of_blocks(plan, plan.owner, bounds), given, 0)
+        case "broadcast":
+            return np.where(_roots(plan)[:, None], given, 0)
+        case "all-to-all" | "permute" | "send-receive":
+            return np.where(_item_masks(plan, bounds)[0], given, 0)
+        case _:
+            unhandled(plan.op, "buffers to start with")
+
+
+def _roots(plan: MessagePlan) -> BoolArray:
+    return np.asarray((plan.place == 0).all(axis=1))
+
+
+def _expected(plan: MessagePlan, given: HeldData, bounds: IntArray) -> tuple[HeldData, BoolArray]:
+    """Return the buffers that ranks must hold at the end, and which elements are asked for."""
+    everything = np.ones(given.shape, dtype=bool)
+    match plan.op:
+        case "all-reduce":
+            return np.broadcast_to(given.sum(axis=0, dtype=np.int32), given.shape), everything
+        case "reduce-scatter":
+            total = np.broadcast_to(given.sum(axis=0, dtype=np.int32), given.shape)
+            return total, _of_blocks(plan, plan.owner, bounds)
+        case "all-gather":
+            mine = _of_blocks(plan, plan.owner, bounds)
+            return np.broadcast_to(
+                (given * mine).sum(axis=0, dtype=np.int32), given.shape
+            ), everything
+        case "broadcast":
+            root = int(np.flatnonzero(_roots(plan))[0])
+            return np.broadcast_to(given[root], given.shape), everything
+        case "all-to-all" | "permute" | "send-receive":
+            held, wanted = _item_masks(plan, bounds)
+            return np.broadcast_to((given * held).sum(axis=0, dtype=np.int32), given.shape), wanted
+        case _:
+            unhandled(plan.op, "buffers to end with")
+
+
+def _carry(held: HeldData, moves: Moves, bounds: IntArray) -> None:
+    """Apply one round: all reads first, then copies, then sums."""
+    size = bounds[moves.segment + 1] - bounds[moves.segment]
+    move = np.repeat(np.arange(len(size)), size)
+    start = np.cumsum(size) - size
+    element = np.arange(len(move)) - start[move] + bounds[moves.segment][move]
+    value = held[moves.source[move], element]
+    target = moves.target[move]
+    adds = moves.reduces[move]
+    held[target[~adds], element[~adds]] = value[~adds]
+    np.add.at(held, (target[adds], element[adds]), value[adds])

@@ -1,0 +1,142 @@
+"""Messages that cannot be told apart: at any moment they go at the same speed, and end together.
+
+Messages of a round are alike if they carry as much and cross like links; links are alike if they
+are as fast and like messages cross them. Starting from what messages and links are by themselves,
+classes are cut until both hold (colour refinement). Max-min fair speeds are then the same within a
+class, whichever of the rounds are under way and however often: a round is as many rows as it has
+classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.records import Record
+from trnbench.machine.message_plan.placed import PlacedRound
+
+_MARKS = 1 << 30
+"""Marks of classes are drawn from so many; sums of millions of them are whole numbers still."""
+
+
+class RoundClasses(Record, eq=False):
+    """The classes of one round: `first` message of each, and the classes of links it crosses.
+
+    `crossing[class, hop]`: how many messages of the class go over each link of `links[class, hop]`.
+    """
+
+    first: IntArray
+    links: IntArray
+    crossing: FloatArray
+
+
+class LikeMessages(Record, eq=False):
+    """Classes of rounds, in their order, and the speed of each class of links; the last is none."""
+
+    rounds: tuple[RoundClasses, ...]
+    capacity: FloatArray
+
+
+class ClassLoads(Record, eq=False):
+    """The classes of several rounds in one table; those that load links alike are one.
+
+    `links` and `crossing` are [class, hop]; `numbers` say of each round which are its classes.
+    """
+
+    links: IntArray
+    crossing: FloatArray
+    numbers: tuple[IntArray, ...]
+
+
+def class_loads(rounds: Sequence[RoundClasses], none: int) -> ClassLoads:
+    """Return the table of these rounds' classes; `none` is the number of no link."""
+    wide = max((of.links.shape[1] for of in rounds), default=1)
+    total = sum(len(of.first) for of in rounds)
+    links, crossing = np.full((total, wide), none), np.zeros((total, wide))
+    cuts = np.cumsum([0, *(len(of.first) for of in rounds)])
+    for of, start, stop in zip(rounds, cuts[:-1], cuts[1:], strict=True):
+        links[start:stop, : of.links.shape[1]] = of.links
+        crossing[start:stop, : of.links.shape[1]] = of.crossing
+    rows = np.column_stack([links, crossing])
+    _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return ClassLoads(
+        links=links[first],
+        crossing=crossing[first],
+        numbers=tuple(np.split(number.reshape(-1), cuts[1:-1])),
+    )
+
+
+def like_messages(rounds: Sequence[PlacedRound], capacity: FloatArray) -> LikeMessages:
+    """Return the classes of some rounds that may run side by side, in any number."""
+    none = len(capacity) - 1
+    paths = [found.links.reshape(len(found.source), -1) for found in rounds]
+    wide = max(path.shape[1] for path in paths)
+    path = np.concatenate(
+        [np.pad(p, ((0, 0), (0, wide - p.shape[1])), constant_values=none) for p in paths]
+    )
+    own = [
+        np.repeat(np.arange(len(rounds)), [len(p) for p in paths]),
+        np.concatenate([found.share for found in rounds]),
+        np.concatenate([found.latency_s for found in rounds]),
+        np.concatenate([found.remote for found in rounds]),
+    ]
+    message = _numbered(np.stack([np.asarray(column, dtype=float) for column in own], axis=1))
+    link = _numbered(np.append(capacity[:-1], -1.0)[:, None])
+    message, link = _refined(path, message, link)
+    ends = np.cumsum([len(p) for p in paths])
+    links_in = np.bincount(link)
+    _, first_of_link = np.unique(link, return_index=True)
+    return LikeMessages(
+        rounds=tuple(
+            _classes(path[end - len(p) : end], message[end - len(p) : end], link, links_in)
+            for end, p in zip(ends, paths, strict=True)
+        ),
+        capacity=np.append(np.delete(capacity[first_of_link], int(link[none])), np.inf),
+    )
+
+
+def _refined(path: IntArray, message: IntArray, link: IntArray) -> tuple[IntArray, IntArray]:
+    """Return classes of messages and links, cut until no class can be told apart any further."""
+    draws = np.random.default_rng(0)
+    while True:
+        before = int(message.max()) + int(link.max())
+        crossed = np.sort(link[path], axis=1)
+        message = _numbered(np.column_stack([message, crossed]))
+        sums = [link.astype(float)]
+        for _ in range(2):
+            marks = draws.integers(1, _MARKS, size=int(message.max()) + 1).astype(float)
+            weights = np.repeat(marks[message], path.shape[1])
+            sums.append(np.bincount(path.ravel(), weights=weights, minlength=len(link)))
+        # No link is no link, however many messages lack one.
+        sums[1][-1] = sums[2][-1] = -1.0
+        link = _numbered(np.stack(sums, axis=1))
+        if int(message.max()) + int(link.max()) == before:
+            return message, link
+
+
+def _classes(path: IntArray, message: IntArray, link: IntArray, links_in: IntArray) -> RoundClasses:
+    """Return the classes of one round's messages."""
+    none = int(link[-1])
+    _, first, of = np.unique(message, return_index=True, return_inverse=True)
+    crossed = link[path]
+    pairs = (of[:, None] * len(links_in) + crossed).ravel()
+    hops = np.bincount(pairs, minlength=len(first) * len(links_in)).reshape(len(first), -1)
+    hops[:, none] = 0
+    wide = max(int((hops > 0).sum(axis=1).max()), 1)
+    order = np.argsort(hops == 0, axis=1, kind="stable")[:, :wide]
+    count = np.take_along_axis(hops, order, axis=1)
+    # What stands for no link is put behind all others.
+    last = len(links_in) - 1
+    number = np.where(order > none, order - 1, order)
+    return RoundClasses(
+        first=first,
+        links=np.where(count > 0, number, last),
+        crossing=count / links_in[order],
+    )
+
+
+def _numbered(rows: FloatArray | IntArray) -> IntArray:
+    """Return a number for each row, the same for equal ones."""
+    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1]).reshape(-1)

@@ -1,0 +1,100 @@
+"""What of overlapping collectives is under way at a moment: how much is left, and whose it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.records import Record, State
+
+_EQUAL = 1e-9
+
+
+class Step(Record, kw_only=False, eq=False):
+    """Rounds joined, by class of like messages: bytes of each, its latency, and what follows all.
+
+    `messages` counts all of them.
+    """
+
+    classes: IntArray
+    size_bytes: FloatArray
+    latency_s: FloatArray
+    after_s: float
+    messages: int
+
+
+class Running(State, kw_only=False, eq=False):
+    """A step under way; `going`: classes of messages that are."""
+
+    step: Step
+    task: tuple[int, int, int]
+    position: int
+    ends_s: float
+    going: int
+
+
+class OnTheWay:
+    """What is under way, a place for each class of messages of a step: whose, and what is left.
+
+    A free place has the class behind all others, and something left for ever.
+    """
+
+    def __init__(self, classes: int) -> None:
+        self.nothing = classes
+        self.owner: list[Running | None] = []
+        self.free: list[int] = []
+        self.left = self.latency_s = self.through_bytes = np.zeros(0)
+        self.of_class = np.zeros(0, dtype=np.int64)
+
+    @property
+    def going(self) -> bool:
+        """Whether anything is under way."""
+        return len(self.free) < len(self.owner)
+
+    def begin(self, running: Running) -> None:
+        """Give the messages of a step their places."""
+        step, count = running.step, running.going
+        if len(self.free) < count:
+            self._grow(count)
+        places = self.free[-count:]
+        del self.free[-count:]
+        self.of_class[places] = step.classes
+        self.left[places] = step.size_bytes
+        self.through_bytes[places] = _EQUAL * step.size_bytes
+        self.latency_s[places] = step.latency_s
+        for place in places:
+            self.owner[place] = running
+
+    def move(self, rates: FloatArray, step: float) -> IntArray:
+        """Move everything on, and return the places of what got through."""
+        self.left -= rates * step
+        return np.flatnonzero(self.left <= self.through_bytes)
+
+    def end(self, places: IntArray, now: float) -> list[Running]:
+        """Take what got through from its places, and return steps of which nothing is left."""
+        done = []
+        numbers = places.tolist()
+        for place, latency_s in zip(numbers, self.latency_s[places].tolist(), strict=True):
+            running = self.owner[place]
+            assert running is not None
+            running.ends_s = max(running.ends_s, now + latency_s)
+            running.going -= 1
+            if not running.going:
+                done.append(running)
+            self.owner[place] = None
+        self.of_class[places] = self.nothing
+        self.left[places] = np.inf
+        self.free += numbers
+        return done
+
+    def _grow(self, count: int) -> None:
+        """Double the places, and add so many."""
+        before = len(self.owner)
+        more = before + count
+        self.owner += [None] * more
+        self.free += range(before, before + more)
+        self.left = np.append(self.left, np.full(more, np.inf))
+        self.latency_s, self.through_bytes = (
+            np.append(array, np.zeros(more)) for array in (self.latency_s, self.through_bytes)
+        )
+        self.of_class = np.append(self.of_class, np.full(more, self.nothing))

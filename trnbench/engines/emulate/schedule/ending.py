@@ -1,0 +1,92 @@
+"""What follows the last slot of a stage: gradients reduced, parameters updated and gathered.
+
+Model: gradients of a chunk are there from the start of its last weight-gradient slot on (they are
+reduced piece by piece). The share that may overlap is reduced from then on, chunk after chunk, in
+what traffic inside slots leaves of links and network; the rest follows the stage's last slot, and
+sums over other ranks follow that. Of the parameters, the share that may overlap has until the end
+of the chunk's first forward in the next step; what does not make it, and the rest, follow the
+optimizer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnbench.engines.emulate.schedule.prepare import Tables
+from trnbench.engines.emulate.schedule.sweep import SlotRuns, SlotSeconds
+from trnbench.engines.emulate.schedule.times import OverlapRules
+from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.records import Record
+from trnbench.program.schedule import SlotKind, SlotOrder
+
+
+class EndingRuns(Record, eq=False):
+    """When each stage [stage, layout] got through the end of the step."""
+
+    slots_end_s: FloatArray
+    gradients_start_s: FloatArray
+    gradients_end_s: FloatArray
+    sums_start_s: FloatArray
+    optimizer_start_s: FloatArray
+    optimizer_end_s: FloatArray
+    parameters_end_s: FloatArray
+
+
+def ending_runs(
+    order: SlotOrder, table: Tables, rules: OverlapRules, slots: SlotSeconds, runs: SlotRuns
+) -> EndingRuns:
+    """Return the runs of all that follows the slots."""
+    slots_end = runs.free_s[:, -1]
+    last = _chunk_slots(order, order.weight_kind, nth=-1)
+    stage = np.arange(order.pp)[:, None]
+    there_from = runs.start_s[stage, last]
+    early = rules.gradients * table.gradients_s
+    # The network works without a pause from some chunk's start on: the largest sum decides.
+    by_time = np.argsort(last, axis=1)
+    in_turn = early[stage, by_time]
+    still_to_reduce = np.cumsum(in_turn[:, ::-1], axis=1)[:, ::-1]
+    traffic = _from_each(slots.traffic_s)[stage, last]
+    starts = (there_from + traffic)[stage, by_time]
+    any_early = early.any(axis=1)
+    early_end = np.where(any_early, (starts + still_to_reduce).max(axis=1), slots_end)
+    late = (1 - rules.gradients) * table.gradients_s.sum(axis=1)
+    gradients_end = np.maximum(slots_end, early_end) + late
+    gradients_start = np.where(any_early, there_from.min(axis=1), gradients_end - late)
+    ready = gradients_end
+    if rules.optimizer_waits_for_all:
+        ready = np.broadcast_to(ready.max(axis=0), ready.shape)
+    optimizer_start = ready + table.sums_s
+    optimizer_end = optimizer_start + table.optimizer_s
+    return EndingRuns(
+        slots_end_s=slots_end,
+        gradients_start_s=gradients_start,
+        gradients_end_s=gradients_end,
+        sums_start_s=ready,
+        optimizer_start_s=optimizer_start,
+        optimizer_end_s=optimizer_end,
+        parameters_end_s=optimizer_end + _parameters_exposed(order, table, rules, runs),
+    )
+
+
+def _parameters_exposed(
+    order: SlotOrder, table: Tables, rules: OverlapRules, runs: SlotRuns
+) -> FloatArray:
+    """Return the seconds of gathering that neither overlap nor fit before the first use."""
+    first = _chunk_slots(order, SlotKind.FORWARD, nth=0)
+    used_by = runs.end_s[np.arange(order.pp)[:, None], first]
+    gathered_by = np.cumsum(rules.parameters * table.parameters_s, axis=1)
+    too_late = np.maximum(gathered_by - used_by, 0.0).max(axis=1)
+    return np.asarray(too_late + (1 - rules.parameters) * table.parameters_s.sum(axis=1))
+
+
+def _chunk_slots(order: SlotOrder, kind: SlotKind, *, nth: int) -> IntArray:
+    """Return the first or last slot of a kind for every chunk [stage, chunk]."""
+    chunk = np.arange(order.vpp)[:, None, None]
+    hit = (order.kind == kind) & (order.chunk == chunk)
+    found = hit.argmax(axis=-1) if nth == 0 else hit.shape[-1] - 1 - hit[..., ::-1].argmax(axis=-1)
+    return np.asarray(found.T)
+
+
+def _from_each(seconds: FloatArray) -> FloatArray:
+    """Return the seconds that are still to come on a stage, from each slot on."""
+    return np.asarray(np.cumsum(seconds[:, ::-1], axis=1)[:, ::-1])

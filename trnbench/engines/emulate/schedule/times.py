@@ -1,0 +1,131 @@
+"""What the schedule emulator is given: how long things take, and what may run at the same time.
+
+Arrays of times broadcast to [..., stage, chunk]; leading axes are a batch of layouts that share the
+slot order and the lanes of their messages. A time is that of one micro-batch on one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trnbench.errors import InputError
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record, field
+from trnbench.program.slot_times import Lane, SlotTimes
+
+
+class Shares(Record, eq=False):
+    """The share of a communication, 0 to 1, that may run beside the compute of each kind of slot.
+
+    Arrays broadcast as times do. A weight-gradient share counts only where weight gradients have
+    slots of their own.
+    """
+
+    forward: ArrayLike
+    backward: ArrayLike
+    weight: ArrayLike
+
+
+class SlotCollective(Record, eq=False):
+    """Collectives inside slots, all of one purpose ("tensor", "expert", ...) and on one lane."""
+
+    name: str
+    lane: Lane
+    times: SlotTimes[ArrayLike]
+
+
+class Sends(Record, eq=False):
+    """One message from each stage to its neighbour: seconds of the lane, then seconds under way.
+
+    Forward messages go to the next stage (the last one's to the first, between chunks), backward
+    messages to the previous one; times and lanes are those of the sending stage.
+    """
+
+    forward_s: ArrayLike
+    backward_s: ArrayLike
+    latency_s: ArrayLike
+    forward_lane: tuple[Lane, ...]
+    backward_lane: tuple[Lane, ...]
+
+
+class EndingTimes(Record, eq=False):
+    """What follows the last slot: gradient reduction, optimizer, gathering of parameters.
+
+    All of a chunk's gradients and parameters; the reduction and the gathering use the network.
+    `sums_s`: what else gradients are summed over once they are reduced; nothing hides that.
+    """
+
+    gradients_s: ArrayLike
+    sums_s: ArrayLike = 0.0
+    optimizer_s: ArrayLike
+    parameters_s: ArrayLike
+
+
+class StageTimes(Record, eq=False):
+    """All times of a step, per stage and chunk."""
+
+    compute: SlotTimes[ArrayLike]
+    collectives: tuple[SlotCollective, ...] = ()
+    sends: Sends
+    ending: EndingTimes
+
+
+class OverlapRules(Record):
+    """What a software stack lets run at the same time; shares from 0 (never) to 1 (all of it).
+
+    `sends`: of a message, while its sender computes on. `collectives`: of those inside slots, by
+    name. `gradients`: of their reduction, from the start of a chunk's last weight gradients on.
+    `parameters`: of their gathering, until the end of a chunk's first forward in the next step.
+    `gradient_traffic`: what part of a collective inside slots holds up the reduction that runs
+    beside it, by name; unsaid all of those between nodes, none of the others.
+    `optimizer_waits_for_all`: no stage updates before all have reduced (a global gradient norm).
+    """
+
+    sends: float
+    gradients: float
+    parameters: float
+    optimizer_waits_for_all: bool
+    collectives: Mapping[str, Shares]
+    gradient_traffic: Mapping[str, float] = field(default_factory=dict)
+
+    def holds_up(self, name: str, lane: Lane) -> float:
+        """Return what part of a collective on a lane holds up the reduction of gradients."""
+        return self.gradient_traffic.get(name, float(lane == "network"))
+
+    def __post_init__(self) -> None:
+        """Refuse shares that are none."""
+        for name, share in self._shares():
+            array = np.asarray(share, dtype=np.float64)
+            wrong = array[~((array >= 0) & (array <= 1))]
+            if wrong.size:
+                raise InputError(
+                    f"overlap of {name}: expected a share from 0 to 1, found {wrong.flat[0]:g}"
+                )
+
+    def _shares(self) -> Iterator[tuple[str, ArrayLike]]:
+        yield from (
+            ("sends", self.sends),
+            ("gradients", self.gradients),
+            ("parameters", self.parameters),
+        )
+        for name, shares in self.collectives.items():
+            yield from ((name, x) for x in (shares.forward, shares.backward, shares.weight))
+
+    def shares_of(self, name: str) -> Shares:
+        """Return the shares of a collective; one the stack says nothing about is an error."""
+        if name not in self.collectives:
+            known = ", ".join(sorted(self.collectives)) or "none"
+            raise InputError(f"no overlap rule for {name!r} collectives; rules exist for: {known}")
+        return self.collectives[name]
+
+
+def seconds(what: str, value: ArrayLike) -> FloatArray:
+    """Return times as an array; negative or endless ones are an error."""
+    array = np.asarray(value, dtype=np.float64)
+    # Of what is no number, least and most are none either.
+    if not (array.min(initial=0.0) == 0 and array.max(initial=0.0) < np.inf):
+        raise InputError(f"{what}: expected seconds of 0 or more")
+    return array

@@ -1,0 +1,175 @@
+"""A step's exchanges as messages on the links of a few nodes, with all like groups beside them.
+
+A group is placed with all groups of its kind on as many nodes as it takes until they repeat, and
+played there: groups of a node share its links, those over nodes its adapters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from trnbench.engines.emulate.collective.streams import play_selected
+from trnbench.engines.emulate.step.run import NO_RUN, BusyRun, in_turn, side_by_side
+from trnbench.errors import InputError
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field
+from trnbench.facts.workload.operation import Op
+from trnbench.machine.costs.busy import EXCHANGED, LINK
+from trnbench.machine.group_places import GroupPlace, members_at, neighbours, places_of
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.members import Members
+from trnbench.machine.message_plan.ring_orders import neighbour_pairs
+from trnbench.machine.message_plan.select import Selected, select_for
+from trnbench.machine.placement import Placement
+from trnbench.machine.rank_groups import ORDERS, AxisOrder, RankGroups, groups_along
+from trnbench.machine.token_routes import handed_on
+from trnbench.program.grid import Grid
+from trnbench.program.messages import messages_of, slice_of
+from trnbench.program.ops import CollectiveOp, Send
+from trnbench.program.slot_times import Lane
+from trnbench.program.slots import Purpose
+from trnbench.program.step import StepProgram
+
+
+class PlayedSite(Record, eq=False):
+    """The nodes of a platform under a communication stack, with what was placed and played there.
+
+    `node_ranks` of each node's ranks are in use, the first ones.
+    """
+
+    stack: CollectiveStack
+    node: Placement
+    node_ranks: int
+    members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
+    selected: Memo[tuple[Op, GroupPlace], tuple[Selected, ...]] = field(default_factory=Memo)
+    runs: Memo[Hashable, BusyRun] = field(default_factory=Memo)
+
+    def choice(self, op: Op, where: GroupPlace) -> tuple[Selected, ...]:
+        """Return the algorithms by size for groups of this kind."""
+        return self.selected.of((op, where), lambda: self._choice(op, where))
+
+    def _choice(self, op: Op, where: GroupPlace) -> tuple[Selected, ...]:
+        plain = op == "send-receive"
+        members = self.members.of(
+            (where, plain), lambda: members_at(self.node, where, self.node_ranks, plain=plain)
+        )
+        pairs = None
+        if op == "permute":
+            pairs = neighbour_pairs(members.placement.fabric, members.first)
+        found = select_for(self.stack, members, op, pairs=pairs)
+        if isinstance(found, Refusal):
+            raise InputError(found.reason)
+        return found
+
+    def run(self, op: Op, where: GroupPlace, size_bytes: float) -> BusyRun:
+        """Return one exchange of this size with all groups of its kind beside it."""
+        return self.runs.of((op, where, size_bytes), lambda: self._run(op, where, size_bytes))
+
+    def _run(self, op: Op, where: GroupPlace, size_bytes: float) -> BusyRun:
+        _, played = play_selected(self.choice(op, where), size_bytes)
+        carrying_s = float(played.link_busy.max(initial=0.0)) * played.time_s
+        return BusyRun(time_s=played.time_s, busy={LINK: carrying_s, EXCHANGED: played.time_s})
+
+
+class PlayedExchanges(Record, eq=False):
+    """The exchanges of a scalar program on a site, by the software shares of a stack."""
+
+    program: StepProgram
+    site: PlayedSite
+    efficiency: TrainingEfficiency
+
+    @property
+    def grid(self) -> Grid:
+        """The degrees of the layout."""
+        return self.program.grid
+
+    def collective(self, op: CollectiveOp) -> BusyRun:
+        """Return a collective in one run of its block."""
+        if not float(op.count):
+            return NO_RUN
+        groups = self._along(op)
+        size = float(op.size_bytes)
+        stack = self.efficiency.stack
+        if op.copies > 1 and stack.expert_tokens == "once-a-node":
+            handed = handed_on(groups, self.site.node_ranks, op.copies)
+            run = side_by_side(
+                self._run(op.op, groups, size * float(handed.crossing)),
+                self._run(op.op, handed.local, size),
+            )
+        else:
+            run = self._run(op.op, groups, size)
+        experts = stack.experts
+        if op.axis == "ep" and experts is not None and self.grid.capacity_factor is None:
+            run = run.times(1 + float(experts.imbalance))
+        return run.times(self._factor * float(op.count))
+
+    def message(self) -> BusyRun:
+        """Return a micro-batch's messages from one chunk to the next stage, with their bytes."""
+        sent = messages_of(self.program)
+        runs = [self._sent(slice_of(send, self.grid.tp)) for send in sent]
+        groups = groups_along("tp", self.grid, self._order)
+        runs += [
+            self._run("all-gather", groups, float(send.size_bytes))
+            for send in sent
+            if "tp" not in send.tensor.axes and int(self.grid.pp) > 1
+        ]
+        return in_turn(runs).times(self._factor)
+
+    def latency_s(self) -> float:
+        """Return the seconds of the same messages between stages without their bytes."""
+        sent = messages_of(self.program)
+        return self._factor * sum(self._sent(send, size=0.0).time_s for send in sent)
+
+    def overlap(self, purpose: Purpose) -> float:
+        """Return the stack's overlap of exchanges of a purpose with compute."""
+        stack = self.efficiency.stack
+        if purpose == "expert" and stack.experts is not None:
+            groups = groups_along("ep", self.grid, self._order)
+            if self._lane(groups) == "network":
+                return float(stack.experts.overlap_between_nodes)
+        return float(getattr(stack.overlaps, purpose))
+
+    def lane(self, op: CollectiveOp) -> Lane:
+        """Return whether a collective stays inside nodes or crosses between them."""
+        return self._lane(self._along(op))
+
+    def where(self, op: CollectiveOp) -> GroupPlace:
+        """Return where the groups of a collective lie."""
+        return self._where(self._along(op))
+
+    def message_lane(self) -> Lane:
+        """Return whether messages between stages leave the node."""
+        return self._lane(groups_along("pp", self.grid, self._order))
+
+    @property
+    def _factor(self) -> float:
+        return float(self.efficiency.whole_factor * self.efficiency.stack.communication)
+
+    @property
+    def _order(self) -> AxisOrder:
+        return ORDERS[self.efficiency.stack.order]
+
+    def _along(self, op: CollectiveOp) -> RankGroups:
+        return groups_along(op.axis, self.grid, self._order, op.ranks)
+
+    def _lane(self, groups: RankGroups) -> Lane:
+        return "network" if int(groups.nodes(self.site.node_ranks)) > 1 else "links"
+
+    def _where(self, groups: RankGroups) -> GroupPlace:
+        world = self.grid.ranks("world").astype(np.int64)
+        a, b, c, d, e = (int(n) for n in places_of(groups, self.site.node_ranks, world))
+        return a, b, c, d, e
+
+    def _run(self, op: Op, groups: RankGroups, size_bytes: float) -> BusyRun:
+        where = self._where(groups)
+        return NO_RUN if where[0] <= 1 else self.site.run(op, where, size_bytes)
+
+    def _sent(self, send: Send, size: float | None = None) -> BusyRun:
+        if not float(send.count):
+            return NO_RUN
+        groups = neighbours(groups_along("pp", self.grid, self._order), self.site.node_ranks)
+        return self._run("send-receive", groups, float(send.size_bytes) if size is None else size)

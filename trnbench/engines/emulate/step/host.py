@@ -1,0 +1,102 @@
+"""What a host launches beside the played device: seconds that the device waits for it.
+
+The numbers are the stack's, as for the closed form; what they are held against is the played time
+of a micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.records import Record
+from trnbench.program.blocks import layers_of
+from trnbench.program.launches import launches
+from trnbench.program.schedule import splits_backward
+from trnbench.program.slots import Slot
+from trnbench.program.step import StepProgram
+
+_LAUNCHED_IN: tuple[Slot, ...] = ("forward", "backward")
+"""The slots that the graphs of a micro-batch are launched in, half of them each."""
+
+
+class PlayedHost(Record):
+    """Seconds of launching a block by kind and slot, a micro-batch's graphs, and the optimizer's.
+
+    `overlap`: of launching and computing, the part of the shorter that runs beside the longer.
+    """
+
+    blocks: Mapping[str, Mapping[Slot, float]]
+    graph_s: float
+    passed_s: float
+    update_graph_s: float
+    layers: frozenset[str]
+    overlap: float
+
+    def waited(
+        self, blocks: Mapping[str, float], device_s: Mapping[Slot, float]
+    ) -> Mapping[Slot, float]:
+        """Return by slot what a micro-batch takes longer on a stage than its device computes."""
+        launch = {
+            slot: sum(count * self.blocks[kind].get(slot, 0.0) for kind, count in blocks.items())
+            + (self.graph_s / len(_LAUNCHED_IN) if slot in _LAUNCHED_IN else 0.0)
+            for slot in device_s
+        }
+        whole = sum(launch.values())
+        alone = self._alone(whole, sum(device_s.values())) / whole if whole else 0.0
+        return {slot: seconds * alone for slot, seconds in launch.items()}
+
+    def waited_once(self, blocks: Mapping[str, float], update_s: float) -> float:
+        """Return what the optimizer of a stage takes longer than its device computes."""
+        if not self.update_graph_s and not self.passed_s:
+            return 0.0
+        held = sum(count for kind, count in blocks.items() if kind in self.layers)
+        return self._alone(self.update_graph_s + self.passed_s * held, update_s)
+
+    def _alone(self, launch_s: float, device_s: float) -> float:
+        return launch_s - self.overlap * min(launch_s, device_s)
+
+
+def host_of(
+    program: StepProgram,
+    platform: Platform,
+    known: HostLaunch | None,
+    *,
+    cores_in_use: int,
+    piped_crosses: bool,
+) -> PlayedHost | None:
+    """Return what the host of a scalar program's ranks launches; None where nothing is known."""
+    if known is None:
+        return None
+    vcpus = platform.instance.host.vcpus
+    slowness = 1.0 if vcpus is None else max(float(known.cores) * cores_in_use / vcpus, 1.0)
+    passed = slowness * float(known.layer_pass_s)
+    exchanged = slowness * float(known.exchange_s)
+    piped = slowness * float(known.piped_exchange_s) * piped_crosses
+    trains = program.trains
+    graph_s = slowness * float(known.graph_s) * (1.0 if trains else 0.5)
+    layers = layers_of(program.model, program.grid).passed
+    split = splits_backward(program.layout.schedule)
+    graphs = known.dispatch == "graph" and trains
+    return PlayedHost(
+        blocks={
+            kind: {
+                slot: passed * (one.passes if kind in layers else 0)
+                + exchanged * float(one.exchanges)
+                + piped * float(one.members)
+                for slot, one in launches(block, split=split).items()
+            }
+            for kind, block in program.blocks.items()
+        },
+        graph_s=graph_s * slots_a_micro_batch(known, int(program.grid.vpp)),
+        passed_s=passed if graphs else 0.0,
+        update_graph_s=graph_s if graphs else 0.0,
+        layers=layers,
+        overlap=float(known.overlap),
+    )
+
+
+def slots_a_micro_batch(known: HostLaunch | None, chunks: int) -> float:
+    """Return how often a micro-batch costs a stage what its launch costs once."""
+    return 1.0 if known is None else 1 + float(known.slot_share) * (chunks - 1)

@@ -1,0 +1,293 @@
+"""A training step played from its program and its places: seconds by category, and what was busy.
+
+Shared with the closed form: the program, where its ranks lie, tiles and messages, data sheets, and
+what a calibration knows of software (shares of peaks, factors, overlaps, costs of a layer, a
+micro-batch and a step, the scatter of nodes). Every duration is this engine's own, but for compute
+on chips that have no tile emulator: those seconds are handed in, and the step names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from trnbench.engines.emulate.schedule.disturbance import Jitter, Straggler
+from trnbench.engines.emulate.schedule.play import PlayedSchedule, play
+from trnbench.engines.emulate.schedule.timeline import Timeline, timeline
+from trnbench.engines.emulate.step.account import Account, PlayedStages, busy, by_category
+from trnbench.engines.emulate.step.blocks import WorkPace, block_run
+from trnbench.engines.emulate.step.compute import BlockParts, RankUse, computed, rank_of
+from trnbench.engines.emulate.step.exchanges import PlayedExchanges, PlayedSite
+from trnbench.engines.emulate.step.host import host_of, slots_a_micro_batch
+from trnbench.engines.emulate.step.host_update import HostPace, host_updates_s
+from trnbench.engines.emulate.step.meeting import gradient_traffic
+from trnbench.engines.emulate.step.rank import Runs
+from trnbench.engines.emulate.step.run import NO_RUN, BusyRun, in_turn
+from trnbench.engines.emulate.step.stages import (
+    Overheads,
+    chunk_counts,
+    overlap_rules,
+    stage_counts,
+    stage_times,
+)
+from trnbench.errors import InputError
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.node_scatter import slowest_node
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field
+from trnbench.machine.placement import place
+from trnbench.program.schedule import slot_order, splits_backward
+from trnbench.program.slot_times import Lane
+from trnbench.program.slots import (
+    SLOTS,
+    Purpose,
+    Slot,
+    StepCategory,
+    purpose_of,
+)
+from trnbench.program.step import StepProgram
+
+REAL, SILENT = 0, 1
+"""A step is played twice side by side, the second time with messages that take no time."""
+COMPUTED: tuple[StepCategory, ...] = ("matrix", "attention", "element-wise", "optimizer")
+"""What is not played on chips without a tile emulator."""
+
+
+class PlayedCluster(Record, eq=False):
+    """A platform with the stacks that run on it, and what was played there so far.
+
+    `host`: how fast hosts update, which only an optimizer on them needs.
+    """
+
+    platform: Platform
+    efficiency: TrainingEfficiency
+    collectives: CollectiveStack
+    use: RankUse
+    host: HostPace | None = None
+    runs: Runs = field(default_factory=Memo)
+    sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo)
+
+    @property
+    def ranks_of_a_node(self) -> float:
+        """Ranks in use on one instance, of those that the platform joins if it does."""
+        return self.site.node_ranks / self.platform.joined_nodes
+
+    @property
+    def site(self) -> PlayedSite:
+        """The nodes on which exchanges are played."""
+        platform, use = self.platform, self.use
+        return self.sites.of(
+            (use, platform.joined_nodes),
+            lambda: PlayedSite(
+                stack=self.collectives,
+                node=place(platform, logical_size=use.logical_size),
+                node_ranks=use.node_ranks or platform.ranks(use.logical_size),
+            ),
+        )
+
+
+class Disturbance(Record):
+    """Nodes drawn late by a seed, not as late as expected, and stages that are known to lag."""
+
+    seed: int | None = None
+    stragglers: tuple[Straggler, ...] = ()
+
+
+class PlayedStep(Record, eq=False):
+    """A step as it ran. `by_category`: seconds that add up to `time_s`.
+
+    Categories inside the pipeline are those of the slowest stage. `pipeline` is by how much
+    messages between stages delay the last slot, `bubble` what the slowest stage would idle without
+    them. `busy`: what parts of the machine were busy with in a category, over the step, nothing of
+    it hidden. `unplayed` names the categories whose seconds were handed in. `played` is the account
+    of every stage, and `timeline` its events, if asked for; neither knows of what a stack costs
+    once a step.
+    """
+
+    by_category: Mapping[StepCategory, float]
+    busy: Mapping[StepCategory, BusyRun]
+    unplayed: tuple[StepCategory, ...]
+    slowest_stage: int
+    slots: int
+    played: PlayedSchedule
+    timeline: Timeline | None
+
+    @property
+    def time_s(self) -> float:
+        """The whole step, s."""
+        return sum(self.by_category.values())
+
+
+def play_step(
+    program: StepProgram,
+    machine: PlayedCluster,
+    disturbed: Disturbance | None = None,
+    *,
+    handed_in: Mapping[str, BlockParts] | None = None,
+    with_timeline: bool = False,
+) -> PlayedStep:
+    """Return the played step of a scalar program that is legal and that the platform can run.
+
+    Compute takes what the slowest node is expected to take; with a seed, what the slowest of drawn
+    nodes takes. The optimizer always takes what is expected. `handed_in`: the compute of each block
+    where a chip cannot play it.
+    """
+    disturbed = disturbed or Disturbance()
+    rank = rank_of(
+        machine.platform.chip, machine.efficiency, program.grid, machine.use, machine.runs
+    )
+    parts = handed_in if rank is None else computed(rank, program)
+    if parts is None:
+        raise InputError(f"{machine.platform.chip.name} has no NeuronCores to play compute on")
+    stack = machine.efficiency.stack
+    exchanges = PlayedExchanges(program=program, site=machine.site, efficiency=machine.efficiency)
+    nodes = np.ceil(program.grid.ranks("world") / machine.ranks_of_a_node)
+    slowdown = float(slowest_node(stack.node_scatter, nodes))
+    typical = 1.0 if disturbed.seed is not None else slowdown
+    factor = float(machine.efficiency.whole_factor)
+    pace = WorkPace(compute=factor * typical, update=factor * slowdown)
+    stages = _stages(program, machine, exchanges, parts, pace)
+    closing = in_turn(exchanges.collective(op) for op in program.closing)
+    launch_s = float(stack.micro_batch_s) + float(stack.piped_micro_batch_s) * (
+        int(program.grid.pp) > 1
+    )
+    trains = program.trains
+    # Half of what a micro-batch launches is for its way back.
+    launch_s = launch_s if trains else launch_s / 2
+    beside = Overheads(
+        launch_s=pace.compute * launch_s * slots_a_micro_batch(stack.host, int(program.grid.vpp)),
+        send_s=stages.message.time_s - stages.latency_s,
+        latency_s=stages.latency_s,
+        send_lane=stages.send_lane,
+        closing_s=closing.time_s,
+        waited=stages.waited,
+        host_updates_s=_host_updates_s(program, machine, stages),
+    )
+    order = slot_order(
+        program.layout.schedule,
+        pp=len(stages.chunks),
+        vpp=len(stages.chunks[0]),
+        micro_batches=int(program.micro_batches),
+    )
+    jitter = None if disturbed.seed is None else _jitter(program, machine, disturbed.seed)
+    times = stage_times(stages.chunks, stages.blocks, stages.lanes, beside)
+    rules = overlap_rules(
+        stages.chunks,
+        stages.blocks,
+        stages.lanes,
+        stack.overlaps,
+        gradient_traffic(exchanges, tuple(program.blocks.values())),
+    )
+    both = play(order, times, rules, jitter=jitter, stragglers=disturbed.stragglers)
+    played = both.at(REAL)
+    slowest = int(np.argmax(played.compute_s + played.collectives_s))
+    silent_s = float(both.at(SILENT).pipeline_s)
+    account = Account(
+        stages=stages,
+        micro_batches=int(program.micro_batches),
+        slowest=slowest,
+        launch_s=beside.launch_s,
+        once_s=factor * float(stack.step_s) * trains,
+        closing=closing,
+    )
+    return PlayedStep(
+        by_category=by_category(account, played, silent_s),
+        busy=busy(account),
+        unplayed=COMPUTED if rank is None else (),
+        slowest_stage=slowest,
+        slots=order.kind.size,
+        played=played,
+        timeline=(
+            timeline(
+                order, times, rules, at=(REAL,), jitter=jitter, stragglers=disturbed.stragglers
+            )
+            if with_timeline
+            else None
+        ),
+    )
+
+
+def _host_updates_s(
+    program: StepProgram, machine: PlayedCluster, stages: PlayedStages
+) -> tuple[float, ...]:
+    if program.grid.optimizer_offload != "host" or not program.trains:
+        return ()
+    if machine.host is None:
+        raise InputError("an optimizer on the host needs the pace of a host to be played")
+    on_node = min(int(program.grid.ranks("world")), int(machine.ranks_of_a_node))
+    return host_updates_s(program, stages.chunks, machine.host, on_node)
+
+
+def _stages(
+    program: StepProgram,
+    machine: PlayedCluster,
+    exchanges: PlayedExchanges,
+    parts: Mapping[str, BlockParts],
+    pace: WorkPace,
+) -> PlayedStages:
+    split = splits_backward(program.layout.schedule)
+    blocks = {
+        kind: block_run(block, parts[kind], exchanges, pace, split=split)
+        for kind, block in program.blocks.items()
+    }
+    send_lane = exchanges.message_lane()
+    host = host_of(
+        program,
+        machine.platform,
+        machine.efficiency.stack.host,
+        cores_in_use=machine.platform.chip.unit.cores_per_rank(machine.use.logical_size)
+        * machine.site.node_ranks,
+        piped_crosses=int(program.grid.pp) > 1 and send_lane == "network",
+    )
+    chunks = chunk_counts(program)
+    waited: list[Mapping[Slot, float]] = []
+    once_s = 0.0
+    for stage in chunks:
+        counts = stage_counts(stage)
+        if host is None:
+            waited.append({})
+            continue
+        lengths: dict[Slot, float] = {
+            slot: sum(count * blocks[kind].length_s(slot) for kind, count in counts.items())
+            for slot in (SLOTS if split else SLOTS[:-1])
+        }
+        waited.append(host.waited(counts, lengths))
+        update_s = sum(count * blocks[kind].update.time_s for kind, count in counts.items())
+        once_s = max(once_s, host.waited_once(counts, update_s))
+    piped = int(program.grid.pp) > 1
+    return PlayedStages(
+        chunks=chunks,
+        blocks=blocks,
+        lanes=_lanes(program, exchanges),
+        waited=tuple(waited),
+        waited_once_s=once_s,
+        message=exchanges.message() if piped else NO_RUN,
+        latency_s=exchanges.latency_s() if piped else 0.0,
+        send_lane=send_lane,
+    )
+
+
+def _lanes(program: StepProgram, exchanges: PlayedExchanges) -> Mapping[Purpose, Lane]:
+    """Return each purpose's lane inside slots: the network if any of its groups spans nodes."""
+    lanes: dict[Purpose, Lane] = {}
+    for block in program.blocks.values():
+        for op in block.collectives:
+            if op.phase != "optimizer" and float(op.count):
+                purpose = purpose_of(op.axis)
+                if lanes.get(purpose) != "network":
+                    lanes[purpose] = exchanges.lane(op)
+    return lanes
+
+
+def _jitter(program: StepProgram, machine: PlayedCluster, seed: int) -> Jitter:
+    """Return the scatter of the nodes that a stage's ranks stand on; replicas share the stage."""
+    per_node, ranks = machine.ranks_of_a_node, int(program.grid.ranks_per_stage)
+    return Jitter(
+        sigma=float(machine.efficiency.stack.node_scatter),
+        ranks_per_stage=int(-(-ranks // per_node)),
+        stages_together=max(int(per_node // ranks), 1),
+        seed=seed,
+    )

@@ -1,0 +1,79 @@
+"""A rank of NeuronCores as a calibration knows it: engines and memory as fast as they are reached.
+
+The shares of its peaks that a chip reaches are software's, not the model's: they slow the machine
+that instructions are played on, and everything else follows from the play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from trnbench.engines.emulate.step.run import BusyRun
+from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.memo import Memo
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import BITS_PER_BYTE
+from trnbench.machine.costs.instructions import TransferCost, transfer_cost
+from trnbench.program.matrix import MatrixProduct
+
+Runs = Memo[Hashable, BusyRun]
+"""What was played so far, for one chip and efficiency."""
+
+
+class Rank(Record, eq=False):
+    """So many cores of a chip, and what is known of their speed in numbers of one calibration.
+
+    `memory_share`: the part of its bandwidth that this rank reaches, with what ranks that are not
+    in use leave it. `expert_load`: how many times as long work on experts' tokens takes on the
+    busiest rank.
+    """
+
+    chip: Chip
+    unit: NeuronCores
+    cores: int
+    efficiency: ComputeEfficiency
+    memory_share: float
+    expert_load: float
+    runs: Runs = field(default_factory=Memo)
+
+    def reached(self, product: MatrixProduct) -> Chip:
+        """Return the chip with its tensor engine and memory as fast as such products find them."""
+        known = self.efficiency.chip
+        depth = float(product.k)
+        share = float(known.tensor_share) * depth / (depth + float(known.half_share_depth))
+        if format_named(product.format_a).bits <= BITS_PER_BYTE:
+            share *= float(known.narrow_share)
+        return self._slowed(share)
+
+    def own(self, product: MatrixProduct) -> MatrixProduct:
+        """Return a product in the chip's own kinds of its operands' formats."""
+        return replace(
+            product,
+            format_a=self.chip.own_format(product.format_a),
+            format_b=self.chip.own_format(product.format_b),
+        )
+
+    @property
+    def transfer(self) -> TransferCost:
+        """The costs of transfers on the DMA engines of one core."""
+        slowed = self._slowed(1.0)
+        assert slowed.cores is not None
+        return transfer_cost(slowed, slowed.cores)
+
+    def _slowed(self, tensor_share: float) -> Chip:
+        tensor, memory = self.unit.tensor, self.chip.memory
+        return replace(
+            self.chip,
+            cores=replace(
+                self.unit,
+                tensor=replace(tensor, clock_hz=tensor.clock_hz * tensor_share),
+            ),
+            memory=replace(
+                memory,
+                bandwidth_per_chip_bytes_per_s=memory.bandwidth_per_chip_bytes_per_s
+                * self.memory_share,
+            ),
+        )

@@ -1,0 +1,39 @@
+"""How long something took when it was played, and how long its parts were busy meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from trnbench.facts.records import Record, field
+
+
+class BusyRun(Record):
+    """Seconds of something played; `busy`: of each part, named as in `costs.busy`."""
+
+    time_s: float = 0.0
+    busy: Mapping[str, float] = field(default_factory=dict)
+
+    def times(self, factor: float) -> BusyRun:
+        """Return so many of it, one after another; or one that takes so much longer."""
+        return BusyRun(
+            time_s=self.time_s * factor,
+            busy={name: value * factor for name, value in self.busy.items()},
+        )
+
+
+NO_RUN = BusyRun()
+
+
+def in_turn(runs: Iterable[BusyRun]) -> BusyRun:
+    """Return runs that follow each other as one."""
+    time_s, busy = 0.0, dict[str, float]()
+    for run in runs:
+        time_s += run.time_s
+        for name, value in run.busy.items():
+            busy[name] = busy.get(name, 0.0) + value
+    return BusyRun(time_s=time_s, busy=busy)
+
+
+def side_by_side(one: BusyRun, other: BusyRun) -> BusyRun:
+    """Return the longer of two runs that use different parts of the machine."""
+    return one if one.time_s >= other.time_s else other

@@ -1,0 +1,375 @@
+"""The state of one NeuronCore while a kernel plays: engines, PSUM banks, SBUF buffers, DMA queues.
+
+Every engine works its instructions off in program order and waits on semaphores: data loaded, bank
+free, buffer released, output row written out. Loads and stores are triggered by two sequencers of
+their own; the DMA engines serve whichever transfer became ready first. Times are whole fs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal, TypeAlias
+
+from trnbench.engines.emulate.tensor_engine.plan import (
+    DmaMove,
+    KernelPlan,
+    KernelStep,
+    ProductChain,
+    Side,
+    femtoseconds,
+)
+from trnbench.facts.records import Record, State
+from trnbench.machine.costs.instructions import Instructions
+from trnbench.machine.tiling.schedule import KernelSchedule
+
+MachineEngine: TypeAlias = Literal["tensor", "vector", "scalar", "dma"]
+
+
+class InstructionEvent(Record, kw_only=False):
+    """One instruction as it ran."""
+
+    start_fs: int
+    end_fs: int
+    engine: MachineEngine
+    name: str
+
+
+class Load(State, kw_only=False):
+    """A transfer that waits for DMA engines, and the operand of a step that it is part of."""
+
+    ready_fs: int
+    move: DmaMove
+    step: int
+    side: Side
+    last_piece: bool
+
+
+class Store(State, kw_only=False):
+    """A finished row of output tiles that waits for DMA engines."""
+
+    ready_fs: int
+    move: DmaMove
+
+
+class MachineTally(State, kw_only=False):
+    """What has been done so far; adds up, so that repeated parts can be multiplied."""
+
+    multiplies: int = 0
+    tensor_fs: int = 0
+    vector_fs: int = 0
+    scalar_fs: int = 0
+    output_wait_fs: int = 0
+    load_trigger_fs: int = 0
+    store_trigger_fs: int = 0
+    read_bytes: float = 0.0
+    written_bytes: float = 0.0
+    loads_stall_fs: int = 0
+    psum_stall_fs: int = 0
+    weights_stall_fs: int = 0
+
+
+class Core:
+    """One core playing one plan, a step at a time."""
+
+    def __init__(
+        self,
+        plan: KernelPlan,
+        schedule: KernelSchedule,
+        instructions: Instructions,
+        *,
+        banks: int,
+        dma_engines: int,
+        events: list[InstructionEvent] | None,
+    ) -> None:
+        self.plan = plan
+        self.events = events
+        self.latency_fs = femtoseconds(instructions.start_latency_s)
+        self.generation_fs = femtoseconds(instructions.generation_s)
+        self.evacuators = instructions.evacuators
+        self.shared_port = len(instructions.evacuators) == 1
+        self.multiply_start = 0
+        self.multiply_end = 0
+        self.banks = deque([0] * banks)
+        self.vector_free = 0
+        self.scalar_free = 0
+        self.row_end = 0
+        self.output_rows = deque([0] * int(schedule.output_rows))
+        self.slots: dict[Side, deque[int]] = {
+            "a": deque([0] * int(schedule.slots_a)),
+            "b": deque([0] * int(schedule.slots_b)),
+        }
+        self.load_trigger = 0
+        self.store_trigger = 0
+        self.dma_free = 0
+        self.loads: deque[Load] = deque()
+        self.stores: deque[Store] = deque()
+        self.pushed_step = 0
+        self.pushed_k = 0
+        self.pushed_side: Side = "a"
+        self.loaded: dict[tuple[int, Side], list[int]] = {}
+        self.last_store_end = 0
+        self.tally = MachineTally()
+        self.dma_fs_by_engines = [0] * (dma_engines + 1)
+
+    def play(self, index: int) -> None:
+        """Play one step."""
+        plan = self.plan
+        step = plan.step(index)
+        load_a, load_b = plan.loads(index)
+        next_a, next_b = plan.loads(index + 1)
+        first_k = plan.digits(index)[3] == 0
+        arrivals = self._arrivals(index, load_a, load_b)
+        self._turn_operands(index, step, arrivals)
+        last = len(step.chains) - 1
+        for place, chain in enumerate(step.chains):
+            if place == 0:
+                self._gated_chain(index, step, chain, arrivals, next_a, next_b, last == 0)
+            else:
+                self._free_chain(chain, len(step.k_tiles))
+                if place == last:
+                    self._release(chain, len(step.k_tiles), next_a, next_b)
+            self._evacuate(chain, first_k)
+        self.push_loads()
+        self.serve(until_fs=self.multiply_end)
+
+    # ---- tensor engine
+
+    def _gated_chain(
+        self,
+        index: int,
+        step: KernelStep,
+        chain: ProductChain,
+        arrivals: tuple[list[int] | None, list[int] | None],
+        release_a: bool,
+        release_b: bool,
+        only_chain: bool,
+    ) -> None:
+        """Multiply a chain whose operands may still be on their way."""
+        bank = self.banks.popleft()
+        for k, _ in enumerate(step.k_tiles):
+            ready_a = self._wait_for(index, "a", k, arrivals[0])
+            ready_b = self._wait_for(index, "b", k, arrivals[1])
+            self._multiply(chain.multiply_fs, chain.load_weights_fs, ready_a, ready_b, bank)
+            bank = 0
+            if only_chain:
+                if release_a:
+                    self.slots["a"].append(self.multiply_end)
+                if release_b:
+                    self.slots["b"].append(self.multiply_end)
+                self.push_loads()
+
+    def _free_chain(self, chain: ProductChain, count: int) -> None:
+        """Multiply a chain whose operands are all in SBUF."""
+        bank = self.banks.popleft()
+        if chain.multiply_fs < chain.load_weights_fs or self.events is not None:
+            for _ in range(count):
+                self._multiply(chain.multiply_fs, chain.load_weights_fs, 0, 0, bank)
+                bank = 0
+            return
+        self._multiply(chain.multiply_fs, chain.load_weights_fs, 0, 0, bank)
+        rest = (count - 1) * chain.multiply_fs
+        self.multiply_start += rest
+        self.multiply_end += rest
+        self.tally.tensor_fs += rest
+        self.tally.multiplies += count - 1
+
+    def _multiply(
+        self, multiply_fs: int, load_weights_fs: int, ready_a: int, ready_b: int, bank: int
+    ) -> None:
+        """Play one weight load, in the background of the running product, and one multiply."""
+        end = self.multiply_end
+        weights = max(self.multiply_start, ready_a) + load_weights_fs
+        start = max(end, weights, ready_b, bank)
+        if start > end:
+            self._stalled(start - end, start, weights, bank, max(ready_a, ready_b))
+        if self.events is not None:
+            self.events.append(InstructionEvent(start, start + multiply_fs, "tensor", "multiply"))
+        self.multiply_start = start
+        self.multiply_end = start + multiply_fs
+        self.tally.tensor_fs += multiply_fs
+        self.tally.multiplies += 1
+
+    def _stalled(self, gap: int, start: int, weights: int, bank: int, arrived: int) -> None:
+        if start == bank:
+            self.tally.psum_stall_fs += gap
+        elif arrived > self.multiply_end:
+            self.tally.loads_stall_fs += gap
+        else:
+            self.tally.weights_stall_fs += gap
+
+    def _release(self, chain: ProductChain, count: int, release_a: bool, release_b: bool) -> None:
+        """Give the step's buffers back, each when the last chain has used it."""
+        first = self.multiply_end - (count - 1) * chain.multiply_fs
+        times = range(first, self.multiply_end + 1, chain.multiply_fs)
+        if release_a:
+            self.slots["a"].extend(times)
+        if release_b:
+            self.slots["b"].extend(times)
+
+    def _turn_operands(
+        self, index: int, step: KernelStep, arrivals: tuple[list[int] | None, list[int] | None]
+    ) -> None:
+        """Transpose freshly loaded operands that lie the other way round, tile by tile."""
+        for k, tile in enumerate(step.k_tiles):
+            turned: tuple[tuple[Side, int, list[int] | None], ...] = (
+                ("a", tile.turns_a, arrivals[0]),
+                ("b", tile.turns_b, arrivals[1]),
+            )
+            for side, turns, arrived in turned:
+                if arrived is None or not turns:
+                    continue
+                ready = self._wait_for(index, side, k, arrived)
+                for _ in range(turns):
+                    turn, bank = self.plan.turn, self.banks.popleft()
+                    self._multiply(turn.multiply_fs, turn.load_weights_fs, ready, 0, bank)
+                    arrived[k] = max(arrived[k], self._copy(turn.copy_fs, 0))
+
+    # ---- evacuation
+
+    def _evacuate(self, chain: ProductChain, first_k: bool) -> None:
+        """Copy (or add) a finished tile to SBUF, free its bank, and store its row once complete."""
+        if first_k:
+            row = self._output_row() if chain.first_in_row else 0
+            end = self._copy(chain.copy_fs, row)
+        else:
+            start = max(self.multiply_end, self.vector_free)
+            end = start + chain.add_fs
+            self._busy("vector", start, end, "add")
+        # Two engines share a row, so its last tile need not be the last one copied.
+        self.row_end = end if chain.first_in_row else max(self.row_end, end)
+        if chain.store is not None:
+            self.store_trigger = max(self.store_trigger, self.row_end) + self.generation_fs
+            self.tally.store_trigger_fs += self.generation_fs
+            self.stores.append(Store(self.store_trigger + self.latency_fs, chain.store))
+
+    def _copy(self, copy_fs: tuple[int, ...], room: int) -> int:
+        """Copy the tile just accumulated on the engine done with it first; return when it is."""
+        done = self.multiply_end
+        ready = max(done, room)
+        end, free, name = min(
+            (max(ready, free) + duration, free, name)
+            for name, free, duration in zip(
+                self.evacuators, self._evacuators_free(), copy_fs, strict=True
+            )
+        )
+        start = max(ready, free)
+        self.tally.output_wait_fs += start - max(done, free)
+        self._busy(name, start, end, "copy")
+        return end
+
+    def _evacuators_free(self) -> tuple[int, ...]:
+        if self.shared_port:
+            return (self.vector_free,)
+        return self.vector_free, self.scalar_free
+
+    def _busy(self, engine: Literal["vector", "scalar"], start: int, end: int, name: str) -> None:
+        if engine == "vector":
+            self.tally.vector_fs += end - start
+        else:
+            self.tally.scalar_fs += end - start
+        if engine == "vector" or self.shared_port:
+            self.vector_free = end
+        if engine == "scalar" or self.shared_port:
+            self.scalar_free = end
+        self.banks.append(end)
+        if self.events is not None:
+            self.events.append(InstructionEvent(start, end, engine, name))
+
+    def _output_row(self) -> int:
+        while not self.output_rows:
+            self._serve_next()
+        return self.output_rows.popleft()
+
+    # ---- loads
+
+    def push_loads(self) -> None:
+        """Trigger loads in program order as far as buffers have been released."""
+        plan = self.plan
+        while self.pushed_step < plan.steps:
+            step = plan.step(self.pushed_step)
+            flags = plan.loads(self.pushed_step)
+            while self.pushed_k < len(step.k_tiles):
+                tile = step.k_tiles[self.pushed_k]
+                if self.pushed_side == "a":
+                    if flags[0] and not self._push("a", tile.moves_a):
+                        return
+                    self.pushed_side = "b"
+                if flags[1] and not self._push("b", tile.moves_b):
+                    return
+                self.pushed_side = "a"
+                self.pushed_k += 1
+            self.pushed_step += 1
+            self.pushed_k = 0
+
+    def _push(self, side: Side, moves: tuple[DmaMove, ...]) -> bool:
+        slots = self.slots[side]
+        if not slots:
+            return False
+        self.load_trigger = max(self.load_trigger, slots.popleft())
+        for place, move in enumerate(moves):
+            self.load_trigger += self.generation_fs
+            self.tally.load_trigger_fs += self.generation_fs
+            self.loads.append(
+                Load(
+                    self.load_trigger + self.latency_fs,
+                    move,
+                    self.pushed_step,
+                    side,
+                    place == len(moves) - 1,
+                )
+            )
+        return True
+
+    def _arrivals(
+        self, index: int, load_a: bool, load_b: bool
+    ) -> tuple[list[int] | None, list[int] | None]:
+        """Return the arrival times of the step's K tiles; None for an operand that stayed."""
+        self.loaded.pop((index - 1, "a"), None)
+        self.loaded.pop((index - 1, "b"), None)
+        a = self.loaded.setdefault((index, "a"), []) if load_a else None
+        b = self.loaded.setdefault((index, "b"), []) if load_b else None
+        return a, b
+
+    def _wait_for(self, index: int, side: Side, k: int, arrived: list[int] | None) -> int:
+        if arrived is None:
+            return 0
+        while len(arrived) <= k:
+            if not self.loads:
+                self.push_loads()
+            self._serve_next()
+        return arrived[k]
+
+    # ---- DMA engines
+
+    def serve(self, *, until_fs: int | None = None) -> None:
+        """Let the DMA engines take transfers that are ready by `until_fs`; all, if None."""
+        while self.loads or self.stores:
+            first = min(queue[0].ready_fs for queue in (self.loads, self.stores) if queue)
+            if until_fs is not None and first > until_fs:
+                return
+            self._serve_next()
+
+    def _serve_next(self) -> None:
+        """Serve the transfer that became ready first; a load before a store of the same time."""
+        loads, stores = self.loads, self.stores
+        if loads and (not stores or loads[0].ready_fs <= stores[0].ready_fs):
+            load = loads.popleft()
+            end = self._transfer(load.ready_fs, load.move, f"load {load.side}")
+            self.tally.read_bytes += load.move.size_bytes
+            if load.last_piece:
+                self.loaded.setdefault((load.step, load.side), []).append(end)
+            return
+        store = stores.popleft()
+        end = self._transfer(store.ready_fs, store.move, "store")
+        self.tally.written_bytes += store.move.size_bytes
+        self.output_rows.append(end)
+        self.last_store_end = end
+
+    def _transfer(self, ready_fs: int, move: DmaMove, name: str) -> int:
+        start = max(self.dma_free, ready_fs)
+        end = start + move.occupancy_fs
+        self.dma_free = end
+        self.dma_fs_by_engines[move.engines] += move.occupancy_fs
+        if self.events is not None:
+            self.events.append(InstructionEvent(start, end, "dma", name))
+        return end

@@ -1,0 +1,228 @@
+"""Any kernel as a stream of instructions on the engines of one NeuronCore.
+
+Every engine, and every queue that triggers transfers, works its instructions off in program order.
+An instruction waits for events (semaphores) and for room in pools (PSUM banks, buffers in SBUF),
+which others give back; engines that share a port to a memory take turns at it, and all transfers
+share the DMA engines: both go to whoever comes first. Times are whole fs.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from enum import IntEnum
+from typing import TypeAlias
+
+from trnbench.engines.emulate.tensor_engine.plan import femtoseconds
+from trnbench.facts.hardware.compute_unit import Throttle
+from trnbench.facts.records import Record
+
+
+class CoreEngine(IntEnum):
+    """Who works instructions off: engines of a core, and queues that trigger transfers."""
+
+    TENSOR = 0
+    VECTOR = 1
+    SCALAR = 2
+    GPSIMD = 3
+    LOADS = 4
+    STORES = 5
+    TURNS = 6
+
+
+class Shared(IntEnum):
+    """What several engines take turns at."""
+
+    SBUF = 0
+    PSUM = 1
+    DMA = 2
+
+
+Event: TypeAlias = str
+Pool: TypeAlias = str
+
+
+class OnEngine(Record, kw_only=False):
+    """An engine that can do an instruction, how long it takes there, and the ports it holds."""
+
+    engine: CoreEngine
+    duration_fs: int
+    ports: tuple[Shared, ...] = ()
+
+
+class Instruction(Record, kw_only=False):
+    """One instruction: it goes the way that ends first.
+
+    It waits for `after` and for room in `takes`; at its end `done` has happened and one place in
+    each of `gives` is free. A transfer keeps the DMA engines `transfer_fs`, after its queue has
+    triggered it.
+    """
+
+    ways: tuple[OnEngine, ...]
+    after: tuple[Event, ...] = ()
+    takes: tuple[Pool, ...] = ()
+    done: Event | None = None
+    gives: tuple[Pool, ...] = ()
+    transfer_fs: int = 0
+
+
+class Heat:
+    """Whether a tensor engine runs at its full rate: what it did in the last window tells."""
+
+    def __init__(self, rule: Throttle) -> None:
+        self.window = femtoseconds(rule.window_s)
+        self.enough = round(rule.busy_share * self.window)
+        self.slower = 1 / rule.slow_share
+        self.warm = False
+        self.worked = 0
+        self.spans: list[tuple[int, int]] = []
+
+    def duration_fs(self, start: int, at_full_rate: int) -> int:
+        """Return how long an instruction takes that starts now, and remember it."""
+        opened = start - self.window
+        self.spans = [span for span in self.spans if span[1] > opened]
+        busy = sum(end - max(begin, opened) for begin, end in self.spans)
+        if self.warm and busy < self.enough:
+            self.warm, self.worked = False, 0
+        elif busy == 0:
+            self.worked = 0
+        elif not self.warm and self.worked >= self.window and busy >= self.enough:
+            self.warm = True
+        duration = at_full_rate if self.warm else round(at_full_rate * self.slower)
+        if not self.warm:
+            self.worked = min(self.worked + duration, self.window)
+        if self.spans and self.spans[-1][1] == start:
+            self.spans[-1] = self.spans[-1][0], start + duration
+        else:
+            self.spans.append((start, start + duration))
+        return duration
+
+
+class CoreState(Record, kw_only=False):
+    """All of a machine that decides its future, in times since the step before began."""
+
+    next_since: int
+    free: tuple[int, ...]
+    events: tuple[tuple[Event, int], ...]
+    pools: tuple[tuple[int, ...], ...]
+    held: tuple[tuple[tuple[int, int], ...], ...]
+    heat: tuple[bool, int, tuple[tuple[int, int], ...]]
+
+
+class Machine:
+    """The state of a core while a stream plays."""
+
+    def __init__(
+        self, pools: dict[Pool, int], *, latency_s: float, throttle: Throttle | None = None
+    ) -> None:
+        self.latency_fs = femtoseconds(latency_s)
+        self.heat = None if throttle is None else Heat(throttle)
+        self.free = [0] * len(CoreEngine)
+        self.events: dict[Event, int] = {}
+        self.pools = {name: deque([0] * size) for name, size in pools.items()}
+        self.held: list[list[tuple[int, int]]] = [[] for _ in Shared]
+        self.busy = [0] * (len(CoreEngine) + 1)
+        self.since = 0
+        self.next_since = 0
+
+    def play(self, step: tuple[Instruction, ...]) -> None:
+        """Play the instructions of a step.
+
+        Engines run ahead by at most the instructions of a step: all that ended before the tensor
+        engine came to the last step is past.
+        """
+        events, pools = self.events, self.pools
+        for instruction in step:
+            ready = self.since
+            for event in instruction.after:
+                ready = max(ready, events.get(event, 0))
+            for pool in instruction.takes:
+                ready = max(ready, pools[pool].popleft())
+            end = self._run(instruction, ready)
+            if instruction.done is not None:
+                events[instruction.done] = end
+            for pool in instruction.gives:
+                pools[pool].append(end)
+        self.since, self.next_since = self.next_since, max(self.next_since, self.free[0])
+        for spans in self.held:
+            while spans and spans[0][1] <= self.since:
+                del spans[0]
+
+    @property
+    def end_fs(self) -> int:
+        """Return when everything played so far has ended."""
+        last = [spans[-1][1] for spans in self.held if spans]
+        return max(*self.free, *last, *self.events.values(), self.since)
+
+    def _run(self, instruction: Instruction, ready: int) -> int:
+        """Take the way that ends first; return the end."""
+        found = None
+        for way in instruction.ways:
+            start = self._gap(way.ports, max(ready, self.free[way.engine]), way.duration_fs)
+            if found is None or start + way.duration_fs < found[0] + found[1].duration_fs:
+                found = start, way
+        assert found is not None
+        start, way = found
+        duration = way.duration_fs
+        if way.engine is CoreEngine.TENSOR and self.heat is not None:
+            duration = self.heat.duration_fs(start, duration)
+        end = start + duration
+        self.free[way.engine] = end
+        self.busy[way.engine] += duration
+        for port in way.ports:
+            insort(self.held[port], (start, end))
+        if not instruction.transfer_fs:
+            return end
+        start = self._gap((Shared.DMA,), end + self.latency_fs, instruction.transfer_fs)
+        end = start + instruction.transfer_fs
+        insort(self.held[Shared.DMA], (start, end))
+        self.busy[-1] += instruction.transfer_fs
+        return end
+
+    def _gap(self, shared: tuple[Shared, ...], ready: int, duration: int) -> int:
+        """Return when all of some shared things are first free for so long."""
+        start, before = ready, -1
+        while start != before:
+            before = start
+            for one in shared:
+                for begin, end in self.held[one]:
+                    if begin >= start + duration:
+                        break
+                    start = max(start, end)
+        return start
+
+    # ---- states, for those who skip what repeats
+
+    def state(self) -> CoreState:
+        """Return all that decides the future; what is past is past for all alike."""
+        now, heat = self.since, self.heat
+
+        def after(time: int) -> int:
+            return max(time - now, 0)
+
+        return CoreState(
+            next_since=self.next_since - now,
+            free=tuple(map(after, self.free)),
+            events=tuple(sorted((e, t - now) for e, t in self.events.items() if t > now)),
+            pools=tuple(tuple(map(after, pool)) for pool in self.pools.values()),
+            held=tuple(tuple((after(a), after(b)) for a, b in spans) for spans in self.held),
+            heat=(False, 0, ())
+            if heat is None
+            else (
+                heat.warm,
+                heat.worked,
+                tuple((a - now, b - now) for a, b in heat.spans if b > self.free[0] - heat.window),
+            ),
+        )
+
+    def resume(self, state: CoreState, now: int) -> None:
+        """Stand in a state at a time."""
+        self.since, self.next_since = now, now + state.next_since
+        self.free = [now + time for time in state.free]
+        self.events = {event: now + time for event, time in state.events}
+        for pool, times in zip(self.pools, state.pools, strict=True):
+            self.pools[pool] = deque(now + time for time in times)
+        self.held = [[(now + a, now + b) for a, b in spans] for spans in state.held]
+        if self.heat is not None:
+            self.heat.warm, self.heat.worked, spans = state.heat
+            self.heat.spans = [(now + a, now + b) for a, b in spans]

@@ -1,0 +1,142 @@
+"""The numbers ranks compute with: emulated formats, or float64 throughout as a reference.
+
+Emulated numbers lie in float32 arrays that hold exactly what the tensor's format can. An engine
+computes in FP32 and rounds when it writes. fp8 operands of a quantised recipe have one power-of-two
+scale per tensor and rank, so that their largest number comes near the top of the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.engines.execute.numbers.blocks import block_round
+from trnbench.engines.execute.numbers.packing import packed_round
+from trnbench.engines.execute.numbers.product import summed_by_tile
+from trnbench.engines.execute.numbers.rounding import nearest_in, round_to, round_with
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.numbers.formats import STORED_FORMATS, NumberFormat, format_named
+from trnbench.facts.records import Record
+from trnbench.program.precision import PrecisionRecipe
+from trnbench.program.tensor import INDEX, MASK
+
+Numbers: TypeAlias = FloatArray
+"""Numbers of all ranks, rank first. Typed alike; at run time float32 where formats are emulated,
+float64 in the reference, int64 for ids and choices."""
+Flow: TypeAlias = tuple[Numbers, ...]
+"""What a block takes from the one before, or hands on."""
+NoiseArray: TypeAlias = NDArray[np.uint32]
+
+_UNROUNDED = (INDEX, MASK, "fp32")
+_AS_THEY_ARE = ("fp32", "fp32")
+_ONE_BYTE = 8
+_FLOAT32: np.dtype[np.float64] = np.dtype("float32")  # type: ignore[assignment]
+
+
+class Arithmetic(Record):
+    """How numbers are stored and multiplied; `exact`: in float64, formats only name their bytes."""
+
+    recipe: PrecisionRecipe
+    exact: bool = False
+
+    @property
+    def dtype(self) -> np.dtype[np.float64]:
+        """The numpy type that holds numbers."""
+        return np.dtype(np.float64) if self.exact else _FLOAT32
+
+    def store(self, numbers: Numbers, number_format: str) -> Numbers:
+        """Return numbers as they are after they were written in a format."""
+        write = None if self.exact else _writer(number_format, self.recipe.quantised)
+        return numbers if write is None else write(numbers)
+
+    def settles(self, number_format: str) -> bool:
+        """Return whether numbers of a format may be written in it again, in any order, unchanged.
+
+        Scales that numbers share depend on which of them lie together.
+        """
+        if self.exact or number_format in _UNROUNDED:
+            return True
+        target = format_named(number_format)
+        return target.block == 1 and not (self.recipe.quantised and target.bits == _ONE_BYTE)
+
+    def packed(self, weights: Numbers, number_format: str) -> Numbers:
+        """Return flat weights as they come out of the format they are kept in."""
+        if self.exact or number_format in _UNROUNDED:
+            return weights
+        if number_format in STORED_FORMATS:
+            return packed_round(weights, STORED_FORMATS[number_format])
+        target = format_named(number_format)
+        if target.bits == _ONE_BYTE:
+            return _scaled(weights[np.newaxis], target).reshape(-1)
+        return self.store(weights, number_format)
+
+    def update(self, numbers: Numbers, number_format: str, noise: NoiseArray | None) -> Numbers:
+        """Return the optimizer's results as stored: rounded by the noise, without it to nearest."""
+        if noise is None or self.exact:
+            return self.store(numbers, number_format)
+        return round_with(numbers, number_format, noise)  # type: ignore[return-value]
+
+    def operand(self, numbers: Numbers, stored: str, wanted: str) -> tuple[Numbers, str]:
+        """Return an operand of a product, and the format it still has to be rounded to."""
+        if self.exact or stored == wanted or wanted == "fp32":
+            return numbers, "fp32"
+        target = format_named(wanted)
+        if self.recipe.quantised and target.block == 1 and target.bits == _ONE_BYTE:
+            return _scaled(numbers, target), "fp32"
+        return numbers, wanted
+
+    def multiply(
+        self, left: Numbers, right: Numbers, formats: tuple[str, str] = _AS_THEY_ARE
+    ) -> Numbers:
+        """Return left [..., m, k] x right [..., k, n] in FP32, rounding operands to `formats`."""
+        if self.exact:
+            return np.asarray(np.matmul(left, right))
+        stationary, moving = (
+            _operand(numbers, name, axis)
+            for numbers, name, axis in zip((left, right), formats, (-1, -2), strict=True)
+        )
+        return summed_by_tile(stationary, moving)  # type: ignore[return-value, arg-type]
+
+
+def _operand(numbers: Numbers, number_format: str, axis: int) -> Numbers:
+    """Return an operand as an engine reads it, in groups along the sum where its format has any."""
+    if number_format == "fp32":
+        return np.asarray(numbers, dtype=_FLOAT32)
+    target = format_named(number_format)
+    if target.block > 1:
+        return block_round(numbers, target, axis=axis)  # type: ignore[return-value]
+    write = _writer(number_format, False)
+    return numbers if write is None else write(numbers)
+
+
+@cache
+def _writer(number_format: str, quantised: bool) -> Callable[[Numbers], Numbers] | None:
+    """Return the function that rounds numbers to a format; None where nothing is rounded."""
+    if number_format in _UNROUNDED:
+        return None
+    target = format_named(number_format)
+    if target.block > 1:
+        return partial(block_round, format=target)  # type: ignore[return-value]
+    if quantised and target.bits == _ONE_BYTE:
+        return partial(_scaled, target=target)
+    nearest = nearest_in(target)
+
+    def write(numbers: Numbers) -> Numbers:
+        # `round_to` for arrays that need no second look.
+        if numbers.dtype != _FLOAT32:
+            return round_to(numbers, target)  # type: ignore[return-value]
+        return nearest(numbers)  # type: ignore[return-value, arg-type]
+
+    return write
+
+
+def _scaled(numbers: Numbers, target: NumberFormat) -> Numbers:
+    """Return numbers rounded to a format after each rank's were scaled to its range."""
+    largest = np.abs(numbers).max(axis=tuple(range(1, numbers.ndim)), keepdims=True)
+    exponent = np.floor(np.log2(target.max_value / np.maximum(largest, np.finfo("float32").tiny)))
+    scale = np.exp2(exponent).astype(numbers.dtype)
+    return np.asarray(round_to(numbers * scale, target) / scale)

@@ -1,0 +1,78 @@
+"""Everything random, drawn by what it is for: first weights, and the noise of rounding.
+
+A draw depends on the seed and on the name of a whole weight, its layer, the step; not on the
+layout, nor on the order in which ranks work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod, sqrt
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.engines.execute.arithmetic import NoiseArray, Numbers
+from trnbench.facts.records import Record
+from trnbench.program.adapters import B
+from trnbench.program.tensor import Tensor
+from trnbench.program.vocabulary import TOKEN_TABLE
+
+_FIRST_SPREAD = 0.02
+"""Of GPT-2 and its successors; products that add to the stream get less, by depth."""
+_INTO_STREAM = ("attention.output", ".down")
+
+
+def number_of(name: str, layer: int) -> int:
+    """Return the number of a weight: that of its layer; copies of the token table have one."""
+    return 0 if name == TOKEN_TABLE else layer
+
+
+class Draws(Record):
+    """The random numbers of one run: of a model with so many layers."""
+
+    seed: int
+    layers: int
+
+    def first_weights(self, weights: Iterable[Tensor], layer: int) -> Numbers:
+        """Return the whole weights, one after the other, before the first step."""
+        return np.concatenate([self._first(weight, layer).reshape(-1) for weight in weights])
+
+    def _first(self, weight: Tensor, layer: int) -> Numbers:
+        shape = [int(dim.whole) for dim in weight.dims]
+        if weight.name.endswith((".bias", B)):
+            # Beside a B of zeros an adapter changes nothing yet.
+            return np.zeros(shape)
+        if "norm" in weight.name:
+            return np.ones(shape)
+        spread = _FIRST_SPREAD
+        if weight.name.endswith(_INTO_STREAM):
+            spread /= sqrt(2 * self.layers)
+        return self._generator(weight.name, layer).normal(0.0, spread, shape)
+
+    def noise(self, weights: Iterable[Tensor], layer: int, state: str, step: int) -> NoiseArray:
+        """Return 32 random bits for each element of the whole weights, for one state in a step."""
+        found = []
+        for weight in weights:
+            count = prod(int(dim.whole) for dim in weight.dims)
+            drawn = np.random.PCG64(
+                self._words(weight.name, layer, crc32(state.encode()), step + 1)
+            )
+            # Two of 32 bits in one draw of 64, the low half first.
+            pairs = drawn.random_raw(-(-count // 2))
+            found.append(pairs.astype("<u8", copy=False).view("<u4")[:count])
+        return np.concatenate(found)
+
+    def _generator(self, name: str, layer: int) -> np.random.Generator:
+        return np.random.default_rng(self._words(name, layer))
+
+    def _words(self, name: str, *where: int) -> NDArray[np.uint32]:
+        """Return what seeds a draw, in 32 bits a word, the low one first: numpy is quickest so."""
+        layer, *more = where
+        numbers = (self.seed, crc32(name.encode()), number_of(name, layer), *more)
+        sizes = (max(1, -(-number.bit_length() // 32)) for number in numbers)
+        words = (
+            number.to_bytes(4 * size, "little") for number, size in zip(numbers, sizes, strict=True)
+        )
+        return np.frombuffer(b"".join(words), dtype="<u4").astype(np.uint32)

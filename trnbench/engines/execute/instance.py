@@ -1,0 +1,239 @@
+"""One block of the model on the ranks of its stage: its state, and its part of every slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from trnbench.engines.execute.arithmetic import Flow, NoiseArray, Numbers
+from trnbench.engines.execute.block_plan import BlockPlan
+from trnbench.engines.execute.draws import Draws
+from trnbench.engines.execute.optimizer import BucketState, HeldWeights
+from trnbench.engines.execute.passes import Sink, Values
+from trnbench.engines.execute.residency import Residency, held_bytes
+from trnbench.engines.execute.shards import GRADIENTS_SLICED
+from trnbench.facts.records import State, field
+from trnbench.program.block import ResidentCategory
+from trnbench.program.ops import Phase
+from trnbench.program.optimizer import MOMENTS
+from trnbench.program.tensor import Tensor, element_bytes
+from trnbench.program.vocabulary import TOKEN_TABLE
+
+
+class _MicroBatch(State, kw_only=False, eq=False):
+    """What an instance keeps of a micro-batch between its slots.
+
+    `gradients` wait for the others where all of a block travel together (since ZeRO 2).
+    """
+
+    kept: Values
+    gradients: list[tuple[str, Numbers]] = field(default_factory=list)
+
+
+class BlockInstance:
+    """One block of the model; `layer` counts those of its kind.
+
+    `lender`: the block whose token table this one reads, where one stage has both.
+    """
+
+    def __init__(
+        self,
+        plan: BlockPlan,
+        layer: int,
+        draws: Draws,
+        residency: Residency,
+        lender: BlockInstance | None = None,
+    ) -> None:
+        self.plan = plan
+        self.layer = layer
+        self._lender = lender if plan.borrows else None
+        self._draws = draws
+        self._residency = residency
+        self._micro_batches: dict[int, _MicroBatch] = {}
+        self._table: Numbers | None = None
+        setting = plan.shop.setting
+        self.states = [
+            BucketState(
+                shape,
+                setting.arithmetic,
+                plan.shop.exchange,
+                draws.first_weights((span.weight for span in shape.spans.values()), layer),
+            )
+            for shape in plan.buckets
+        ]
+        self.frozen = [
+            HeldWeights(
+                shape,
+                plan.shop.exchange,
+                self._packed(span.weight for span in shape.spans.values()),
+            )
+            for shape in plan.frozen
+        ]
+        self._fixed: Values = {}
+        for weight in plan.fixed:
+            whole = draws.first_weights([weight], layer).astype(setting.arithmetic.dtype)
+            self._fixed[weight] = setting.ranks.cut(weight, whole)
+        for category, size in self._lasting_bytes():
+            residency.hold(category, size)
+
+    def _lasting_bytes(self) -> list[tuple[ResidentCategory, float]]:
+        """Return the bytes of what is there all the time, by category."""
+        recipe = self.plan.shop.setting.arithmetic.recipe
+        sizes: list[tuple[ResidentCategory, float]] = [
+            ("weights", held_bytes(weight)) for weight in self._fixed
+        ]
+        for held in (*self.states, *self.frozen):
+            of_all = held.weights.shape[1] / held.shape.elements
+            sizes.append(("weights", of_all * self._weight_bytes(held)))
+        for state in self.states:
+            sizes.append(("gradients", _bytes(state.gradients, recipe.gradients)))
+            sizes.append(("optimizer", MOMENTS * _bytes(state.mean, recipe.moments)))
+            if state.master is not None and recipe.master is not None:
+                sizes.append(("optimizer", _bytes(state.master, recipe.master)))
+        return sizes
+
+    def _packed(self, weights: Iterable[Tensor]) -> Numbers:
+        """Return whole frozen weights, one after the other, as they come out of their format."""
+        arithmetic = self.plan.shop.setting.arithmetic
+        found = []
+        for weight in weights:
+            first = self._draws.first_weights([weight], self.layer).astype(arithmetic.dtype)
+            found.append(arithmetic.packed(first, weight.format))
+        return np.concatenate(found)
+
+    def _weight_bytes(self, held: HeldWeights) -> float:
+        """Return the bytes of a bucket's whole weights, copies in smaller formats included."""
+        recipe, bucket = self.plan.shop.setting.arithmetic.recipe, held.shape.bucket
+        size = held.shape.elements * element_bytes(bucket.format)
+        if recipe.quantised:
+            size += float(bucket.quantised_elements) * element_bytes(recipe.weight_operands)
+        return size
+
+    # Slots
+
+    def run_forward(self, micro_batch: int, entering: Flow, outside: Mapping[str, Numbers]) -> Flow:
+        """Return the tensors the block hands on; `outside` are whole tensors it is given."""
+        block, hold = self.plan.block, self._residency.hold
+        values, gathered = self._weights("F")
+        for tensor in self.plan.outside:
+            values[tensor] = self.plan.shop.setting.ranks.cut(tensor, outside[tensor.name])
+        values.update(zip(block.entering, entering, strict=True))
+        hold("activations", sum(held_bytes(t) for t in block.kept.tensors if t in values))
+        self.plan.forward.run(values, self._residency, self._sink(micro_batch))
+        self._residency.release("communication", gathered)
+        kept = {tensor: values[tensor] for tensor in block.kept.tensors}
+        self._micro_batches[micro_batch] = _MicroBatch(kept=kept)
+        return tuple(values[tensor] for tensor in block.leaving)
+
+    def run_backward(self, micro_batch: int, gradients: Flow) -> Flow:
+        """Return the gradients of what entered, from those of what was handed on."""
+        plan, held = self.plan, self._micro_batches[micro_batch]
+        if not plan.given:
+            return ()
+        values, gathered = self._weights("B_input")
+        values.update(held.kept)
+        for given, gradient in zip(plan.given, gradients, strict=True):
+            values[given] = gradient
+            if given in plan.later:
+                self._residency.hold("activations", held_bytes(given))
+        room = self._gradient_room()
+        plan.backward.run(values, self._residency, self._sink(micro_batch))
+        stays = {tensor: values[tensor] for tensor in plan.later}
+        if not plan.split:
+            self._drop(held.kept)
+            self._finish(micro_batch)
+        held.kept = stays
+        self._residency.release("communication", gathered + room)
+        return tuple(values[tensor] for tensor in plan.block.entering_gradients.values())
+
+    def run_weight(self, micro_batch: int) -> None:
+        """Compute the weight gradients that a split backward pass has left."""
+        held = self._micro_batches[micro_batch]
+        if not self.plan.given:
+            return
+        values: Values = {**held.kept}
+        room = self._gradient_room()
+        self.plan.weight.run(values, self._residency, self._sink(micro_batch))
+        self._drop(held.kept)
+        self._finish(micro_batch)
+        self._residency.release("communication", room)
+
+    def _drop(self, kept: Values) -> None:
+        self._residency.release("activations", sum(map(held_bytes, kept)))
+
+    # Weights and their gradients
+
+    def _weights(self, phase: Phase) -> tuple[Values, float]:
+        """Return the weights for a pass, and the bytes of what was gathered for it."""
+        values, gathered = dict(self._fixed), 0.0
+        for held in (*self.states, *self.frozen):
+            op = self.plan.exchange(phase, held.shape.bucket.name, held.shape.shard)
+            flat = held.gather(op)
+            if op is not None:
+                gathered += self._weight_bytes(held)
+            for name, span in held.shape.spans.items():
+                values[span.weight] = span.of(flat)
+                if name == TOKEN_TABLE:
+                    self._table = values[span.weight]
+        if self._lender is not None:
+            assert self._lender._table is not None
+            values[self.plan.block.parameters[TOKEN_TABLE].weight] = self._lender._table
+        self._residency.hold("communication", gathered)
+        return values, gathered
+
+    def _gradient_room(self) -> float:
+        """Make room for all gradients of the block where they are kept in slices; return bytes."""
+        recipe = self.plan.shop.setting.arithmetic.recipe
+        room = sum(
+            state.shape.elements * element_bytes(recipe.gradients)
+            for state in self.states
+            if state.shape.zero >= GRADIENTS_SLICED and state.shape.shards > 1
+        )
+        self._residency.hold("communication", room)
+        return float(room)
+
+    def _sink(self, micro_batch: int) -> Sink:
+        return lambda gradient, numbers: self._take(micro_batch, self.plan.names[gradient], numbers)
+
+    def _take(self, micro_batch: int, name: str, numbers: Numbers) -> None:
+        """Take in a weight's gradient; that of a borrowed table goes to its owner."""
+        for state in self.states:
+            if name in state.shape.spans:
+                if state.shape.zero < GRADIENTS_SLICED:
+                    state.add(name, numbers)
+                else:
+                    self._micro_batches[micro_batch].gradients.append((name, numbers))
+                return
+        assert self._lender is not None, name
+        self._lender._take(micro_batch, name, numbers)
+
+    def _finish(self, micro_batch: int) -> None:
+        """Close a micro-batch: gradients kept in slices are summed over the replicas now."""
+        waiting = self._micro_batches.pop(micro_batch).gradients
+        for state in self.states:
+            axis, spans = state.shape.axis, state.shape.spans
+            if state.shape.zero < GRADIENTS_SLICED:
+                continue
+            ranks = self.plan.shop.setting.ranks.ranks
+            flat = np.zeros((ranks, state.shape.elements), dtype=state.gradients.dtype)
+            for name, numbers in waiting:
+                if name in spans:
+                    into = spans[name].of(flat)
+                    into += numbers
+            state.add_flat(flat, self.plan.exchange("B_weight", axis, state.shape.shard))
+
+    # The end of a step
+
+    def noise(self, state: BucketState, step: int, of: str) -> NoiseArray | None:
+        """Return the noise that rounds one of a bucket's states in a step, where any does."""
+        arithmetic = self.plan.shop.setting.arithmetic
+        if arithmetic.exact or arithmetic.recipe.rounding != "sr":
+            return None
+        weights = (span.weight for span in state.shape.spans.values())
+        whole = self._draws.noise(weights, self.layer, of, step)
+        return state.shape.own_noise(whole)
+
+
+def _bytes(numbers: Numbers, number_format: str) -> float:
+    return float(numbers.shape[1] * element_bytes(number_format))

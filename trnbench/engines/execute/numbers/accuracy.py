@@ -1,0 +1,211 @@
+"""Error of an emulated product against float64, and the bound it must keep."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trnbench.engines.execute.numbers.product import (
+    ProductRecipe,
+    ProductResult,
+    contraction_tiles,
+    dense_operand,
+    round_moving,
+    round_stationary,
+)
+from trnbench.engines.execute.numbers.rounding_rules import RoundingRule
+from trnbench.errors import InputError
+from trnbench.facts.arrays import BoolArray, Float32Array, FloatArray, IntArray, distinct
+from trnbench.facts.numbers.formats import FORMATS, NumberFormat
+from trnbench.facts.numbers.sparsity import prune
+from trnbench.facts.records import Record
+
+Float64Array = FloatArray
+
+_FP32_UNIT = 2.0**-24
+_FP64_UNIT = 2.0**-53
+# Rows are compared in blocks whose float64 temporaries take this much; the bytes per element of
+# result and of stationary operand are those alive at the peak.
+CHECK_BLOCK_BYTES = 256 << 20
+_BYTES_PER_RESULT = 100
+_BYTES_PER_STATIONARY = 40
+
+
+class ErrorReport(Record):
+    """How far a product is from float64.
+
+    `max_abs`, `max_rel` and `rms_rel` compare with the exact product of the operands as given
+    (pruned if sparse), so they include the rounding of the inputs; `max_rel` divides each error by
+    the sum of |a||b| of its own element, `rms_rel` the norm of all errors by that of the product.
+    `bound_use` compares with the exact product of the *rounded* operands: the largest share of the
+    K-tile bound that any element uses. `excluded` elements lie at or past the range of a format.
+    """
+
+    max_abs: float
+    max_rel: float
+    rms_rel: float
+    bound_use: float
+    elements: int
+    excluded: int
+
+    @property
+    def within_bound(self) -> bool:
+        """Return whether every element keeps the bound."""
+        return self.bound_use <= 1.0
+
+
+class _Partial(Record):
+    """What one block of rows contributes to the report."""
+
+    max_abs: float
+    max_rel: float
+    bound_use: float
+    squared_error: float
+    squared_reference: float
+    included: int
+
+
+def error_against_float64(
+    result: ProductResult, a: ArrayLike, b: ArrayLike, *, rows: int | None = None
+) -> ErrorReport:
+    """Return the error of `result` as the product of a and b; `rows` checks that many rows only.
+
+    Rows are spread evenly over m; each costs four float64 products.
+    """
+    if rows is not None and rows < 1:
+        raise InputError(f"rows must be at least 1, found {rows}")
+    left, right = np.asarray(a, dtype=np.float32), np.asarray(b, dtype=np.float32)
+    m = left.shape[-2]
+    chosen = distinct(np.linspace(0, m - 1, min(rows or m, m)).astype(np.int64))
+    results_per_row = result.values.size // m
+    n, k = right.shape[-1], left.shape[-1]
+    block = max(1, CHECK_BLOCK_BYTES // check_row_bytes(k, n, batch=results_per_row // n))
+    moving = _Moving.of(right, result.recipe)
+    parts = [
+        _compare(result, left, moving, chosen[start : start + block])
+        for start in range(0, chosen.size, block)
+    ]
+    elements = results_per_row * chosen.size
+    squared_error = sum(part.squared_error for part in parts)
+    squared_reference = sum(part.squared_reference for part in parts)
+    return ErrorReport(
+        max_abs=max(part.max_abs for part in parts),
+        max_rel=max(part.max_rel for part in parts),
+        rms_rel=float(_ratio(squared_error, squared_reference) ** 0.5),
+        bound_use=max(part.bound_use for part in parts),
+        elements=elements,
+        excluded=elements - sum(part.included for part in parts),
+    )
+
+
+def check_row_bytes(k: int, n: int, *, batch: int) -> int:
+    """Return the memory in bytes that checking one row of each batch member takes."""
+    return batch * (n * _BYTES_PER_RESULT + k * _BYTES_PER_STATIONARY)
+
+
+class _Moving(Record, eq=False):
+    """The moving operand in float64, as given and as rounded, each with its magnitudes."""
+
+    given: Float64Array
+    given_magnitude: Float64Array
+    rounded: Float64Array
+    rounded_magnitude: Float64Array
+
+    @classmethod
+    def of(cls, right: Float32Array, recipe: ProductRecipe) -> _Moving:
+        given = right.astype(np.float64)
+        rounded = round_moving(right, recipe).astype(np.float64)
+        return cls(
+            given=given,
+            given_magnitude=np.abs(given),
+            rounded=rounded,
+            rounded_magnitude=np.abs(rounded),
+        )
+
+
+def _compare(
+    result: ProductResult, left: Float32Array, moving: _Moving, rows: IntArray
+) -> _Partial:
+    recipe = result.recipe
+    given = left[..., rows, :]
+    values = result.values[..., rows, :]
+    dense = dense_operand(round_stationary(given, recipe))
+    if recipe.pattern:
+        given = prune(given, recipe.pattern)
+    reference = _product(given, moving.given)
+    exact = _product(dense, moving.rounded)
+    magnitude = _product(np.abs(dense), moving.rounded_magnitude)
+    bound = product_error_bound(exact, magnitude, k=left.shape[-1], recipe=recipe)
+    inside = _in_range(exact, magnitude, bound, recipe) & np.isfinite(reference)
+    scale = _product(np.abs(given), moving.given_magnitude)[inside]
+    reference = reference[inside]
+    total = np.abs(values[inside] - reference)
+    engine = np.abs(values[inside] - exact[inside])
+    return _Partial(
+        max_abs=_largest(total),
+        max_rel=_largest(_ratio(total, scale)),
+        bound_use=_largest(_ratio(engine, bound[inside])),
+        squared_error=float(np.square(total).sum()),
+        squared_reference=float(np.square(reference).sum()),
+        included=int(inside.sum()),
+    )
+
+
+def product_error_bound(
+    exact: Float64Array, magnitude: Float64Array, *, k: int, recipe: ProductRecipe
+) -> Float64Array:
+    """Return the largest error of each element, given the exact product and |A||B| of its inputs.
+
+    Model: with u = 2^-24, t products in a K-tile and T tiles, every product passes one rounding of
+    its own, at most t - 1 additions in its tile and T - 1 between tiles. In whatever order, the
+    error is at most gamma(t + T - 1) * |A||B| with gamma(n) = n u / (1 - n u) (Higham, Accuracy and
+    Stability of Numerical Algorithms, section 3.1). A narrow accumulator rounds T times more.
+    Products below the step of fp32 lose half of it, the float64 reference is off by k 2^-53 |A||B|,
+    and the output adds one rounding of its own.
+    """
+    tile, tiles = contraction_tiles(recipe, k)
+    roundings = (tile + tiles - 1) * _FP32_UNIT
+    unit, step = _rounding_error(recipe.accumulate, recipe.rounding)
+    growth = (1 + unit) ** tiles
+    relative = (1 + roundings / (1 - roundings)) * growth - 1
+    absolute = (k * FORMATS["fp32"].smallest / 2 + tiles * step) * growth
+    bound = (relative + k * _FP64_UNIT) * magnitude + absolute
+    unit, step = _rounding_error(recipe.format_out, recipe.rounding)
+    # An element past the range of an input format has no bound: NaN, and left out by the caller.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(bound + unit * (np.abs(exact) + bound) + step, dtype=np.float64)
+
+
+def _rounding_error(format: NumberFormat, rounding: RoundingRule) -> tuple[float, float]:
+    """Return the largest relative error of one rounding, and the absolute one near zero."""
+    if format.name == "fp32":
+        return 0.0, 0.0
+    steps = 0.5 if rounding == "rne" else 1.0
+    return steps * 2.0**-format.mantissa_bits, steps * format.smallest
+
+
+def _in_range(
+    exact: Float64Array, magnitude: Float64Array, bound: Float64Array, recipe: ProductRecipe
+) -> BoolArray:
+    written = np.abs(exact) + bound < recipe.format_out.max_value
+    summed = magnitude + bound < recipe.accumulate.max_value
+    return np.isfinite(exact) & written & summed
+
+
+def _product(left: ArrayLike, right: ArrayLike) -> Float64Array:
+    # Infinities in the operands give NaN here; such elements are excluded, not warned about.
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide = np.matmul(np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64))
+    return np.asarray(wide, dtype=np.float64)
+
+
+def _ratio(error: ArrayLike, scale: ArrayLike) -> Float64Array:
+    """Return error / scale, where no error at all is 0 of anything."""
+    error, scale = np.asarray(error, dtype=np.float64), np.asarray(scale, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error == 0, 0.0, error / scale)
+
+
+def _largest(errors: Float64Array) -> float:
+    """Return the largest error; a NaN where a number was due is an infinite error."""
+    return float(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).max(initial=0.0))

@@ -1,0 +1,270 @@
+"""From an operation of a program to a function that computes it for all ranks of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from trnbench.engines.execute.arithmetic import Arithmetic, Numbers
+from trnbench.engines.execute.attention import FusedAttention
+from trnbench.engines.execute.exchange import Exchanger
+from trnbench.engines.execute.experts import d_dispatch, dispatch
+from trnbench.engines.execute.kernels import FUNCTIONS, Arrays, KernelSetting, shape_of
+from trnbench.engines.execute.scans import SCANS, ScanKernel
+from trnbench.engines.execute.traffic import Book
+from trnbench.errors import unhandled
+from trnbench.facts.arrays import BoolArray
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import Record
+from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
+from trnbench.program.ops import (
+    AttentionOp,
+    CollectiveOp,
+    Elementwise,
+    Gather,
+    MatMul,
+    Operation,
+    ScanOp,
+    Term,
+)
+from trnbench.program.tensor import Tensor
+
+
+class ProductPlan(Record):
+    """How the letters of a term are laid out for a batched product of two matrices.
+
+    Each order lists dimensions: the rank's, batch, then rows, then columns; None if they lie so.
+    """
+
+    left: tuple[int, ...] | None
+    right: tuple[int, ...] | None
+    out: tuple[int, ...] | None
+    batch: int
+    rows: int
+    summed: int
+
+
+def plan_product(term: Term) -> ProductPlan:
+    """Return the layout of a term's product."""
+    left, right, out = term.operands
+    batch = [x for x in out if x in left and x in right]
+    rows = [x for x in out if x in left and x not in right]
+    columns = [x for x in out if x in right and x not in left]
+    summed = [x for x in left if x in right and x not in out]
+    produced = batch + rows + columns
+    return ProductPlan(
+        left=_order([left.index(x) for x in batch + rows + summed]),
+        right=_order([right.index(x) for x in batch + summed + columns]),
+        out=_order([produced.index(x) for x in out]),
+        batch=len(batch),
+        rows=len(rows),
+        summed=len(summed),
+    )
+
+
+def _order(dims: Sequence[int]) -> tuple[int, ...] | None:
+    return None if list(dims) == sorted(dims) else (0, *(i + 1 for i in dims))
+
+
+def product(
+    plan: ProductPlan,
+    left: Numbers,
+    right: Numbers,
+    arithmetic: Arithmetic,
+    formats: tuple[str, str],
+) -> tuple[Numbers, int]:
+    """Return the product of all ranks in FP32, and the FLOP they spent on it.
+
+    Operands are rounded to `formats` along the sum.
+    """
+    a = left if plan.left is None else left.transpose(plan.left)
+    b = right if plan.right is None else right.transpose(plan.right)
+    split = 1 + plan.batch
+    batch, rows = a.shape[:split], a.shape[split : split + plan.rows]
+    columns = b.shape[split + plan.summed :]
+    m, n = prod(rows), prod(columns)
+    a = a.reshape(*batch, m, prod(a.shape[split + plan.rows :]))
+    b = b.reshape(*batch, prod(b.shape[split : split + plan.summed]), n)
+    made = arithmetic.multiply(a, b, formats).reshape(*batch, *rows, *columns)
+    made = made if plan.out is None else made.transpose(plan.out)
+    return made, int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
+
+
+RunOperation: TypeAlias = Callable[[Arrays], Arrays]
+
+
+class Workshop(Record):
+    """What operations of a stage are computed with, and written into."""
+
+    setting: KernelSetting
+    exchange: Exchanger
+    book: Book
+
+
+def runner(shop: Workshop, op: Operation) -> RunOperation:
+    """Return the function from the arrays an operation reads to those it writes."""
+    match op:
+        case MatMul():
+            return _Products(shop, op)
+        case AttentionOp():
+            return _counted(shop, op, FusedAttention(shop.setting, op))
+        case ScanOp():
+            return _counted(shop, op, ScanKernel(op))
+        case Gather():
+            return _gather(shop, op)
+        case CollectiveOp():
+            return lambda arrays: [shop.exchange.run(op, arrays[0])]
+        case Elementwise():
+            function = FUNCTIONS[op.function] if op.function in FUNCTIONS else SCANS[op.function]
+            return lambda arrays: function(shop.setting, op, arrays)
+        case _:
+            unhandled(op, "arithmetic in the executor")
+
+
+_MOVING = frozenset({"slice", "own_tokens", "unpack", "join", "d_join", "repeat_heads"})
+
+
+def only_moves(op: Operation) -> bool:
+    """Return whether an operation writes numbers as it read them, all in one format."""
+    match op:
+        case CollectiveOp():
+            moves = op.op in ("all-gather", "all-to-all") or op.ring == "gather"
+        case Elementwise():
+            moves = op.function in _MOVING
+        case _:
+            moves = False
+    return moves and len({tensor.format for tensor in (*op.reads, *op.writes)}) == 1
+
+
+ReadOperand: TypeAlias = Callable[[Numbers], tuple[Numbers, str]]
+"""From an operand as it is stored to what is read, and the format it still has to be rounded to."""
+
+
+class _Term(Record):
+    """A product of an operation: where its operands and its result stand among the arrays."""
+
+    plan: ProductPlan
+    left: tuple[int, ReadOperand]
+    right: tuple[int, ReadOperand]
+    out: int
+
+
+class _Products:
+    """Products that run as one: those of one result add up in FP32 and are rounded once."""
+
+    def __init__(self, shop: Workshop, op: MatMul) -> None:
+        self._shop = shop
+        self._format = op.format
+        reads = {tensor: i for i, tensor in enumerate(op.reads)}
+        writes = {tensor: i for i, tensor in enumerate(op.writes)}
+        self._writes = len(writes)
+        self._terms = [
+            _Term(
+                plan=plan_product(term),
+                left=(reads[term.left], self._reader(term, term.left)),
+                right=(reads[term.right], self._reader(term, term.right)),
+                out=writes[term.out],
+            )
+            for term in op.terms
+        ]
+        biases = {f"{term.right.name}.bias": writes[term.out] for term in op.terms}
+        self._biases = [(reads[bias], biases[bias.name]) for bias in op.bias]
+
+    def __call__(self, arrays: Arrays) -> Arrays:
+        out: dict[int, Numbers] = {}
+        arithmetic = self._shop.setting.arithmetic
+        for term in self._terms:
+            (left_at, read_left), (right_at, read_right), at = term.left, term.right, term.out
+            left, left_format = read_left(arrays[left_at])
+            right, right_format = read_right(arrays[right_at])
+            formats = left_format, right_format
+            made, flop = product(term.plan, left, right, arithmetic, formats)
+            self._shop.book.computed(self._format, flop)
+            if at in out:
+                out[at] += made
+            else:
+                out[at] = made
+        for bias_at, at in self._biases:
+            bias = arrays[bias_at]
+            lead = out[at].ndim - bias.ndim
+            out[at] += bias.reshape(len(bias), *(1,) * lead, *bias.shape[1:])
+        return [out[i] for i in range(self._writes)]
+
+    def _reader(self, term: Term, tensor: Tensor) -> ReadOperand:
+        arithmetic = self._shop.setting.arithmetic
+        if not arithmetic.exact and _grouped_otherwise(term, tensor, self._format):
+            return lambda numbers: (numbers, self._format)
+        recipe = arithmetic.recipe
+        read_as = recipe.weight_operands if tensor.role == "weight" else recipe.linear
+        wanted = read_as if self._format == recipe.linear else self._format
+        return partial(arithmetic.operand, stored=tensor.format, wanted=wanted)
+
+
+def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:
+    """Return whether an operand's groups of shared scales do not lie along the sum.
+
+    They were stored along the last dimension; for a sum over another one they are made anew.
+    """
+    if tensor.format != wanted or format_named(wanted).block == 1:
+        return False
+    left, right, out = term.operands
+    letters = left if tensor is term.left else right
+    summed = [x for x in left if x in right and x not in out]
+    return summed != [letters[-1]]
+
+
+def _counted(
+    shop: Workshop, op: AttentionOp | ScanOp, kernel: FusedAttention | ScanKernel
+) -> RunOperation:
+    def run(arrays: Arrays) -> Arrays:
+        made, flop = kernel(arrays)
+        shop.book.computed(op.format, flop)
+        return made
+
+    return run
+
+
+def _gather(shop: Workshop, op: Gather) -> RunOperation:
+    setting, source, write = shop.setting, op.reads[0], op.writes[0]
+    shape = shape_of(setting, write.dims)
+    if write.dims[0].name == "expert":
+        return lambda arrays: [dispatch(arrays[0], arrays[1], shape[1], shape[2])]
+    if source.dims[0].name == "expert":
+        return lambda arrays: [d_dispatch(arrays[0], arrays[1], shape)]
+    table = write if op.function == "scatter_add" else source
+    first = setting.ranks.first(table.dims[0])[:, None, None]
+
+    def lookup(arrays: Arrays) -> Arrays:
+        rows, here = _rows(arrays[1] - first, arrays[0].shape[1])
+        found = arrays[0][np.arange(len(rows))[:, None, None], rows]
+        found[~here] = 0
+        return [found]
+
+    def scatter(arrays: Arrays) -> Arrays:
+        gradient, index = arrays
+        rows, here = _rows(index - first, shape[1])
+        return [_added(gradient, rows, here, shape)]
+
+    return scatter if op.function == "scatter_add" else lookup
+
+
+def _rows(rows: Numbers, count: int) -> tuple[Numbers, BoolArray]:
+    """Return row numbers, 0 where the rank does not hold the row, and where it does."""
+    here = (rows >= 0) & (rows < count)
+    return np.where(here, rows, 0), here
+
+
+def _added(gradient: Numbers, rows: Numbers, here: BoolArray, shape: tuple[int, ...]) -> Numbers:
+    """Return a table [rank, row, hidden] with the gradients of each row's tokens added up."""
+    out = np.zeros((shape[0] * shape[1], shape[2]), dtype=gradient.dtype)
+    at = np.nonzero(here)
+    target = at[0] * shape[1] + rows[here]
+    order = np.argsort(target, kind="stable")
+    row, start = np.unique(target[order], return_index=True)
+    if len(row):
+        out[row] = np.add.reduceat(gradient[here][order], start, axis=0)
+    return out.reshape(shape)

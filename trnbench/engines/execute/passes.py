@@ -1,0 +1,125 @@
+"""A list of operations run one after the other; tensors are dropped after their last use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from trnbench.engines.execute.arithmetic import Numbers
+from trnbench.engines.execute.operations import RunOperation, Workshop, only_moves, runner
+from trnbench.engines.execute.residency import Residency, held_bytes
+from trnbench.facts.records import Record
+from trnbench.program.block import ResidentCategory
+from trnbench.program.ops import Operation
+from trnbench.program.tensor import Tensor
+
+Values: TypeAlias = dict[Tensor, Numbers]
+Sink: TypeAlias = Callable[[Tensor, Numbers], None]
+
+
+class _Written(Record, eq=False):
+    """A tensor an operation writes: the shape its arrays must have, and what becomes of it.
+
+    `rounds`: it has numbers that are not of its format yet. `held`: bytes of a rank's array.
+    """
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    held: float
+    rounds: bool
+    lasts: bool
+    sinks: bool
+
+
+class _Step(Record, eq=False):
+    run: RunOperation
+    reads: tuple[Tensor, ...]
+    writes: tuple[_Written, ...]
+    frees: tuple[tuple[Tensor, ResidentCategory, float], ...]
+
+
+class Pass:
+    """Operations of a block in order, ready to run any number of times.
+
+    `lasting` tensors outlive the pass (they count as activations), `leaving` ones are handed on;
+    `sunk` ones (gradients of weights) go to a sink as soon as they are there, `consumed` ones of
+    the lasting are let go after their last use all the same.
+    """
+
+    def __init__(
+        self,
+        shop: Workshop,
+        ops: Sequence[Operation],
+        *,
+        lasting: Iterable[Tensor],
+        leaving: Iterable[Tensor] = (),
+        sunk: Iterable[Tensor] = (),
+        consumed: Iterable[Tensor] = (),
+    ) -> None:
+        self._shop = shop
+        self._lasting = frozenset(lasting)
+        into_use = frozenset(consumed)
+        stays = (self._lasting - into_use) | frozenset(leaving)
+        into_sink = frozenset(sunk)
+        ranks, settles = shop.setting.ranks.ranks, shop.setting.arithmetic.settles
+        last = {read: i for i, op in enumerate(ops) for read in op.reads}
+        made = {write for op in ops for write in op.writes}
+        self._entering = [
+            (t, held_bytes(t))
+            for t in last
+            if not (t in made | self._lasting or t.role == "weight")
+        ]
+        self._steps = []
+        for i, op in enumerate(ops):
+            assert op.count > 0, op.name
+            dead = [t for t in dict.fromkeys(op.reads) if last[t] == i and t not in stays]
+            dead += [t for t in op.writes if t not in last and t not in stays | into_sink]
+            self._steps.append(
+                _Step(
+                    run=runner(shop, op),
+                    reads=op.reads,
+                    writes=tuple(
+                        _Written(
+                            tensor=tensor,
+                            shape=(ranks, *(int(size) for size in tensor.shape)),
+                            held=held_bytes(tensor),
+                            rounds=not (only_moves(op) and settles(tensor.format)),
+                            lasts=tensor in self._lasting,
+                            sinks=tensor in into_sink,
+                        )
+                        for tensor in op.writes
+                    ),
+                    frees=tuple(
+                        (t, "activations" if t in into_use else "scratch", held_bytes(t))
+                        for t in dead
+                        if t.role != "weight"
+                    ),
+                )
+            )
+
+    def run(self, values: Values, residency: Residency, sink: Sink) -> None:
+        """Run the operations on arrays by tensor, which gains what they write."""
+        store = self._shop.setting.arithmetic.store
+        scratch = sum(held for tensor, held in self._entering if tensor in values)
+        residency.hold("scratch", scratch)
+        for step in self._steps:
+            arrays = step.run([values[tensor] for tensor in step.reads])
+            for written, made in zip(step.writes, arrays, strict=True):
+                tensor = written.tensor
+                assert made.shape == written.shape, (tensor.name, made.shape, written.shape)
+                numbers = store(made, tensor.format) if written.rounds else made
+                if written.sinks:
+                    sink(tensor, numbers)
+                    continue
+                if not written.lasts:
+                    scratch += written.held
+                    residency.hold("scratch", written.held)
+                elif tensor not in values:
+                    # One that is kept and computed again all the same takes its own place.
+                    residency.hold("activations", written.held)
+                values[tensor] = numbers
+            for tensor, category, held in step.frees:
+                del values[tensor]
+                residency.release(category, held)
+                scratch -= held if category == "scratch" else 0
+        residency.release("scratch", scratch)

@@ -1,0 +1,357 @@
+"""Scans of all ranks with real numbers, token by token, in FP32 or finer; and what stands around.
+
+A state S [value, key] is updated by each token: S <- a S + s v k' (`mamba-2`), and with the gated
+delta rule S <- a (S - s (S k) k') + s v k' of keys of length 1; a token reads S q. `a` is the
+exponential of its decay, `s` its step. The backward pass starts from the state before each chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from trnbench.engines.execute.arithmetic import Numbers
+from trnbench.engines.execute.kernels import NORM_EPSILON, Arrays, Function, KernelSetting, named
+from trnbench.program.ops import Elementwise, ScanOp
+
+_LEAST = 1e-6
+"""Added to the square of a key's length before it is divided by (flash-linear-attention)."""
+
+
+class ScanKernel:
+    """One scan of a block: its states, what tokens read of them, or all gradients."""
+
+    def __init__(self, op: ScanOp) -> None:
+        self._op = op
+        self._erases = op.form == "gated-delta"
+
+    def __call__(self, arrays: Arrays) -> tuple[Arrays, int]:
+        """Return the arrays that the operation writes, and the FLOP of all ranks as in chunks."""
+        flop = round(float(self._op.flop)) * len(arrays[0])
+        if self._op.backward:
+            return self._backward(arrays), flop
+        if self._op.part == "states":
+            value, key, steps, decays = arrays
+            return [self._states(value, self._keys(key, value), steps, decays)], flop
+        query, value, key, steps, decays, states = arrays
+        q, k = self._read_by(query, value), self._keys(key, value)
+        out = np.empty_like(value)
+        for start, state in self._chunks(states):
+            for t in self._tokens(start, value):
+                state = self._step(state, t, value, k, steps, decays)
+                out[:, :, t] = np.einsum("rbhvk,rbhk->rbhv", state, q[:, :, t])
+        return [out], flop
+
+    def _chunks(self, states: Numbers) -> Sequence[tuple[int, Numbers]]:
+        return [(c * self._op.chunk, states[:, :, c]) for c in range(states.shape[2])]
+
+    def _tokens(self, start: int, value: Numbers) -> range:
+        return range(start, min(start + self._op.chunk, value.shape[2]))
+
+    def _keys(self, key: Numbers, value: Numbers) -> Numbers:
+        """Return the key of every head: of length 1 where it erases."""
+        wide = np.repeat(key, value.shape[3] // key.shape[3], axis=3)
+        return wide / _length(wide) if self._erases else wide
+
+    def _read_by(self, query: Numbers, value: Numbers) -> Numbers:
+        wide = self._keys(query, value)
+        return wide * self._scale(wide)
+
+    def _scale(self, query: Numbers) -> float:
+        return float(1 / np.sqrt(query.shape[-1])) if self._erases else 1.0
+
+    def _step(self, state: Numbers, t: int, *tokens: Numbers) -> Numbers:
+        """Return the state after token t of values, keys, steps and decays."""
+        v, k, step, decay = (numbers[:, :, t] for numbers in tokens)
+        s, a = step[..., None, None], np.exp(decay)[..., None, None]
+        if self._erases:
+            told = np.einsum("rbhvk,rbhk->rbhv", state, k)
+            state = state - s * told[..., None] * k[..., None, :]
+        return np.asarray(a * state + s * v[..., None] * k[..., None, :])
+
+    def _states(self, value: Numbers, k: Numbers, steps: Numbers, decays: Numbers) -> Numbers:
+        chunks = -(-value.shape[2] // self._op.chunk)
+        state = np.zeros((*value.shape[:2], *value.shape[3:], k.shape[-1]), dtype=value.dtype)
+        found = []
+        for chunk in range(chunks):
+            found.append(state)
+            for t in self._tokens(chunk * self._op.chunk, value):
+                state = self._step(state, t, value, k, steps, decays)
+        return np.stack(found, axis=2)
+
+    def _backward(self, arrays: Arrays) -> Arrays:
+        query, value, key, steps, decays, states, _, gradient = arrays
+        q, k = self._read_by(query, value), self._keys(key, value)
+        d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(value)
+        d_s, d_a = np.zeros_like(steps), np.zeros_like(decays)
+        left = np.zeros_like(states[:, :, 0])
+        for start, first in reversed(self._chunks(states)):
+            before = [first]
+            tokens = self._tokens(start, value)
+            for t in tokens:
+                before.append(self._step(before[-1], t, value, k, steps, decays))
+            for t in reversed(tokens):
+                old, new = before[t - start], before[t - start + 1]
+                g, s, a = gradient[:, :, t], steps[:, :, t], np.exp(decays[:, :, t])
+                kt, vt = k[:, :, t], value[:, :, t]
+                left = left + g[..., None] * q[:, :, t][..., None, :]
+                d_q[:, :, t] = np.einsum("rbhvk,rbhv->rbhk", new, g)
+                by_key = np.einsum("rbhvk,rbhk->rbhv", left, kt)
+                d_v[:, :, t] = s[..., None] * by_key
+                d_k[:, :, t] = s[..., None] * np.einsum("rbhvk,rbhv->rbhk", left, vt)
+                d_s[:, :, t] = (by_key * vt).sum(axis=-1)
+                kept = old
+                back = left
+                if self._erases:
+                    told = np.einsum("rbhvk,rbhk->rbhv", old, kt)
+                    kept = old - s[..., None, None] * told[..., None] * kt[..., None, :]
+                    back = left - s[..., None, None] * by_key[..., None] * kt[..., None, :]
+                    d_s[:, :, t] -= a * (by_key * told).sum(axis=-1)
+                    erased = np.einsum("rbhvk,rbhv->rbhk", old, by_key)
+                    erased += np.einsum("rbhvk,rbhv->rbhk", left, told)
+                    d_k[:, :, t] -= (a * s)[..., None] * erased
+                d_a[:, :, t] = a * (left * kept).sum(axis=(-1, -2))
+                left = a[..., None, None] * back
+        return [
+            self._to_group(d_q * self._scale(q), query),
+            d_v,
+            self._to_group(d_k, key),
+            d_s,
+            d_a,
+        ]
+
+    def _to_group(self, d_wide: Numbers, narrow: Numbers) -> Numbers:
+        """Return the gradient of what several heads read."""
+        times = d_wide.shape[3] // narrow.shape[3]
+        if self._erases:
+            raw = np.repeat(narrow, times, axis=3)
+            length = _length(raw)
+            unit = raw / length
+            d_wide = (d_wide - unit * (unit * d_wide).sum(axis=-1, keepdims=True)) / length
+        shape = (*narrow.shape[:4], times, narrow.shape[4])
+        return np.asarray(d_wide.reshape(shape).sum(axis=4))
+
+
+def _length(x: Numbers) -> Numbers:
+    return np.asarray(np.sqrt(np.einsum("...k,...k->...", x, x) + _LEAST)[..., None])
+
+
+def _sigmoid(x: Numbers) -> Numbers:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _softplus(x: Numbers) -> Numbers:
+    return np.asarray(np.logaddexp(x, 0))
+
+
+def _all_tokens(weight: Numbers) -> Numbers:
+    """Return a weight of a rank beside numbers of samples and tokens."""
+    return weight[:, None, None]
+
+
+def _summed(x: Numbers) -> Numbers:
+    return np.asarray(x.sum(axis=(1, 2)))
+
+
+# Convolution
+
+
+def _filtered(arrays: Arrays) -> Numbers:
+    x, taps, *bias = arrays
+    out = np.zeros_like(x)
+    last = taps.shape[-1] - 1
+    for back in range(last + 1):
+        tokens = x.shape[2] - back
+        if tokens > 0:
+            out[:, :, back:] += x[:, :, :tokens] * _all_tokens(taps[..., last - back])
+    return out + _all_tokens(bias[0]) if bias else out
+
+
+def _convolve(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    out = _filtered(arrays)
+    return [out * _sigmoid(out)]
+
+
+def _d_convolve(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    gradient, x, taps, *bias = arrays
+    out = _filtered(arrays[1:])
+    open_share = _sigmoid(out)
+    d_out = gradient * open_share * (1 + out * (1 - open_share))
+    d_x, d_taps = np.zeros_like(x), np.zeros_like(taps)
+    last = taps.shape[-1] - 1
+    for back in range(last + 1):
+        tokens = x.shape[2] - back
+        if tokens > 0:
+            late = d_out[:, :, back:]
+            d_x[:, :, :tokens] += late * _all_tokens(taps[..., last - back])
+            d_taps[..., last - back] = _summed(late * x[:, :, :tokens])
+    return _of(op, [d_x, d_taps, *([_summed(d_out)] if bias else [])])
+
+
+def _of(op: Elementwise, made: list[Numbers]) -> Arrays:
+    """Return those of the gradients that are wanted: frozen weights have none."""
+    return made[: len(op.writes)]
+
+
+# Rates
+
+
+def _scan_rates(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    raw, rate, offset = arrays
+    steps = _softplus(raw + _all_tokens(offset))
+    return [steps, -np.exp(_all_tokens(rate)) * steps]
+
+
+def _d_scan_rates(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    d_steps, d_decays, raw, rate, offset = arrays
+    speed = -np.exp(_all_tokens(rate))
+    shifted = raw + _all_tokens(offset)
+    d_raw = (d_steps + d_decays * speed) * _sigmoid(shifted)
+    return _of(op, [d_raw, _summed(d_decays * speed * _softplus(shifted)), _summed(d_raw)])
+
+
+def _delta_rates(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    step, decay, rate, offset = arrays
+    return [_sigmoid(step), -np.exp(_all_tokens(rate)) * _softplus(decay + _all_tokens(offset))]
+
+
+def _d_delta_rates(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    d_steps, d_decays, step, decay, rate, offset = arrays
+    share, speed = _sigmoid(step), -np.exp(_all_tokens(rate))
+    shifted = decay + _all_tokens(offset)
+    d_decay = d_decays * speed * _sigmoid(shifted)
+    d_rate = _summed(d_decays * speed * _softplus(shifted))
+    return _of(op, [d_steps * share * (1 - share), d_decay, d_rate, _summed(d_decay)])
+
+
+def _skip(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    out, value, skip = arrays
+    return [out + value * _all_tokens(skip)[..., None]]
+
+
+def _d_skip(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    gradient, value, skip = arrays
+    made = [gradient, gradient * _all_tokens(skip)[..., None]]
+    return _of(op, [*made, _summed((gradient * value).sum(axis=-1))])
+
+
+# Norms
+
+
+def _grouped(setting: KernelSetting, op: Elementwise, x: Numbers) -> Numbers:
+    """Return numbers with those normalised together last: of a group of heads, or of one."""
+    scan = setting.transformer.scan
+    assert scan is not None
+    if op.function.endswith("norm_gate"):
+        return x
+    together = scan.heads // scan.key_heads * x.shape[-1]
+    return x.reshape(*x.shape[:3], -1, together)
+
+
+def _unit(x: Numbers) -> tuple[Numbers, Numbers]:
+    root = np.sqrt(np.einsum("...h,...h->...", x, x)[..., None] / x.shape[-1] + NORM_EPSILON)
+    return x / root, root
+
+
+def _gated_norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    x, gate, scale = arrays
+    unit, _ = _unit(_grouped(setting, op, x * gate * _sigmoid(gate)))
+    return [unit.reshape(x.shape) * _all_tokens(scale)]
+
+
+def _d_gated_norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    gradient, x, gate, scale = arrays
+    share = _sigmoid(gate)
+    unit, root = _unit(_grouped(setting, op, x * gate * share))
+    inner = _grouped(setting, op, gradient * _all_tokens(scale))
+    mean = np.einsum("...h,...h->...", inner, unit)[..., None] / unit.shape[-1]
+    d_in = ((inner - unit * mean) / root).reshape(x.shape)
+    d_gate = d_in * x * share * (1 + gate * (1 - share))
+    return _of(op, [d_in * gate * share, d_gate, _summed(gradient * unit.reshape(x.shape))])
+
+
+def _norm_gate(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    x, gate, scale = arrays
+    unit, _ = _unit(x)
+    return [unit * _all_tokens(scale)[:, :, :, None] * gate * _sigmoid(gate)]
+
+
+def _d_norm_gate(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    gradient, x, gate, scale = arrays
+    share, weight = _sigmoid(gate), _all_tokens(scale)[:, :, :, None]
+    unit, root = _unit(x)
+    inner = gradient * weight * gate * share
+    mean = np.einsum("...h,...h->...", inner, unit)[..., None] / unit.shape[-1]
+    d_gate = gradient * unit * weight * share * (1 + gate * (1 - share))
+    d_scale = (gradient * unit * gate * share).sum(axis=(1, 2, 3))
+    return _of(op, [(inner - unit * mean) / root, d_gate, d_scale])
+
+
+# Gates and norms of other layers
+
+
+def _sigmoid_gate(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    return [_sigmoid(arrays[0]) * arrays[1]]
+
+
+def _d_sigmoid_gate(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    gradient, gate, x = arrays
+    share = _sigmoid(gate)
+    return [gradient * x * share * (1 - share), gradient * share]
+
+
+def _squares(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    return [np.einsum("rbsnd,rbsnd->rbs", arrays[0], arrays[0])]
+
+
+def _d_squares(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    gradient, x = arrays
+    return [2 * x * gradient[..., None, None]]
+
+
+def _root(op: Elementwise, squares: Numbers, at: int) -> tuple[Numbers, float]:
+    """Return what numbers are divided by, and how many ranks normalise together."""
+    count = float(op.reads[at].dims[2].whole * op.reads[at].dims[3].whole)
+    return np.sqrt(squares / count + NORM_EPSILON)[..., None, None], count
+
+
+def _norm_by(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    x, scale, squares = arrays
+    root, _ = _root(op, squares, 0)
+    return [x / root * _all_tokens(scale)]
+
+
+def _d_norm_by(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    gradient, x, scale, squares = arrays
+    root, count = _root(op, squares, 1)
+    inner = gradient * _all_tokens(scale)
+    d_squares = -(inner * x / root**3).sum(axis=(3, 4)) / (2 * count)
+    made = {"x": inner / root, "scale": _summed(gradient * x / root), "squares": d_squares}
+    frozen = len(op.writes) < len(made)
+    return [made["x"], *(() if frozen else (made["scale"],)), made["squares"]]
+
+
+def _weighed(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    x, tokens, weight = arrays
+    share = _sigmoid(np.einsum("rbsh,rh->rbs", tokens, weight))
+    return [x * share[..., None]]
+
+
+def _d_weighed(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+    gradient, x, tokens, weight = arrays
+    share = _sigmoid(np.einsum("rbsh,rh->rbs", tokens, weight))
+    d_inner = np.einsum("rbsh,rbsh->rbs", gradient, x) * share * (1 - share)
+    d_tokens = d_inner[..., None] * _all_tokens(weight)
+    made = [gradient * share[..., None], d_tokens, _summed(d_inner[..., None] * tokens)]
+    return _of(op, made)
+
+
+SCANS: Mapping[str, Function] = named(
+    (
+        *(_convolve, _d_convolve, _scan_rates, _d_scan_rates, _delta_rates, _d_delta_rates),
+        *(_skip, _d_skip, _gated_norm, _d_gated_norm, _norm_gate, _d_norm_gate, _sigmoid_gate),
+        *(_d_sigmoid_gate, _squares, _d_squares, _norm_by, _d_norm_by, _weighed, _d_weighed),
+    )
+)
+"""What a scan and the gates and norms around it compute, by the name that programs give it."""

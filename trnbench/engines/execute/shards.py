@@ -1,0 +1,129 @@
+"""Weights as ranks hold them: one flat array a bucket, of which every weight is a view.
+
+A bucket's elements have a place in the whole of its weights, so that what is drawn for the whole
+(first weights, the noise of stochastic rounding) is the same for every layout and every copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.engines.execute.arithmetic import NoiseArray, Numbers
+from trnbench.engines.execute.ranks import StageRanks
+from trnbench.facts.arrays import BoolArray, IntArray
+from trnbench.facts.records import Record
+from trnbench.program.block import Block
+from trnbench.program.optimizer import Bucket, alike_over_tp
+from trnbench.program.parameters import Parameter
+from trnbench.program.tensor import Tensor
+
+OPTIMIZER_SLICED, GRADIENTS_SLICED, WEIGHTS_SLICED = 1, 2, 3
+"""From which ZeRO stage on ranks hold slices."""
+PADDING = -1
+"""The place of what fills up a shard or a slice; it takes what stands behind the whole: zero."""
+
+Drawn = TypeVar("Drawn", bound=np.generic)
+
+
+class BucketSpan(Record):
+    """Where a weight lies in its bucket, and its shape with the ranks in front."""
+
+    weight: Tensor
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+    def of(self, flat: Numbers) -> Numbers:
+        """Return the weight's part of a flat array, as a view."""
+        return flat[:, self.start : self.stop].reshape(self.shape)
+
+
+class BucketShape:
+    """How a bucket of a block is laid out: the same for every layer of the block's kind."""
+
+    def __init__(self, ranks: StageRanks, block: Block, bucket: Bucket, tied: str | None) -> None:
+        self.bucket = bucket
+        self.axis = bucket.axis
+        self.shard = ranks.grid.shard_axis(bucket.axis)
+        self.zero = int(ranks.grid.zero)
+        self.copies = int(bucket.copies)
+        self.shards = ranks.size(self.shard)
+        self._ranks = ranks
+        members = _members(block, bucket, tied)
+        self.spans: dict[str, BucketSpan] = {}
+        places, start, whole = [], 0, 0
+        for member in members:
+            weight = member.weight
+            placed = ranks.placed(weight)
+            size = prod(int(dim.whole) for dim in weight.dims)
+            places.append(np.where(placed < size, placed + whole, PADDING))
+            stop = start + placed.shape[1]
+            shape = (ranks.ranks, *(int(extent) for extent in weight.shape))
+            self.spans[weight.name] = BucketSpan(weight=weight, start=start, stop=stop, shape=shape)
+            start, whole = stop, whole + size
+        assert start == int(bucket.elements), bucket.axis
+        self.elements, self.whole_elements = start, whole
+        self.place = np.concatenate(places, axis=1)
+        self.own_place = self.own(self.place, since=OPTIMIZER_SLICED)
+        self._in_order = np.array_equal(self.own_place, [np.arange(whole)])
+        self.alike = self._columns(alike_over_tp(members, block.gradients))
+        self.shared = self._columns({m.weight.name for m in members if np.any(m.copies > 1)})
+        self.tied = self._columns({m.weight.name for m in members if m.weight.name == tied})
+
+    def own(self, flat: IntArray, *, since: int) -> IntArray:
+        """Return the places that each rank has to itself from a ZeRO stage on; padding behind."""
+        if self.zero < since:
+            return flat
+        padding = -flat.shape[1] % self.shards
+        padded = np.pad(flat, [(0, 0), (0, padding)], constant_values=PADDING)
+        at = self._ranks.coordinate(self.shard)[:, None, None]
+        pieces = padded.reshape(len(flat), -1, self.shards)
+        return np.take_along_axis(pieces, at, axis=-1)[..., 0]
+
+    def held_once(self) -> BoolArray:
+        """Return where, of what the optimizer works on, no earlier rank holds the same element."""
+        flat = self.own_place.reshape(-1)
+        once = np.zeros(flat.shape, dtype=np.bool_)
+        once[np.unique(flat, return_index=True)[1]] = True
+        return np.asarray((once & (flat != PADDING)).reshape(self.own_place.shape))
+
+    def taken(self, whole: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
+        """Return each rank's part of an array over all elements of the bucket's whole weights."""
+        padded = np.append(whole, np.zeros(1, dtype=whole.dtype))
+        return padded.take(place)
+
+    def own_noise(self, whole: NoiseArray) -> NoiseArray:
+        """Return each rank's part of noise drawn for all elements, for what it works on."""
+        if self._in_order:
+            return whole[np.newaxis]  # a lone rank works on all of it
+        return self.taken(whole, self.own_place)
+
+    def joined(self, held: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
+        """Return the whole of what ranks hold: the reverse of `taken`."""
+        whole = np.zeros(self.whole_elements + 1, dtype=held.dtype)
+        whole[place] = held
+        return whole[:-1]
+
+    def _columns(self, names: Set[str]) -> IntArray:
+        """Return where the elements of some weights lie in the flat array."""
+        spans = [span for name, span in self.spans.items() if name in names]
+        columns = [np.arange(span.start, span.stop) for span in spans]
+        return np.concatenate(columns) if columns else np.zeros(0, dtype=np.int64)
+
+
+def _members(block: Block, bucket: Bucket, tied: str | None) -> list[Parameter]:
+    """Return a bucket's weights; one that two stages hold comes first, so that slices match."""
+    members = [
+        member
+        for member in block.parameters.values()
+        if member.use == ("frozen" if bucket.frozen else "trained")
+        and float(member.held)
+        and member.replicas == bucket.axis
+        and member.weight.format == bucket.format
+    ]
+    return sorted(members, key=lambda member: member.weight.name != tied)

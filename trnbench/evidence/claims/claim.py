@@ -1,0 +1,335 @@
+"""What vendors claim of performance and cost, as data: whose words, and how each is checked.
+
+A statement has one check, a table of its own that names instances and figures; the engines that
+evaluate checks know kinds of checks, never a statement.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from trnbench.errors import DataFileError, Fault, UnitError, did_you_mean, unhandled
+from trnbench.facts.catalog.document import load
+from trnbench.facts.catalog.provenance import Sourced
+from trnbench.facts.catalog.quantity import Ratio
+from trnbench.facts.hardware.instance import PurchaseOption
+from trnbench.facts.records import Record
+from trnbench.facts.units import EXAMPLES, UNITS, Dimension, parse
+
+_DIMENSIONS = (Dimension.BYTES, Dimension.BYTES_PER_S, Dimension.FLOP_PER_S, Dimension.COUNT)
+_TIMES = re.compile(r"(?P<number>[\d.,]+)\s*x")
+
+_MOST = 100.0
+"""More for the money than a hundred times as much is a slip of the pen."""
+
+Gain = Literal["saving", "better", "times"]
+"""Costs so much less; so much more for the money; so many times as fast."""
+
+
+class Measure(Record):
+    """A claimed figure: its value in base SI, and the unit it is claimed in."""
+
+    value: float
+    dimension: Dimension
+    unit: str
+
+    @property
+    def other_unit(self) -> str | None:
+        """The binary unit that a decimal one may stand for, or the other way; None without one."""
+        plain = self.unit.replace("iB", "B")
+        other = self.unit.replace("B", "iB") if plain == self.unit else plain
+        return other if other != self.unit and other in UNITS[self.dimension] else None
+
+    @property
+    def other_value(self) -> float | None:
+        """The value in that unit."""
+        if self.other_unit is None:
+            return None
+        units = UNITS[self.dimension]
+        return self.value / units[self.unit] * units[self.other_unit]
+
+
+def measure(text: str) -> Measure:
+    """Return the figure in a text such as "9.8 TB/s", whatever it measures."""
+    unit = text.lstrip("0123456789.,").strip()
+    for dimension in _DIMENSIONS:
+        if unit in UNITS[dimension]:
+            return Measure(value=parse(text, dimension), dimension=dimension, unit=unit)
+    examples = ", ".join(EXAMPLES[dimension] for dimension in _DIMENSIONS)
+    raise UnitError(f"{text!r} is not a quantity; expected e.g. {examples}")
+
+
+def multiple(text: str) -> float:
+    """Return the number of "4x"."""
+    match = _TIMES.fullmatch(text.strip())
+    if match is None:
+        raise UnitError(f"{text!r} is not a multiple; expected e.g. 4x")
+    return parse(match["number"], Dimension.COUNT)
+
+
+def threshold(gain: Gain, text: str) -> float:
+    """Return from which advantage (their cost over ours, our speed over theirs) a gain is there."""
+    match gain:
+        case "saving":
+            return 1 / (1 - _share(text, most=1))
+        case "better":
+            return 1 + _share(text, most=_MOST)
+        case "times":
+            return multiple(text)
+        case _:
+            unhandled(gain, "threshold")
+
+
+class FigureCheck(Record):
+    """Figures of instances are as `claimed`, up to rounding; with `at_least`, or more."""
+
+    instances: tuple[str, ...]
+    figures: tuple[str, ...]
+    claimed: str
+    at_least: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no figure."""
+        _refuse_empty(self, "instances", "figures")
+        if len(self.instances) > 1 and len(self.figures) > 1:
+            raise ValueError("expected several `instances` or several `figures`, not both")
+        measure(self.claimed)
+
+
+class RatioCheck(Record):
+    """Figures of the instances `of` are `times` those of `to`, up to rounding, or more.
+
+    With `over`, one for each of `figures`, those are what is divided by.
+    """
+
+    of: tuple[str, ...]
+    to: tuple[str, ...]
+    figures: tuple[str, ...]
+    over: tuple[str, ...] = ()
+    times: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no multiple, and figures without a partner."""
+        _refuse_empty(self, "of", "to", "figures")
+        if len(self.of) * len(self.to) > 1 and len(self.figures) > 1:
+            raise ValueError("expected several instances or several `figures`, not both")
+        if self.over and len(self.over) != len(self.figures):
+            raise ValueError("`over` needs one figure for each of `figures`")
+        multiple(self.times)
+
+
+class PriceCheck(Record):
+    """An instance costs `saving` less as `option`, on a day, than as another or on another day."""
+
+    instances: tuple[str, ...]
+    option: PurchaseOption
+    than_option: PurchaseOption | None = None
+    on: datetime.date
+    than_on: datetime.date | None = None
+    saving: str
+
+    def __post_init__(self) -> None:
+        """Refuse a price compared with itself."""
+        _refuse_empty(self, "instances")
+        if self.than_option in (None, self.option) and self.than_on in (None, self.on):
+            raise ValueError("expected another option or another day to compare with")
+        threshold("saving", self.saving)
+
+
+class SpeedCheck(Record):
+    """Runs train `times` as fast on as many of `of` as on `to`.
+
+    Precision recipes, where they are not that of the run: `precision` on the one side,
+    `than_precision` on the other.
+    """
+
+    runs: tuple[str, ...]
+    of: tuple[str, ...]
+    to: tuple[str, ...]
+    times: str
+    precision: str | None = None
+    than_precision: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no multiple."""
+        _refuse_empty(self, "runs", "of", "to")
+        multiple(self.times)
+
+
+class CostCheck(Record):
+    """Runs cost `saving` less on `of` than on `to`, or give `better` more for the money.
+
+    Both are bought as the same one of `options`. `also_in`: regions whose prices are tried too,
+    where they have one, beside those of the regions where buyers look.
+    """
+
+    runs: tuple[str, ...]
+    of: tuple[str, ...]
+    to: tuple[str, ...]
+    options: tuple[PurchaseOption, ...]
+    saving: str | None = None
+    better: str | None = None
+    also_in: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a claim of both, or of neither."""
+        _refuse_empty(self, "runs", "of", "to", "options")
+        if (self.saving is None) == (self.better is None):
+            raise ValueError("expected either `saving` or `better`")
+        threshold(self.gain, self.claimed)
+
+    @property
+    def gain(self) -> Gain:
+        """What kind of gain is claimed."""
+        return "better" if self.saving is None else "saving"
+
+    @property
+    def claimed(self) -> str:
+        """How much of it is claimed."""
+        return self.saving or self.better or ""
+
+
+class NoCheck(Record):
+    """Nothing known says whether it holds; `why`."""
+
+    why: str
+
+
+Check: TypeAlias = FigureCheck | RatioCheck | PriceCheck | SpeedCheck | CostCheck | NoCheck
+
+
+class Saying(Record):
+    """The words of a source, by its id."""
+
+    text: str
+    by: str
+
+
+class Statement(Record):
+    """One claim: an id, who says it in which words, and the one check that it takes.
+
+    `aspect`: which part of the words is checked. `note`: what explains the outcome, in a line.
+    """
+
+    id: str
+    said: tuple[Saying, ...]
+    aspect: str | None = None
+    note: str | None = None
+    figure: FigureCheck | None = None
+    ratio: RatioCheck | None = None
+    price: PriceCheck | None = None
+    speed: SpeedCheck | None = None
+    cost: CostCheck | None = None
+    untold: NoCheck | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse words of nobody, no check, and several."""
+        _refuse_empty(self, "said")
+        if len(self._checks) != 1:
+            found = ", ".join(self._checks) or "none"
+            raise ValueError(f"expected one of {', '.join(KINDS)}; found {found}")
+
+    @property
+    def _checks(self) -> Mapping[str, Check]:
+        checks = {kind: getattr(self, kind) for kind in KINDS}
+        return {kind: check for kind, check in checks.items() if check is not None}
+
+    @property
+    def kind(self) -> str:
+        """The name of its check."""
+        return next(iter(self._checks))
+
+    @property
+    def check(self) -> Check:
+        """Its check."""
+        return self._checks[self.kind]
+
+
+KINDS = ("figure", "ratio", "price", "speed", "cost", "untold")
+
+
+class ClaimedRun(Record):
+    """A training run that stands for what a claim leaves open; `nodes` of each instance type."""
+
+    name: str
+    model: str
+    tokens: str
+    sequence: int
+    global_batch: int
+    nodes: int
+    precision: str
+
+    def __post_init__(self) -> None:
+        """Refuse a length that is none."""
+        parse(self.tokens, Dimension.COUNT)
+
+    @property
+    def length(self) -> float:
+        """Its tokens."""
+        return parse(self.tokens, Dimension.COUNT)
+
+
+class ClaimList(Sourced):
+    """Claims about one family of machines.
+
+    `rounding`: how far a figure may be from a claimed one that is rounded.
+    """
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    rounding: Ratio
+    run: tuple[ClaimedRun, ...] = ()
+    statement: tuple[Statement, ...]
+
+
+def load_claims(path: Path) -> ClaimList:
+    """Return the claims in a file, or raise DataFileError with every fault in it."""
+    claims = load(path, ClaimList)
+    faults = list(_unknown(claims))
+    if faults:
+        raise DataFileError(str(path), faults)
+    return claims
+
+
+def instances_of(check: Check) -> tuple[str, ...]:
+    """Return the instances a check names."""
+    if isinstance(check, FigureCheck | PriceCheck):
+        return check.instances
+    return () if isinstance(check, NoCheck) else (*check.of, *check.to)
+
+
+def _unknown(claims: ClaimList) -> Iterator[Fault]:
+    """Yield ids used twice, and sources and runs that the file does not have."""
+    ids = [statement.id for statement in claims.statement]
+    runs = [run.name for run in claims.run]
+    for i, statement in enumerate(claims.statement):
+        if statement.id in ids[:i]:
+            yield Fault(path=f"statement[{i}].id", message=f"{statement.id!r} stands twice")
+        for j, saying in enumerate(statement.said):
+            if saying.by not in claims.provenance.sources:
+                hint = did_you_mean(saying.by, claims.provenance.sources)
+                message = f"source {saying.by!r} is not in [sources]{hint}"
+                yield Fault(path=f"statement[{i}].said[{j}].by", message=message)
+        check = statement.check
+        for name in check.runs if isinstance(check, SpeedCheck | CostCheck) else ():
+            if name not in runs:
+                message = f"no run {name!r} in the file{did_you_mean(name, runs)}"
+                yield Fault(path=f"statement[{i}].{statement.kind}.runs", message=message)
+
+
+def _refuse_empty(record: object, *names: str) -> None:
+    for name in names:
+        if not getattr(record, name):
+            raise ValueError(f"`{name}` must not be empty")
+
+
+def _share(text: str, *, most: float) -> float:
+    share = parse(text, Dimension.RATIO)
+    if not 0 < share < most:
+        raise ValueError(f"{text!r} must be above 0 and below {most:.0%}")
+    return share

@@ -1,0 +1,268 @@
+"""What the runs that claims speak of cost, at the prices of every day on which one changed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from trnbench.evidence.claims.claim import ClaimedRun, CostCheck, PriceCheck, threshold
+from trnbench.evidence.claims.speed import (
+    Advantage,
+    Machines,
+    advantage,
+    best,
+    gain_case,
+    gain_text,
+    known,
+    unknown,
+)
+from trnbench.evidence.claims.verdict import (
+    Case,
+    Finding,
+    Move,
+    Verdict,
+    listed,
+    of_interval,
+    together,
+)
+from trnbench.facts.hardware.instance import PurchaseOption
+from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.prices.price import find_prices
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import significant
+from trnbench.money.cost import RunPhase, TrainingJob, training_cost
+from trnbench.money.price_terms import PriceTerms
+from trnbench.money.purchase import Offers, load_offers
+
+Costs = tuple[float, float, float]
+Rates = tuple[float | None, ...]
+
+
+class PriceBook(Record, eq=False):
+    """What machines are sold for and what runs on them cost: every question is answered once.
+
+    `region` None: the regions where buyers look. `price_date` None: every day of a change.
+    """
+
+    machines: Machines
+    region: str | None
+    price_date: datetime.date | None
+    costs: dict[tuple[ClaimedRun, str, PurchaseOption, float], Costs | None] = field(
+        default_factory=dict
+    )
+
+    def offers(
+        self, instance: str, option: PurchaseOption, on: datetime.date, region: str | None
+    ) -> Offers:
+        """Return the offers of an instance under one purchase option, on a day."""
+        record = self.machines.platform(instance).instance
+        terms = PriceTerms(on=on, region=region, options=(option,))
+        return load_offers(self.machines.catalog, record, terms)
+
+    def cost(self, run: ClaimedRun, instance: str, offers: Offers) -> Costs | None:
+        """Return (low, expected, high) USD of a run on these offers; None if it cannot be had."""
+        if not offers.tariffs:
+            return None
+        tariff = offers.tariffs[0]
+        key = (run, instance, tariff.option, tariff.usd_per_hour)
+        if key not in self.costs:
+            self.costs[key] = self._priced(run, instance, offers)
+        return self.costs[key]
+
+    def _priced(self, run: ClaimedRun, instance: str, offers: Offers) -> Costs | None:
+        pace, chip = self.machines.pace(run, instance), self.machines.platform(instance).chip.name
+        if pace.reasons:
+            return None
+        phase = RunPhase(
+            tokens=run.length,
+            tokens_per_s=pace.tokens_per_s,
+            low_tokens_per_s=pace.low_tokens_per_s,
+            high_tokens_per_s=pace.high_tokens_per_s,
+        )
+        size = self.machines.checkpoint_bytes(run)
+        job = TrainingJob(phases=(phase,), nodes=run.nodes, checkpoint_bytes=size)
+        cost = training_cost(job, offers, load_reliability(self.machines.catalog, chip))
+        if cost.bought() is None:
+            return None
+        return float(cost.low_cost_usd), float(cost.cost_usd), float(cost.high_cost_usd)
+
+
+def cost_finding(
+    check: CostCheck, runs: Sequence[ClaimedRun], since: datetime.date, book: PriceBook
+) -> Finding:
+    """Return whether runs cost so much less on some machines than on others, and when.
+
+    `since`: the day of the claim, at whose prices it is tried first.
+    """
+    moves: list[Move] = []
+    elsewhere = () if book.region else check.also_in
+    for region in (None, *check.also_in) if book.region is None else (book.region,):
+        before: Rates | None = None
+        for day in _days(check, since, region, book):
+            trial = _Trial(check=check, runs=runs, book=book, day=day, region=region)
+            rates = trial.rates()
+            usual = replace(trial, region=None).rates() if region in elsewhere else None
+            if rates not in (before, usual):
+                moves.append(trial.move())
+            before = rates
+    moves.sort(key=lambda move: (move.price_date, move.region or ""))
+    told = [case for move in moves for case in known(move.cases)]
+    verdict = together(case.verdict for case in told)
+    says, reason = "", listed([case.says for move in moves for case in move.cases], 1)
+    if told:
+        says, reason = _says(moves), _reason(verdict, check, moves)
+    return Finding(verdict=verdict, says=says, reason=reason, moves=tuple(moves))
+
+
+def _days(
+    check: CostCheck, since: datetime.date, region: str | None, book: PriceBook
+) -> tuple[datetime.date, ...]:
+    """Return the days since a claim on which a price may have changed, ascending."""
+    if book.price_date is not None:
+        return (book.price_date,)
+    lists = [find_prices(book.machines.catalog, name) for name in (*check.of, *check.to)]
+    days = {
+        row.applies_from
+        for prices in lists
+        for row in (prices.price if prices else ())
+        if row.option in check.options and region in (None, row.region)
+    }
+    if region not in check.also_in:
+        days.add(since)
+    return tuple(sorted(day for day in days if day >= since))
+
+
+class _Trial(Record, eq=False):
+    """A claim at the prices of a day; `region` None: the regions where buyers look."""
+
+    check: CostCheck
+    runs: Sequence[ClaimedRun]
+    book: PriceBook
+    day: datetime.date
+    region: str | None
+
+    def offers(self, instance: str, option: PurchaseOption) -> Offers:
+        """Return the offers of an instance: in any region where the usual ones have none."""
+        found = self.book.offers(instance, option, self.day, self.region)
+        usual = self.region not in self.check.also_in or self.book.region is not None
+        return (
+            found if found.tariffs or usual else self.book.offers(instance, option, self.day, None)
+        )
+
+    def rates(self) -> Rates:
+        """Return what each machine costs in each way."""
+        return tuple(
+            next((tariff.usd_per_hour for tariff in self.offers(name, option).tariffs), None)
+            for option in self.check.options
+            for name in (*self.check.of, *self.check.to)
+        )
+
+    def move(self) -> Move:
+        """Return the verdict."""
+        tried = tuple(self._cases())
+        told = known(tried)
+        return Move(
+            price_date=self.day,
+            region=self.region,
+            verdict=together(case.verdict for case in told),
+            best=best(told) if told else None,
+            cases=tried,
+        )
+
+    def _cases(self) -> Iterator[Case]:
+        check = self.check
+        for option, ours, theirs in product(check.options, check.of, check.to):
+            offers = [self.offers(name, option) for name in (ours, theirs)]
+            reasons = [reason for offer in offers for reason in _unpriced(offer)]
+            for run in self.runs:
+                what = f"{run.name} against {theirs}, {option}"
+                yield unknown(what, reasons) if reasons else self._case(run, what, offers)
+
+    def _case(self, run: ClaimedRun, what: str, offers: Sequence[Offers]) -> Case:
+        names = [offer.instance.name for offer in offers]
+        ours, theirs = (
+            self.book.cost(run, name, offer) for name, offer in zip(names, offers, strict=True)
+        )
+        if ours is None or theirs is None:
+            paces = [self.book.machines.pace(run, name) for name in names]
+            why = [reason for pace in paces for reason in pace.reasons]
+            return unknown(what, why or ("it cannot be bought so",))
+        return gain_case(self.check.gain, self.check.claimed, what, advantage(theirs, ours))
+
+
+def _says(moves: Sequence[Move]) -> str:
+    bests = [(move.price_date, move.best) for move in moves if move.best is not None]
+    (day, top), (last, newest) = max(bests, key=lambda one: one[1].value or 0.0), bests[-1]
+    text = f"at best {top.says} at the prices of {day}, {top.what}"
+    return text if last == day else f"{text}; {newest.says} at those of {last}, {newest.what}"
+
+
+def _reason(verdict: Verdict, check: CostCheck, moves: Sequence[Move]) -> str:
+    claimed = check.claimed
+    if verdict == "holds":
+        return "in every case, at every price"
+    if verdict == "holds only if":
+        held = [
+            (f"{move.price_date}", case.what)
+            for move in moves
+            for case in move.cases
+            if case.verdict == "holds"
+        ]
+        days, what = zip(*held, strict=True)
+        return f"only {listed(what, 2)}, at the prices of {listed(days)}"
+    if verdict == "cannot be told":
+        return f"the best case may be below {claimed} or above"
+    return f"no case reaches {claimed}, even at the favourable end of its interval"
+
+
+def _why_unknown(moves: Sequence[Move]) -> str:
+    return listed([case.says for move in moves for case in move.cases], 1)
+
+
+def _unpriced(offers: Offers) -> tuple[str, ...]:
+    return tuple(
+        f"no price of {one.instance} as {one.option}" + (f": {one.known}" if one.known else "")
+        for one in offers.refused
+    )
+
+
+def price_finding(check: PriceCheck, rounding: float, book: PriceBook) -> Finding:
+    """Return whether machines cost so much less as one option, or on one day, than before."""
+    wanted = threshold("saving", check.saving) * (1 - rounding)
+    cases = []
+    for name in check.instances:
+        now = book.offers(name, check.option, check.on, book.region)
+        then = book.offers(
+            name, check.than_option or check.option, check.than_on or check.on, book.region
+        )
+        reasons = (*_unpriced(now), *_unpriced(then))
+        if reasons:
+            cases.append(unknown(name, reasons))
+            continue
+        rates = [offers.tariffs[0].usd_per_hour for offers in (then, now)]
+        times = rates[0] / rates[1]
+        found = Advantage(value=times, low=times, high=times)
+        text = " to ".join(significant(rate, 5) for rate in rates)
+        cases.append(
+            Case(
+                what=name,
+                verdict=of_interval(times, times, wanted),
+                says=f"{gain_text('saving', found)} ({text} USD/h)",
+                value=1 - 1 / times,
+                low=1 - 1 / times,
+                high=1 - 1 / times,
+            )
+        )
+    told = known(cases)
+    verdict = together(case.verdict for case in told)
+    days = "" if check.than_on is None else f"from {check.than_on} to {check.on}: "
+    says = days + "; ".join(f"{case.what} {case.says}" for case in told)
+    held = [case.what for case in told if case.verdict == "holds"]
+    reason = {
+        "holds": f"{check.saving} or more, up to rounding",
+        "holds only if": f"only {listed(held)}",
+        "cannot be told": listed([case.says for case in cases], 1),
+        "does not": f"no price fell by {check.saving}",
+    }[verdict]
+    return Finding(verdict=verdict, says=says, reason=reason, cases=tuple(cases))

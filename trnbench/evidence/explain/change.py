@@ -1,0 +1,297 @@
+"""A cause at one magnitude, laid on a step's set-up: other numbers, links, knobs or seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from trnbench.errors import unhandled
+from trnbench.evidence.explain.causes import (
+    Added,
+    Apart,
+    AtLeast,
+    CauseWay,
+    Counted,
+    Each,
+    OtherOrder,
+    Scaled,
+    Scatter,
+    Setting,
+    SlowLaunch,
+    SlowLink,
+    SlowNode,
+    TimedOtherwise,
+)
+from trnbench.evidence.explain.conventions import counted_in_words, counted_otherwise
+from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.node_scatter import slowest_node
+from trnbench.facts.calibration.training_stack import RankOrder
+from trnbench.facts.hardware.fabric import Level, Network, OnChip, Switch, times
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, State, field, replace
+from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload.knob_text import value_parser
+from trnbench.facts.workload.layout import KNOBS, Layout, Value
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.predict.ranges import OVERLAPS, numbers_by_key
+from trnbench.predict.setup import SetupMemo, TrainSetup
+
+Magnitude: TypeAlias = float | int | str | tuple[str, float | str]
+"""How much of a way: a number; nodes; the name of an alternative; a multiple of a knob or a count;
+a convention the other way round."""
+MixedLayouts: TypeAlias = tuple[tuple[float, Layout], ...]
+"""Layouts of a step, and the share of its layers in each."""
+_PASS = "host.layer_pass"
+
+
+class Ran(Record, eq=False):
+    """How a step ran: set-up and layouts, calibrated numbers that differ, a factor on its time.
+
+    It took no less than `least_s`.
+    """
+
+    setup: TrainSetup
+    parts: MixedLayouts
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    factor: float = 1.0
+    least_s: float = 0.0
+
+
+class Sites(State, kw_only=False):
+    """Set-ups with other links, each made once: what was placed on one serves all its rows."""
+
+    _memos: dict[tuple[int, CauseWay, Magnitude], SetupMemo] = field(default_factory=dict)
+    _launching: Memo[int, TrainSetup] = field(default_factory=Memo)
+
+    def changed(self, ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
+        """Return how the step ran if the cause was at work; None where it could not be."""
+        match way:
+            case SlowLink() if isinstance(magnitude, float):
+                platform = _linked(ran.setup.platform, way, magnitude)
+                stack = ran.setup.collectives
+                if way.figure == "latency":
+                    stack = _later(stack, way, magnitude)
+                setup = replace(ran.setup, platform=platform, collectives=stack)
+                return self._placed(ran, way, magnitude, setup)
+            case Apart() if isinstance(magnitude, int):
+                divided = _divided(ran, magnitude)
+                if divided is None:
+                    return None
+                nodes = ran.setup.nodes * magnitude
+                setup = replace(ran.setup, platform=divided, nodes=nodes)
+                return self._placed(ran, way, magnitude, setup)
+            case SlowLaunch() if isinstance(magnitude, float):
+                setup = self._launching.of(id(ran.setup), lambda: _launching(ran.setup))
+                own = _number(numbers_by_key(setup.efficiency)[_PASS])
+                return replace(
+                    ran, setup=setup, numbers=dict(ran.numbers) | {_PASS: own + magnitude}
+                )
+            case _:
+                return changed(ran, way, magnitude)
+
+    def _placed(self, ran: Ran, way: CauseWay, magnitude: Magnitude, setup: TrainSetup) -> Ran:
+        # What was placed is known by names, and other links bear the same ones.
+        key = (id(ran.setup.memo), way, magnitude)
+        memo = self._memos.setdefault(key, SetupMemo())
+        return replace(ran, setup=replace(setup, memo=memo))
+
+
+def changed(ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
+    """Return how a step ran if a cause was at work on its numbers, knobs or time."""
+    match way, magnitude:
+        case Scaled(), float(by):
+            known = numbers_by_key(ran.setup.efficiency)
+            if not set(way.numbers) <= set(known):
+                return None
+            found = {key: _bounded(key, by * _number(known[key])) for key in way.numbers}
+            return replace(ran, numbers=dict(ran.numbers) | found)
+        case Added(), float(cost_s):
+            known = numbers_by_key(ran.setup.efficiency)
+            if way.number not in known:
+                return None
+            more = _number(known[way.number]) + cost_s * _count(ran, way.each)
+            return replace(ran, numbers=dict(ran.numbers) | {way.number: more})
+        case AtLeast(), float(cost_s):
+            return replace(ran, least_s=cost_s * _count(ran, way.each))
+        case SlowNode(), float(by):
+            return _scattered(ran, by, alone=True)
+        case Scatter(), float(by):
+            return _scattered(ran, by, alone=False)
+        case OtherOrder(), str(name):
+            stack = replace(ran.setup.stack, order=cast("RankOrder", name))
+            efficiency = replace(ran.setup.efficiency, stack=stack)
+            return replace(ran, setup=replace(ran.setup, efficiency=efficiency))
+        case Setting(), str() | tuple():
+            return _set(ran, way, magnitude)
+        case Counted(), str() | tuple():
+            return replace(ran, factor=counted_otherwise(ran.setup, ran.parts, magnitude))
+        case TimedOtherwise(), float(by):
+            return replace(ran, factor=by)
+    raise TypeError(f"{type(way).__name__} takes no {magnitude!r}")
+
+
+def in_words(way: CauseWay, magnitude: Magnitude) -> str:
+    """Return what a cause changes, as people read it."""
+    number = magnitude if isinstance(magnitude, float) else 1.0
+    match way:
+        case Scaled():
+            return f"{_last(way.numbers)} x {number:.2g}"
+        case Added():
+            more = show(number, Dimension.SECONDS, digits=2)
+            return f"each {_last((way.number,)).replace(' ', '-')} + {more}{_each(way.each)}"
+        case AtLeast():
+            return f"at least {show(number, Dimension.SECONDS, digits=2)}{_each(way.each)}"
+        case SlowLaunch():
+            return f"a pass through a layer launched in {show(number, Dimension.SECONDS, digits=2)}"
+        case SlowLink():
+            return f"{way.part} {way.figure} x {number:.2g}"
+        case SlowNode():
+            return f"slowest node x {number:.3g}"
+        case Scatter():
+            return f"scatter of nodes + {100 * number:.1f} %"
+        case Setting() if isinstance(magnitude, tuple):
+            return f"{KNOBS[way.knob].title} x {float(magnitude[1]):g}"
+        case Setting():
+            return f"{KNOBS[way.knob].title} {magnitude}"
+        case OtherOrder():
+            return f"ranks counted {magnitude}"
+        case Apart():
+            return f"tensor-parallel groups on {magnitude} nodes each"
+        case Counted():
+            return counted_in_words(magnitude)
+        case TimedOtherwise():
+            return f"time x {number:.2g}"
+        case unknown:
+            unhandled(unknown, "cause")
+
+
+def _each(each: Each) -> str:
+    return "" if each == "once" else f" a {each}"
+
+
+def _last(numbers: tuple[str, ...]) -> str:
+    name = numbers[0].rpartition(".")[2].replace("_", " ")
+    return f"overlap of {name} exchanges" if numbers[0].startswith(OVERLAPS) else name
+
+
+def _launching(setup: TrainSetup) -> TrainSetup:
+    """Return the set-up with what its host costs, kernels one by one where nothing is known."""
+    stack = replace(setup.stack, host=setup.stack.host or HostLaunch(dispatch="eager"))
+    return replace(setup, efficiency=replace(setup.efficiency, stack=stack))
+
+
+def _linked(platform: Platform, way: SlowLink, by: float) -> Platform:
+    of_network = way.part == "network"
+    factors = {way.figure: by}
+    fabric = tuple(
+        # Cores of a chip exchange through its memory, not over links.
+        times(level, **factors)
+        if isinstance(level, Network) is of_network and not isinstance(level, OnChip)
+        else level
+        for level in platform.instance.fabric
+    )
+    return replace(platform, instance=replace(platform.instance, fabric=fabric))
+
+
+def _divided(ran: Ran, by: int) -> Platform | None:
+    """Return the platform with nodes of fewer chips, each with its adapters, where a switch joins.
+
+    None where groups still fit in one, or there are no such nodes.
+    """
+    platform, layout = ran.setup.platform, ran.parts[0][1]
+    instance = platform.instance
+    inside = platform.ranks(ran.setup.logical_size) / by
+    vcpus = instance.host.vcpus
+    whole = instance.chips % by == 0
+    if ran.setup.nodes < by or not whole or layout.tp % inside or layout.tp <= inside:
+        return None
+    fabric: list[Level] = []
+    for level in instance.fabric:
+        match level:
+            case Switch() if level.chips == instance.chips:
+                fabric.append(replace(level, chips=level.chips // by))
+            case Network() if level.adapters % by == 0:
+                fabric.append(replace(level, adapters=level.adapters // by))
+            case OnChip():
+                fabric.append(level)
+            case _:
+                return None
+    host = replace(instance.host, vcpus=vcpus and vcpus // by)
+    divided = replace(instance, chips=instance.chips // by, fabric=tuple(fabric), host=host)
+    return replace(platform, instance=divided)
+
+
+def _later(stack: CollectiveStack, way: SlowLink, by: float) -> CollectiveStack:
+    """Return the communication stack whose own steps over these links take as many times longer."""
+    name = "network_step_s" if way.part == "network" else "step_s"
+    tunings = {
+        key: replace(one, **{name: getattr(one, name) * by}) for key, one in stack.tunings.items()
+    }
+    return replace(stack, tunings=tunings)
+
+
+def _scattered(ran: Ran, by: float, *, alone: bool) -> Ran:
+    """Return the step with one slow node among several, or with nodes that scatter more."""
+    own = _number(ran.setup.stack.node_scatter)
+    nodes = np.array(_nodes(ran))
+    if not alone or nodes <= 1:
+        scatter = own + (0.0 if alone else by)
+    else:
+        slowest = float(slowest_node(own, nodes))
+        scatter = (slowest * by - 1) / (float(slowest_node(1.0, nodes)) - 1)
+    return replace(ran, numbers=dict(ran.numbers) | {"node_scatter": scatter})
+
+
+def _set(ran: Ran, way: Setting, magnitude: Magnitude) -> Ran | None:
+    also = {name: _value(name, text) for name, text in way.also.items()}
+    parts: list[tuple[float, Layout]] = []
+    for share, layout in ran.parts:
+        one = PartialLayout.of(layout)
+        own = one[way.knob]
+        if isinstance(magnitude, tuple):
+            assert isinstance(own, int)
+            assert isinstance(magnitude[1], float | int)
+            value: Value = own * magnitude[1]
+            if value != int(value) or not value:
+                return None
+            value = int(value)
+        else:
+            value = _value(way.knob, str(magnitude))
+        if value != own:
+            layout = one.changed(**{way.knob: value}, **also).complete()
+        parts.append((share, layout))
+    same = len({layout for _, layout in parts}) == 1
+    return replace(ran, parts=((1.0, parts[0][1]),) if same else tuple(parts))
+
+
+def _value(knob: str, text: str) -> Value:
+    return value_parser(KNOBS[knob], knob)(text)
+
+
+def _count(ran: Ran, each: Each) -> float:
+    """Return how often a step has what something is done for."""
+    samples = float(ran.parts[0][1].global_batch)
+    return {"once": 1.0, "sample of a node": samples / _nodes(ran), "sample": samples}[each]
+
+
+def _nodes(ran: Ran) -> float:
+    """Return the nodes that the step's ranks lie on."""
+    setup = ran.setup
+    per_node = setup.platform.instance.chips * setup.platform.chip.ranks(setup.logical_size)
+    return float(np.ceil(int(ran.parts[0][1].ranks) / per_node))
+
+
+def _bounded(key: str, value: float) -> float:
+    """Return the number, no more than 1 where it is a share."""
+    share = key.endswith("_share") or key.startswith(OVERLAPS)
+    return min(value, 1.0) if share else value
+
+
+def _number(value: Numbers) -> float:
+    assert isinstance(value, float | int)
+    return float(value)

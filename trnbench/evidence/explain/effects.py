@@ -1,0 +1,290 @@
+"""What every cause would do to measured steps: predicted figures with it over those without it.
+
+A cause is priced at magnitudes spread over what is met. Those that change only calibrated numbers
+are priced all at once, as rows of samples; those that change links at a few, and read off between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from trnbench.evidence.explain.causes import (
+    Apart,
+    Cause,
+    CauseList,
+    CauseWay,
+    Counted,
+    OtherOrder,
+    Scaled,
+    Setting,
+    SlowLink,
+    SlowNode,
+    TimedOtherwise,
+    UsualRange,
+)
+from trnbench.evidence.explain.change import Magnitude, MixedLayouts, Ran, Sites
+from trnbench.evidence.explain.observed import ObservedStep, Quantity
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, State, field
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.model import Model
+from trnbench.predict.fit import LayoutMemory, MemoryInterval
+from trnbench.predict.ranges import Range, numbers_by_key, replaced
+from trnbench.predict.sampling import interval
+from trnbench.predict.setup import TrainSetup
+from trnbench.predict.step import prices_of, unpriced
+from trnbench.program.step import StepProgram, training_step
+
+_REACH = 2.0
+"""Magnitudes are looked at up to so many standard deviations from the middle of what is met."""
+_PRICED, _READ = 5, 25
+"""Magnitudes that are priced where links change, and that are looked at of every way."""
+_LEAST = 0.004
+"""A cause that moves no figure by this share changes nothing in these steps."""
+
+
+class StepFigure(Record, eq=False):
+    """A measured figure of a step, what is predicted of it, and the logarithms of samples of that.
+
+    `low` and `high` are the ends of the 80 % interval.
+    """
+
+    step: ObservedStep
+    quantity: Quantity
+    measured: float
+    predicted: float
+    low: float
+    high: float
+    samples: FloatArray
+
+    @property
+    def gap(self) -> float:
+        """The logarithm of measured over predicted."""
+        return float(np.log(self.measured / self.predicted))
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds what was measured."""
+        return self.low <= self.measured <= self.high
+
+
+class Effect(Record, eq=False):
+    """A cause at one magnitude: `share` of the cause's weight, and what it does to each figure.
+
+    `shift` is the logarithm of the figure with it over that without it.
+    """
+
+    cause: Cause
+    way: CauseWay
+    magnitude: Magnitude
+    share: float
+    shift: FloatArray
+
+
+class Pricer(State, kw_only=False):
+    """Prices steps as they may have run; each program and each placed cluster is made once."""
+
+    sites: Sites = field(default_factory=Sites)
+    _programs: Memo[tuple[int, Layout], StepProgram] = field(default_factory=Memo)
+    _held: Memo[tuple[int, Layout], MemoryInterval] = field(default_factory=Memo)
+
+    def figures(self, steps: Sequence[ObservedStep]) -> tuple[StepFigure, ...]:
+        """Return every measured figure that can be predicted."""
+        return tuple(figure for step in steps for figure in self._figures(step))
+
+    def effects(self, causes: CauseList, figures: Sequence[StepFigure]) -> tuple[Effect, ...]:
+        """Return what each cause does at each magnitude, without those that change nothing."""
+        tried = [(cause, way, magnitudes_of(way, usual)) for cause, way, usual in causes.ways()]
+        flat = [(way, magnitude) for _, way, several in tried for magnitude in several]
+        shifts = self.shifts(figures, flat)
+        found, first = [], 0
+        for cause, way, several in tried:
+            own = shifts[first : first + len(several)]
+            first += len(several)
+            ways = sum(one is cause for one, _, _ in tried)
+            found += [
+                Effect(cause=cause, way=way, magnitude=m, share=share / ways, shift=shift)
+                for m, share, shift in _read(way, several, own)
+            ]
+        return tuple(found)
+
+    def shifts(
+        self, figures: Sequence[StepFigure], changes: Sequence[tuple[CauseWay, Magnitude]]
+    ) -> FloatArray:
+        """Return the logarithm of each figure with a change over that without it [change, figure].
+
+        Not a number where a step could not have run so.
+        """
+        found = np.full((len(changes), len(figures)), np.nan)
+        by_step: dict[int, list[int]] = {}
+        for place, figure in enumerate(figures):
+            by_step.setdefault(id(figure.step), []).append(place)
+        for places in by_step.values():
+            step = figures[places[0]].step
+            priced = self.priced(step, [self.sites.changed(step.ran, way, m) for way, m in changes])
+            for place in places:
+                values = priced[figures[place].quantity]
+                found[:, place] = np.log(values / figures[place].predicted)
+        return found
+
+    def priced(
+        self, step: ObservedStep, rans: Sequence[Ran | None]
+    ) -> Mapping[Quantity, FloatArray]:
+        """Return what is measured of a step, as it may have run; not a number where it cannot."""
+        found = {quantity: np.full(len(rans), np.nan) for quantity in step.measured}
+        alike: dict[tuple[int, MixedLayouts], list[int]] = {}
+        for place, ran in enumerate(rans):
+            if ran is not None:
+                alike.setdefault((id(ran.setup), ran.parts), []).append(place)
+        for (_, parts), places in alike.items():
+            several = [ran for place in places if (ran := rans[place]) is not None]
+            setup = several[0].setup
+            efficiency = _sampled(setup.efficiency, [ran.numbers for ran in several])
+            priced = self._priced(setup, parts, efficiency, step.measured)
+            if priced is None:
+                continue
+            factors = np.array([ran.factor for ran in several])
+            least_s = np.array([ran.least_s for ran in several])
+            for quantity, values in priced.items():
+                is_step = quantity == "step"
+                found[quantity][places] = (
+                    np.maximum(values * factors, least_s) if is_step else values
+                )
+        return found
+
+    def _figures(self, step: ObservedStep) -> list[StepFigure]:
+        ran = step.ran
+        nominal = self._priced(ran.setup, ran.parts, ran.setup.efficiency, step.measured)
+        sampled = self._priced(ran.setup, ran.parts, ran.setup.samples, step.measured)
+        if nominal is None or sampled is None:
+            return []
+        found = []
+        for quantity, measured in step.measured.items():
+            values = np.atleast_1d(sampled[quantity])
+            ends = interval(values, ran.setup.spread)
+            if quantity == "memory":
+                ends = self._held_ends(ran)
+            found.append(
+                StepFigure(
+                    step=step,
+                    quantity=quantity,
+                    measured=measured,
+                    predicted=float(nominal[quantity].flat[0]),
+                    low=ends[0],
+                    high=ends[1],
+                    samples=np.log(values[1:]) if len(values) > 1 else np.log(values),
+                )
+            )
+        return found
+
+    def _priced(
+        self,
+        setup: TrainSetup,
+        parts: MixedLayouts,
+        efficiency: TrainingEfficiency,
+        wanted: Mapping[Quantity, float],
+    ) -> dict[Quantity, FloatArray] | None:
+        """Return the figures of a step, by samples of the efficiency; None where it cannot run."""
+        found: dict[Quantity, FloatArray] = {}
+        for share, layout in parts:
+            program = self._program(setup.model, layout)
+            if program.refusals():
+                return None
+            prices = prices_of(setup, program, efficiency)
+            if unpriced(prices):
+                return None
+            time = prices.time()
+            parts_s: dict[Quantity, FloatArray] = {
+                "step": time.time_s,
+                "micro-batch": time.device_s_per_microbatch,
+                "optimizer": time.optimizer_s,
+            }
+            if "memory" in wanted:
+                parts_s["memory"] = np.full_like(
+                    time.time_s, self._memory(setup, layout).value_bytes
+                )
+            for quantity in wanted:
+                found[quantity] = found.get(quantity, 0.0) + share * parts_s[quantity]
+        return found
+
+    def _program(self, model: Model, layout: Layout) -> StepProgram:
+        return self._programs.of((id(model), layout), lambda: training_step(model, layout))
+
+    def _memory(self, setup: TrainSetup, layout: Layout) -> MemoryInterval:
+        """Return what rank 0 holds, whose memory logs tell."""
+        known = LayoutMemory(
+            program=self._program(setup.model, layout),
+            platform=setup.platform,
+            stack=setup.stack,
+            logical_size=setup.logical_size,
+        )
+        return self._held.of((id(setup.model), layout), lambda: known.held("first"))
+
+    def _held_ends(self, ran: Ran) -> tuple[float, float]:
+        held = [(share, self._memory(ran.setup, layout)) for share, layout in ran.parts]
+        low = sum(share * one.low_bytes for share, one in held)
+        return low, sum(share * one.high_bytes for share, one in held)
+
+
+def magnitudes_of(way: CauseWay, usual: UsualRange | None) -> tuple[Magnitude, ...]:
+    """Return the magnitudes of a way that are priced."""
+    if usual is not None:
+        known = Range(value=usual.value, low=usual.low, high=usual.high, linear=usual.low <= 0)
+        found = known.at(_deviations(way))
+        if isinstance(way, Scaled | SlowLink | SlowNode | TimedOtherwise):
+            # What lowers a number does not raise it, and the other way round.
+            found = np.minimum(found, 1) if known.value < 1 else np.maximum(found, 1)
+        return tuple(found.tolist())
+    match way:
+        case Setting():
+            return (*way.to, *(("x", by) for by in way.times))
+        case OtherOrder():
+            return way.to
+        case Apart():
+            return way.nodes
+        case Counted():
+            both = tuple(("time", name) for name in way.by)
+            return (*way.by, *both, *(("x", by) for by in way.times))
+    raise TypeError(f"{type(way).__name__} has no range")
+
+
+def _deviations(way: CauseWay) -> FloatArray:
+    """Return where in the range of its magnitudes a way is priced, in standard deviations."""
+    return np.linspace(-_REACH, _REACH, _PRICED if isinstance(way, SlowLink) else _READ)
+
+
+def _read(
+    way: CauseWay, several: Sequence[Magnitude], shifts: FloatArray
+) -> list[tuple[Magnitude, float, FloatArray]]:
+    """Return magnitudes with their shares and shifts: those priced, or more of them in between."""
+    # A step that could not have run so ran as said.
+    shifts = np.nan_to_num(shifts)
+    if isinstance(way, Setting | OtherOrder | Apart | Counted):
+        found = [(one, 1 / len(several), shift) for one, shift in zip(several, shifts, strict=True)]
+    else:
+        priced = _deviations(way)
+        fine = np.linspace(-_REACH, _REACH, _READ)
+        likely = np.array([NormalDist().pdf(one) for one in fine])
+        numbers = np.interp(fine, priced, np.array(several, dtype=float)).tolist()
+        read = np.stack([np.interp(fine, priced, column) for column in shifts.T], axis=1)
+        found = list(zip(numbers, likely / likely.sum(), read, strict=True))
+    return [one for one in found if np.abs(one[2]).max() >= _LEAST]
+
+
+def _sampled(
+    efficiency: TrainingEfficiency, several: Sequence[Mapping[str, float]]
+) -> TrainingEfficiency:
+    """Return the efficiency with a sample for each set of numbers that differ."""
+    keys = sorted({key for numbers in several for key in numbers})
+    if not keys:
+        return efficiency
+    own = numbers_by_key(efficiency)
+    return replaced(
+        efficiency,
+        {key: np.array([numbers.get(key, own[key]) for numbers in several]) for key in keys},
+    )

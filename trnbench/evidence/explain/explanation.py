@@ -1,0 +1,92 @@
+"""Measured steps explained together: what is predicted, and the likeliest causes of gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from trnbench.evidence.explain.causes import CauseList
+from trnbench.evidence.explain.effects import Pricer, StepFigure
+from trnbench.evidence.explain.experiment import TellingRun, telling_run
+from trnbench.evidence.explain.observed import ObservedStep
+from trnbench.evidence.explain.score import Suspect, scored
+from trnbench.facts.records import Record
+
+GapVerdict = Literal[
+    "as predicted", "one cause", "two causes", "in part", "several fit", "unexplained"
+]
+"""Nothing stands out; one cause or two together; one, that leaves much of the gap; several fit as
+well; none of the table does."""
+
+_ODDS = 3.0
+"""Causes whose probabilities differ by less than this factor explain the steps as well."""
+_EXPLAINED = 0.4
+"""A cause that takes away less of the gap than this does not explain it."""
+_RULED_OUT = 0.05
+"""That no cause is at work is ruled out below this probability, even inside the intervals."""
+
+
+class Explanation(Record, eq=False):
+    """Measured and predicted figures, causes with the likeliest first, and what to make of them.
+
+    `nothing`: how likely it is that no cause is at work. `tied` are the causes between which the
+    steps do not decide, and `telling` the run that would.
+    """
+
+    figures: tuple[StepFigure, ...]
+    nothing: float
+    suspects: tuple[Suspect, ...]
+    verdict: GapVerdict
+    tied: tuple[Suspect, ...]
+    telling: TellingRun | None
+
+
+def explained(causes: CauseList, steps: Sequence[ObservedStep]) -> Explanation:
+    """Return the explanation of measured steps by the causes of the table, all steps together."""
+    pricer = Pricer()
+    figures = pricer.figures(steps)
+    found = scored(causes, figures, pricer.effects(causes, figures))
+    tied = _tied(found.suspects)
+    verdict = _verdict(figures, found.nothing, found.suspects, tied)
+    several = verdict == "several fit"
+    shown = [figure.step for figure in figures]
+    return Explanation(
+        figures=figures,
+        nothing=found.nothing,
+        suspects=found.suspects,
+        verdict=verdict,
+        tied=tied if several else (),
+        telling=telling_run(pricer, tuple(dict.fromkeys(shown)), [one.best for one in tied])
+        if several
+        else None,
+    )
+
+
+def _tied(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
+    """Return the likeliest cause and those that are nearly as likely instead of it."""
+    if not suspects:
+        return ()
+    first = suspects[0]
+    beside = first.beside and first.beside.cause.id
+    return tuple(
+        one
+        for one in suspects
+        if one.probability * _ODDS >= first.probability and one.cause.id != beside
+    )
+
+
+def _verdict(
+    figures: Sequence[StepFigure],
+    nothing: float,
+    suspects: Sequence[Suspect],
+    tied: Sequence[Suspect],
+) -> GapVerdict:
+    if not suspects:
+        return "as predicted" if all(figure.inside for figure in figures) else "unexplained"
+    if all(figure.inside for figure in figures) and nothing > _RULED_OUT:
+        return "as predicted"
+    if len(tied) > 1:
+        return "several fit" if suspects[0].explained >= _EXPLAINED else "unexplained"
+    if suspects[0].explained < _EXPLAINED:
+        return "in part"
+    return "one cause" if suspects[0].beside is None else "two causes"

@@ -1,0 +1,57 @@
+"""A measured step as rows of evidence give it: how it ran, and what of it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from trnbench.evidence.explain.change import Ran
+from trnbench.evidence.fit.bounds import impossible
+from trnbench.evidence.predict import Predictor, PricedSteps
+from trnbench.evidence.rows import RowFault
+from trnbench.evidence.training_cases import EvidenceCase
+from trnbench.facts.records import Record
+
+Quantity = Literal["step", "micro-batch", "optimizer", "memory"]
+"""What may be measured: the step by the wall clock, the device's time of a micro-batch and of the
+optimizer, s, and a rank's memory, bytes."""
+
+
+class ObservedStep(Record, eq=False):
+    """A measured step; `assumed` says what its source left open.
+
+    `doubt`: why no such cluster can have taken that time for what the row says, if so.
+    """
+
+    id: str
+    ran: Ran
+    measured: Mapping[Quantity, float]
+    assumed: tuple[str, ...] = ()
+    doubt: str | None = None
+
+
+def observed(predictor: Predictor, case: EvidenceCase | str) -> ObservedStep:
+    """Return the measured step of a row; or raise RowFault where it cannot be predicted.
+
+    Where a row leaves its micro-batch open, the fastest of those tried stands for it.
+    """
+    if isinstance(case, str):
+        raise RowFault(case)
+    step = case.step
+    measured: dict[Quantity, float | None] = {
+        "step": step.step_time_s,
+        "micro-batch": step.device_s_per_microbatch,
+        "optimizer": step.optimizer_s,
+        "memory": step.memory.bytes if step.memory and step.memory.of == "rank" else None,
+    }
+    if not step.ran or step.step_time_s is None:
+        raise RowFault("no step time was measured")
+    found = predictor.predict(case)
+    mixture, prepared = found.mixture, predictor.prepared(case)
+    return ObservedStep(
+        id=step.id,
+        ran=Ran(setup=case.setup, parts=tuple((share, one.layout) for share, one in mixture)),
+        measured={name: value for name, value in measured.items() if value is not None},
+        assumed=case.assumed,
+        doubt=impossible(prepared, step.step_time_s, found.time_s, PricedSteps()),
+    )

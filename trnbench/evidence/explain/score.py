@@ -1,0 +1,209 @@
+"""How likely each cause is, by all measured figures together.
+
+Model. The logarithms of measured over predicted figures are what the causes at work make of them,
+plus errors: what the calibration's own ranges and its stack leave open, in common to all rows, and
+the scatter of each row, of unknown size. Only a part of the calibration's deviations counts so, of
+unknown size too: all of them would explain away any cause that changes the same numbers. Causes and
+magnitudes are as likely beforehand as the table of causes says; none, one or two may be at work.
+What two do adds up in seconds. A cause counts with all its magnitudes; the one that fits best
+stands for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from trnbench.evidence.explain.causes import Cause, CauseList
+from trnbench.evidence.explain.effects import Effect, StepFigure
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record
+from trnbench.predict.common_draws import residual_of
+from trnbench.predict.ranges import END
+
+_SCATTERS = 6
+_EVERY = 3
+"""Of two causes at once every so manieth magnitude is tried."""
+_AT_ONCE = 4_000_000
+"""Numbers that are held at once."""
+
+
+class Suspect(Record, eq=False):
+    """A cause: how likely it is at work, the effect that fits best, and what it does alone.
+
+    `beside` is the other cause's effect where two fit best together. `explained`: the part of the
+    gap that goes away with both, and `alone` with this one only.
+    """
+
+    cause: Cause
+    probability: float
+    best: Effect
+    beside: Effect | None
+    explained: float
+    alone: float
+
+
+class Scored(Record, eq=False):
+    """The causes, the likeliest first, and how likely it is that none is at work."""
+
+    nothing: float
+    suspects: tuple[Suspect, ...]
+
+
+def scored(causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[Effect]) -> Scored:
+    """Return how likely each cause is that changes anything in these figures."""
+    ids = list(dict.fromkeys(effect.cause.id for effect in effects))
+    if not ids:
+        return Scored(nothing=1.0, suspects=())
+    gaps = np.array([figure.gap for figure in figures])
+    errors = _errors(causes, figures)
+    shift = np.stack([effect.shift for effect in effects])
+    prior = _prior(effects)
+    none = math.log(causes.nothing) + float(_likelihood(gaps[None], errors)[0])
+    some = math.log(1 - causes.nothing)
+    one = some + math.log(1 - causes.second) + prior + _likelihood(gaps - shift, errors)
+    coarse = _coarse(effects)
+    first, second = _pairs(effects, coarse)
+    together = _together(shift[first], shift[second])
+    rough = _prior(effects, coarse)
+    both = some + math.log(2 * causes.second) + rough[first] + rough[second]
+    both = both + _likelihood(gaps - together, errors)
+    owner = np.array([ids.index(effect.cause.id) for effect in effects])
+    alone = np.full(len(ids), -np.inf)
+    np.logaddexp.at(alone, owner, one)
+    beside = np.full((len(ids), len(ids)), -np.inf)
+    ends = np.sort(np.stack([owner[first], owner[second]]), axis=0)
+    np.logaddexp.at(beside, (ends[0], ends[1]), both)
+    beside = np.maximum(beside, beside.T)
+    total = np.logaddexp.reduce([none, *alone, *beside[np.triu_indices(len(ids), k=1)]])
+    suspects = []
+    for number in range(len(ids)):
+        found = np.logaddexp.reduce([alone[number], *np.delete(beside[number], number)])
+        best = int(np.flatnonzero(owner == number)[np.argmax(one[owner == number])])
+        other, left = None, shift[best]
+        if beside[number].max() > alone[number]:
+            mine = np.flatnonzero((ends == number).any(axis=0))
+            pair = int(mine[np.argmax(both[mine])])
+            left = together[pair]
+            best, other = int(first[pair]), int(second[pair])
+            if owner[best] != number:
+                best, other = other, best
+        suspects.append(
+            Suspect(
+                cause=effects[best].cause,
+                probability=float(np.exp(found - total)),
+                best=effects[best],
+                beside=None if other is None else effects[other],
+                explained=_explained(gaps, left),
+                alone=_explained(gaps, shift[best]),
+            )
+        )
+    ranked = sorted(suspects, key=lambda one: (-one.probability, one.cause.id))
+    return Scored(nothing=float(np.exp(none - total)), suspects=tuple(ranked))
+
+
+def _prior(effects: Sequence[Effect], kept: Sequence[int] | None = None) -> FloatArray:
+    """Return the logarithm of how likely each effect is beforehand; of those that are `kept`.
+
+    A cause's weight is divided among what it may be.
+    """
+    places = range(len(effects)) if kept is None else kept
+    weights = {effect.cause.id: effect.cause.weight for effect in effects}
+    shares: dict[str, float] = {}
+    for place in places:
+        one = effects[place]
+        shares[one.cause.id] = shares.get(one.cause.id, 0.0) + one.share
+    whole = sum(weights.values())
+    return np.asarray(
+        [
+            math.log(weights[e.cause.id] / whole * e.share / shares.get(e.cause.id, 1.0))
+            for e in effects
+        ]
+    )
+
+
+def _coarse(effects: Sequence[Effect]) -> list[int]:
+    """Return the places of those effects that are tried as one of two."""
+    coarse: list[int] = []
+    seen: dict[int, int] = {}
+    for place, effect in enumerate(effects):
+        count = seen.get(id(effect.way), 0)
+        seen[id(effect.way)] = count + 1
+        listed = not isinstance(effect.magnitude, float)
+        if listed or count % _EVERY == _EVERY // 2:
+            coarse.append(place)
+    return coarse
+
+
+def _pairs(effects: Sequence[Effect], coarse: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+    """Return the places of two effects of different causes, every pair once."""
+    places = np.array(coarse, dtype=int)
+    names = np.array([effects[place].cause.id for place in coarse])
+    first, second = np.triu_indices(len(places), k=1)
+    apart = names[first] != names[second]
+    return places[first[apart]], places[second[apart]]
+
+
+def _together(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return the shift by two causes, whose seconds add up; neither undoes more than there is."""
+    sum_ = np.exp(first) + np.exp(second) - 1
+    return np.asarray(np.log(np.maximum(sum_, np.exp(np.minimum(first, second)) / 2)))
+
+
+def _explained(gaps: FloatArray, shift: FloatArray) -> float:
+    """Return the part of the gap that goes away."""
+    whole = float(np.abs(gaps).sum())
+    return 0.0 if whole == 0 else max(0.0, 1 - float(np.abs(gaps - shift).sum()) / whole)
+
+
+class _Errors(Record, eq=False):
+    """Square roots of the inverse covariance of errors, one beside the other.
+
+    One for each part of a calibration's deviations and each size of a row's scatter.
+    """
+
+    whiten: FloatArray
+    log_scale: FloatArray
+
+
+def _errors(causes: CauseList, figures: Sequence[StepFigure]) -> _Errors:
+    """Return the errors of figures that are left without any cause."""
+    samples = np.stack([figure.samples for figure in figures])
+    centred = samples - samples.mean(axis=1, keepdims=True)
+    calibrated = centred @ centred.T / max(samples.shape[1] - 1, 1)
+    stacks = np.array([figure.step.ran.setup.stack.name for figure in figures])
+    residuals = [
+        residual_of(setup.stack, setup.measured or setup.stack, setup.spread)
+        for setup in (figure.step.ran.setup for figure in figures)
+    ]
+    shared = np.array([_deviation(one.common.low, one.common.high) for one in residuals])
+    stack = np.outer(shared, shared) * (stacks[:, None] == stacks[None, :])
+    own = max(_deviation(one.own.low, one.own.high) for one in residuals)
+    memory = np.array([figure.quantity == "memory" for figure in figures])
+    whiten, scales = [], []
+    usual = causes.part_of_calibration
+    for part in (usual.low, usual.value, usual.high):
+        for scatter in np.geomspace(causes.repeat, 2 * max(own, causes.repeat), _SCATTERS):
+            diagonal = np.where(memory, causes.memory, scatter) ** 2
+            root = np.linalg.cholesky(part**2 * (calibrated + stack) + np.diag(diagonal))
+            whiten.append(np.linalg.inv(root).T)
+            scales.append(-float(np.log(np.diag(root)).sum()))
+    return _Errors(whiten=np.concatenate(whiten, axis=1), log_scale=np.array(scales))
+
+
+def _likelihood(left: FloatArray, errors: _Errors) -> FloatArray:
+    """Return the logarithm of the likelihood of what is left of the gaps, for rows of these."""
+    found = []
+    for rows in np.array_split(left, 1 + left.shape[0] * errors.whiten.shape[1] // _AT_ONCE):
+        white = (rows @ errors.whiten).reshape(len(rows), len(errors.log_scale), -1)
+        each = errors.log_scale - np.einsum("ref,ref->re", white, white) / 2
+        most = each.max(axis=1)
+        found.append(most + np.log(np.exp(each - most[:, None]).mean(axis=1)))
+    return np.concatenate(found)
+
+
+def _deviation(low: float, high: float) -> float:
+    """Return the standard deviation of a logarithm from the ends of an 80 % interval of a ratio."""
+    return (math.log(high) - math.log(low)) / (2 * END)

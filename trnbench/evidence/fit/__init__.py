@@ -1,0 +1,1 @@
+"""Fits of chips, software and collectives to measured rows."""

@@ -1,0 +1,338 @@
+"""A calibration from measured steps: what moved, how wrong it is, how far measurements scatter.
+
+All parameters are fitted first. Those that the rows tell next to nothing of go back to their
+priors, and the others are fitted again, now that it is known how far a stack's rows scatter. Of one
+configuration alone no more than an overall factor can be told. A fit that predicts configurations
+which it did not see no better than what it began with is not used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from trnbench.errors import InputError
+from trnbench.evidence.fit.problem import (
+    KERNEL,
+    ROW_SCATTER,
+    STEP,
+    FitParameter,
+    Measured,
+    ParameterPlace,
+    problem,
+)
+from trnbench.evidence.fit.solve import Fit, fit, widths_by, without
+from trnbench.facts.calibration.training_stack import WITH_EXPERTS, Spread
+from trnbench.facts.records import Record, replace
+from trnbench.predict.ranges import END, TIED, chip_ranges, ranges_of
+
+UNMOVED = 0.99
+"""A parameter at least this wide, over its prior's width, goes back to its prior."""
+TOLD = 0.95
+"""A parameter that is not narrower than this is still assumed, though it may move a little."""
+INSEPARABLE = 0.9
+"""Two parameters whose correlation is beyond this are identified only together."""
+TOLD_TOGETHER = 0.2
+"""Correlations below this make no difference to an interval."""
+FACTOR = "factor"
+"""The number that one configuration alone may tell."""
+NORMAL = 1.48
+"""A standard deviation over the median of absolute values, of what is normal."""
+OUTLIER = 0.25
+"""A row that counts less is named: it lies farther out than three and a half deviations."""
+SCATTERED = 8
+"""Of so many configurations of a stack it can be told how far they scatter."""
+PRIOR_ROWS = 4
+"""The prior scatter of a stack counts as much as so many configurations."""
+
+
+class Fitted(Record):
+    """A parameter after the fit; `width` is that of its posterior over that of its prior.
+
+    `by_kernels`: the share of the prior's variance that rows of kernels alone would take away.
+    """
+
+    parameter: FitParameter
+    deviation: float
+    width: float
+    by_kernels: float = 0.0
+
+    @property
+    def moved(self) -> bool:
+        """Whether the fit left it another value than it had."""
+        return self.width < UNMOVED
+
+    @property
+    def told(self) -> bool:
+        """Whether the rows tell enough of it to say that it was measured."""
+        return self.width < TOLD
+
+    @property
+    def data_share(self) -> float:
+        """The share of the prior's variance that the rows took away."""
+        return 1 - self.width**2
+
+    @property
+    def value(self) -> float:
+        """The fitted number."""
+        return self._at(0.0)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of its 80 % interval."""
+        return self._at(-END), self._at(END)
+
+    def _at(self, deviations: float) -> float:
+        where = self.deviation + self.width * deviations
+        return float(self.parameter.prior.at(np.array(where)))
+
+
+class FittedRow(Record, eq=False):
+    """A row's errors, predicted over measured less one, by what was left out of the fit.
+
+    `expected`: the variance that the parameters leave open without the row's configuration.
+    `weight`: 1 for a row that the fit meets, near 0 for one that no other agrees with.
+    """
+
+    row: Measured
+    weight: float
+    prior: float
+    fitted: float
+    without_row: float
+    without_configuration: float
+    without_stack: float | None
+    expected: float
+
+
+class Calibration(Record, eq=False):
+    """The outcome of a calibration.
+
+    `better`: whether it predicts configurations that it did not see better than what it began
+    with; if not, that stands unchanged. `correlations` of pairs of parameters that rows told
+    together; `spreads` by stack; `unseen` is how far measurements lie from predictions of stacks
+    without any row.
+    """
+
+    parameters: tuple[Fitted, ...]
+    rows: tuple[FittedRow, ...]
+    better: bool = True
+    correlations: tuple[tuple[ParameterPlace, ParameterPlace, float], ...]
+    spreads: Mapping[str, Spread]
+    unseen: Spread | None
+
+    @property
+    def outliers(self) -> tuple[FittedRow, ...]:
+        """The rows that no other agrees with, the farthest first."""
+        found = [one for one in self.rows if one.weight < OUTLIER]
+        return tuple(sorted(found, key=lambda one: one.weight))
+
+    @property
+    def inseparable(self) -> tuple[tuple[ParameterPlace, ParameterPlace, float], ...]:
+        """Pairs of parameters that the rows identify only together."""
+        return tuple(pair for pair in self.correlations if abs(pair[2]) > INSEPARABLE)
+
+    def of(self, owner: str) -> Mapping[str, Fitted]:
+        """Return the numbers of one calibration by key, tied ones too."""
+        found = {one.parameter.key: one for one in self.parameters if one.parameter.owner == owner}
+        for row in self.rows_of(owner)[:1]:
+            ranges = ranges_of(row.row.efficiency) | chip_ranges(row.row.efficiency.chip)
+            for key, source in TIED.items():
+                if source in found and key in ranges:
+                    tied = replace(found[source].parameter, key=key, prior=ranges[key])
+                    found[key] = replace(found[source], parameter=tied)
+        return found
+
+    def rows_of(self, owner: str) -> tuple[FittedRow, ...]:
+        """Return the rows that a chip's or a stack's calibration was fitted to."""
+        return tuple(one for one in self.rows if owner in (one.row.chip, one.row.stack))
+
+
+def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibration:
+    """Return the calibration by these rows; calibrations in `held` stay as they are."""
+    if not rows:
+        raise InputError("no row can be fitted")
+    alone = len({row.configuration for row in rows}) == 1
+    factors = {(row.stack, FACTOR) for row in rows if row.stack not in held}
+    first = fit(problem(rows, held=held, free=factors if alone else None))
+    widths = dict(zip((one.place for one in first.problem.parameters), first.widths, strict=True))
+    moved = {place for place, width in widths.items() if width < UNMOVED}
+    near = dict(zip(widths, map(float, first.deviations), strict=True))
+    found = fit(problem(rows, free=moved, misfit=_misfit(first)), near=near)
+    judged = _judged(found)
+    better = (
+        alone
+        or not moved
+        or _distance(judged, lambda row: row.prior)
+        > _distance(judged, lambda row: row.without_configuration)
+    )
+    kernels = [i for i, row in enumerate(rows) if row.quantity == KERNEL]
+    after = {
+        one.place: (float(where), float(width), 1 - float(alone) ** 2)
+        for one, where, width, alone in zip(
+            found.problem.parameters,
+            found.deviations,
+            found.widths,
+            widths_by(found, kernels),
+            strict=True,
+        )
+        if better
+    }
+    return Calibration(
+        parameters=tuple(
+            Fitted(parameter=one, deviation=where, width=min(width, 1.0), by_kernels=alone)
+            for one in first.problem.parameters
+            for untold in [float(widths[one.place]) if better else 1.0]
+            for where, width, alone in [after.get(one.place, (0.0, untold, 0.0))]
+        ),
+        rows=judged,
+        better=better,
+        correlations=_correlations(found) if better else (),
+        spreads={
+            stack: _spread(rows_of) if better else rows_of[0].row.efficiency.stack.spread
+            for stack, rows_of in _by(_steps(judged), lambda row: row.stack).items()
+        },
+        unseen=_unseen(_steps(judged)) if better else None,
+    )
+
+
+def families_told(rows: Sequence[FittedRow]) -> list[str]:
+    """Return the families of models that a stack's rows tell how far it scatters for.
+
+    A few rows of models with experts do not: these differ more from each other than others do.
+    """
+    families = [row.row.family for row in rows]
+    few = [name for name in families if name.endswith(WITH_EXPERTS)]
+    return [name for name in families if len(few) >= PRIOR_ROWS or name not in few] or families
+
+
+def _steps(rows: Iterable[FittedRow]) -> list[FittedRow]:
+    """Return the rows that are whole steps, of families that are told of."""
+    steps = [row for row in rows if row.row.quantity == STEP]
+    stacks = _by(steps, lambda row: row.stack)
+    told = {stack: set(families_told(of_stack)) for stack, of_stack in stacks.items()}
+    return [row for row in steps if row.row.family in told[row.row.stack]]
+
+
+def _distance(rows: Sequence[FittedRow], error: Callable[[FittedRow], float]) -> float:
+    """Return how far configurations lie from what is predicted, on average, as a logarithm."""
+    alike = _by(rows, lambda row: row.configuration).values()
+    return float(np.mean([np.mean([abs(math.log1p(error(row))) for row in of]) for of in alike]))
+
+
+def _misfit(found: Fit) -> dict[str, float]:
+    """Return by stack how far its configurations scatter, where there are a few of them."""
+    scattered: dict[str, dict[str, list[float]]] = {}
+    for row, residual in zip(found.problem.rows, found.residuals, strict=True):
+        of_stack = scattered.setdefault(row.stack, {})
+        of_stack.setdefault(row.configuration, []).append(float(residual))
+    return {
+        stack: NORMAL * float(np.median([abs(np.mean(of)) for of in configurations.values()]))
+        for stack, configurations in scattered.items()
+        if len(configurations) >= SCATTERED
+    }
+
+
+def mean_error(errors: Iterable[float]) -> float:
+    """Return the mean of the absolute errors."""
+    return float(np.mean(np.abs(list(errors))))
+
+
+def _judged(found: Fit) -> tuple[FittedRow, ...]:
+    rows = found.problem.rows
+    start = np.zeros((1, len(found.problem.parameters)))
+    prior = np.expm1(found.problem.logs(start)[:, 0] - found.problem.measured)
+    several = len({row.stack for row in rows}) > 1
+    groupings = [_alike(rows, lambda row: row.configuration), _alike(rows, lambda row: row.id)]
+    if several:
+        groupings.append(_alike(rows, lambda row: row.stack))
+    groups = list(dict.fromkeys(group for grouping in groupings for group in grouping))
+    left_out = dict(zip(groups, without(found, groups), strict=True))
+    errors = [
+        {
+            row: (float(error), float(expected))
+            for group in grouping
+            for row, error, expected in zip(group, *left_out[group], strict=True)
+        }
+        for grouping in groupings
+    ]
+    return tuple(
+        FittedRow(
+            row=row,
+            weight=float(found.weights[i]),
+            prior=float(prior[i]),
+            fitted=float(found.errors[i]),
+            without_row=errors[1][i][0],
+            without_configuration=errors[0][i][0],
+            without_stack=errors[2][i][0] if several else None,
+            expected=errors[0][i][1],
+        )
+        for i, row in enumerate(rows)
+    )
+
+
+def _alike(rows: Sequence[Measured], name: Callable[[Measured], str]) -> list[tuple[int, ...]]:
+    """Return the places of the rows of each name."""
+    groups: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        groups.setdefault(name(row), []).append(i)
+    return [tuple(places) for places in groups.values()]
+
+
+def _by(
+    rows: Iterable[FittedRow], name: Callable[[Measured], str]
+) -> Mapping[str, list[FittedRow]]:
+    found: dict[str, list[FittedRow]] = {}
+    for row in rows:
+        found.setdefault(name(row.row), []).append(row)
+    return found
+
+
+def _spread(rows: Sequence[FittedRow]) -> Spread:
+    """Return the spread of measured over predicted times, predicted without their configuration.
+
+    That is beyond what the parameters leave open, which intervals count by themselves, and no less
+    than measurements repeat. What was thought before counts as a few configurations, so that one
+    lucky row proves nothing.
+    """
+    before = rows[0].row.efficiency.stack.spread
+    squares = [
+        float(np.mean([math.log1p(row.without_configuration) ** 2 - row.expected for row in alike]))
+        for alike in _by(rows, lambda row: row.configuration).values()
+    ]
+    beyond = max(sum(squares), len(squares) * ROW_SCATTER**2)
+    ends = []
+    for end in (before.low, before.high):
+        prior = (math.log(end) / END) ** 2
+        variance = (PRIOR_ROWS * prior + beyond) / (PRIOR_ROWS + len(squares))
+        ends.append(END * math.sqrt(variance))
+    return Spread(low=math.exp(-ends[0]), high=math.exp(ends[1]))
+
+
+def _unseen(rows: Sequence[FittedRow]) -> Spread | None:
+    """Return the spread of stacks about predictions made without any of their rows.
+
+    Stacks err to one side, and not as far to either: each side has a scatter of its own.
+    """
+    biases = [
+        float(np.mean([-math.log1p(row.without_stack or 0.0) for row in of_stack]))
+        for of_stack in _by(rows, lambda row: row.stack).values()
+        if of_stack[0].without_stack is not None
+    ]
+    if len(biases) < PRIOR_ROWS:
+        return None
+    sides = [[bias for bias in biases if bias * sign > 0] for sign in (-1, 1)]
+    down, up = (math.sqrt(float(np.mean(np.square(side or [0.0])))) for side in sides)
+    return Spread(low=math.exp(-END * down), high=math.exp(END * up))
+
+
+def _correlations(found: Fit) -> tuple[tuple[ParameterPlace, ParameterPlace, float], ...]:
+    places = [one.place for one in found.problem.parameters]
+    correlation = found.correlation
+    return tuple(
+        (places[i], places[j], float(correlation[i, j]))
+        for i, j in combinations(range(len(places)), 2)
+        if abs(correlation[i, j]) > TOLD_TOGETHER
+    )

@@ -1,0 +1,308 @@
+"""A stack of collectives fitted to timed exchanges: latencies, and the shares of links reached.
+
+Which algorithm runs when stays as the instance's stack has it; the numbers of the protocols that
+the rows ran with are fitted by regularised, robust least squares of the logarithms of their times,
+near what was believed before. A fit that predicts exchanges which it did not see no better than
+that is not used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trnbench.engines.analytic.collective.profile import profile
+from trnbench.engines.analytic.collective.shape import Profile
+from trnbench.engines.analytic.collective.time import collective_time
+from trnbench.errors import InputError
+from trnbench.evidence.collectives import Exchange, Systems, exchange_of, selected_exchanges
+from trnbench.evidence.fit.calibrate import UNMOVED, Fitted, mean_error
+from trnbench.evidence.fit.problem import FitParameter
+from trnbench.evidence.rows import EvidenceFile, RowFault
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.calibration.collective_stack import (
+    CollectiveStack,
+    Tuning,
+    load_stack,
+    stack_of,
+)
+from trnbench.facts.catalog.provenance import Evidence, join
+from trnbench.facts.catalog.schema import keys_of
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record, replace
+from trnbench.machine.fabric_bounds import lower_bound
+from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.select import Selected, selected_for
+from trnbench.predict.ranges import Range
+
+TUNINGS = "tunings"
+_LATENCIES = ("launch_s", "step_s", "network_step_s", "message_s")
+_SHARES = ("on_chip", "link", "network")
+_SCATTER = 0.08
+"""How far single rows of a sweep scatter, as a logarithm: assumed, as sweeps print one mean."""
+_UNSAID = 1.5
+"""Ends of the range of a number whose file gives none: so many times more and less, assumed."""
+_FAR = 3.0
+"""Rows that lie farther off than so many such scatters count less."""
+_ROUNDS = 4
+"""Fits in turn, each with the weights that the one before gives rows."""
+_FEWEST = 4
+"""Rows of which some can be left out, to see whether the others tell of them."""
+
+
+class FittedExchange(Record):
+    """A row's errors, predicted over measured less one; `left_out`: by a fit without its like."""
+
+    id: str
+    prior: float
+    fitted: float
+    left_out: float | None
+
+
+class CollectiveFit(Record, eq=False):
+    """How a stack of collectives came out, and of which instance.
+
+    `places`: protocol and key of each parameter in the stack's file.
+    `better`: whether the fit is used: rows left out of it are not predicted worse than before.
+    """
+
+    stack: CollectiveStack
+    instance: str
+    parameters: tuple[Fitted, ...]
+    places: tuple[tuple[str, str], ...]
+    rows: tuple[FittedExchange, ...]
+    unused: tuple[tuple[str, str], ...]
+    better: bool
+
+    @property
+    def mean_errors(self) -> dict[str, float | None]:
+        """The mean of absolute errors: before the fit, by it, and of rows left out of it."""
+        left_out = [row.left_out for row in self.rows if row.left_out is not None]
+        return {
+            "prior": mean_error(row.prior for row in self.rows),
+            "error": mean_error(row.fitted for row in self.rows),
+            "without_like": mean_error(left_out) if left_out else None,
+        }
+
+
+class _Priced(Record, eq=False):
+    """Rows of one choice of a stack: its placed algorithm and protocol, and their sizes."""
+
+    profile: Profile
+    tuning: str
+    size_bytes: FloatArray
+    places: tuple[int, ...]
+
+
+def fit_collectives(catalog: Catalog, files: Sequence[EvidenceFile]) -> CollectiveFit:
+    """Return the stack of one instance, fitted to the exchanges of files."""
+    exchanges, unused = _exchanges(catalog, files)
+    instances = sorted({one.instance for one in exchanges})
+    if len(instances) > 1:
+        raise InputError(
+            f"collectives of {' and '.join(instances)}: a stack of links is fitted to one instance"
+        )
+    if not exchanges:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in unused[:3])
+        raise InputError(f"no collective can be fitted{': ' if reasons else ''}{reasons}")
+    named = {one.stack for one in exchanges}
+    own = stack_of(catalog, instances[0])
+    stack = load_stack(catalog, named.pop()) if len(named) == 1 and own.name not in named else own
+    if stack.begun_as is not None:
+        stack = load_stack(catalog, stack.begun_as)  # so that no row counts twice
+    problem = _Problem(catalog, stack, exchanges)
+    unused += problem.unused
+    if not problem.kept:
+        raise InputError(f"no collective can be fitted: {unused[0][0]}: {unused[0][1]}")
+    every = np.ones(len(problem.kept), bool)
+    deviations, widths = problem.fitted(every)
+    left_out = problem.left_out()
+    before, after = (problem.errors(z) for z in (np.zeros_like(deviations), deviations))
+    better = left_out is None or _mean(left_out) <= _mean(before)
+    fitted = tuple(
+        Fitted(parameter=one, deviation=float(z), width=float(width))
+        for one, z, width in zip(problem.parameters, deviations, widths, strict=True)
+    )
+    rows = tuple(
+        FittedExchange(
+            id=one.id,
+            prior=math.expm1(before[i]),
+            fitted=math.expm1(after[i]),
+            left_out=None if left_out is None else math.expm1(left_out[i]),
+        )
+        for i, one in enumerate(problem.kept)
+    )
+    return CollectiveFit(
+        stack=stack,
+        instance=instances[0],
+        parameters=fitted,
+        places=tuple((name, keys_of(Tuning)[attribute]) for name, attribute in problem.places),
+        rows=rows,
+        unused=tuple(unused),
+        better=better,
+    )
+
+
+def _exchanges(
+    catalog: Catalog, files: Iterable[EvidenceFile]
+) -> tuple[list[Exchange], list[tuple[str, str]]]:
+    found: list[Exchange] = []
+    unused: list[tuple[str, str]] = []
+    systems = Systems(catalog)
+    for file in files:
+        for row in file.rows:
+            try:
+                if row.fault is not None:
+                    raise RowFault(row.fault)
+                found.append(exchange_of(systems, file, row))
+            except (RowFault, InputError) as fault:
+                unused.append((row.id, str(fault)))
+    return found, unused
+
+
+class _Problem:
+    """Exchanges of an instance as a stack prices them, and the numbers that are fitted."""
+
+    def __init__(
+        self, catalog: Catalog, stack: CollectiveStack, exchanges: Sequence[Exchange]
+    ) -> None:
+        self.stack, self.unused = stack, list[tuple[str, str]]()
+        self.kept: list[Exchange] = []
+        self.priced: list[_Priced] = []
+        for rows, selected in selected_exchanges(catalog, exchanges, stack):
+            if isinstance(selected, Refusal):
+                self.unused += [(row.id, selected.reason) for row in rows]
+            else:
+                self._price(selected, rows)
+        self.measured = np.log([one.time_s for one in self.kept])
+        numbers = dict(self._numbers())
+        self.parameters, self.places = tuple(numbers), tuple(numbers.values())
+
+    def _price(self, selected: Sequence[Selected], rows: Sequence[Exchange]) -> None:
+        """Take in rows of one group; those that no machine could have run are left out."""
+        sizes = np.array([row.size_bytes for row in rows])
+        chosen = selected_for(selected, sizes)
+        for number, choice in enumerate(selected):
+            s_per_byte = lower_bound(choice.placed).s_per_byte
+            members = []
+            for i in np.flatnonzero(chosen == number).tolist():
+                least_s = s_per_byte * rows[i].size_bytes
+                if rows[i].time_s < least_s:
+                    why = (
+                        f"{rows[i].time_s * 1e6:.4g} us for {rows[i].size_bytes:,.0f} bytes: its "
+                        f"links carry that in {least_s * 1e6:.4g} us at best"
+                    )
+                    self.unused.append((rows[i].id, why))
+                else:
+                    members.append(rows[i])
+            if members:
+                start = len(self.kept)
+                self.kept += members
+                self.priced.append(
+                    _Priced(
+                        profile=profile(choice.placed),
+                        tuning=choice.tuning_name,
+                        size_bytes=np.array([row.size_bytes for row in members]),
+                        places=tuple(range(start, len(self.kept))),
+                    )
+                )
+
+    def _numbers(self) -> Iterator[tuple[FitParameter, tuple[str, str]]]:
+        """Yield numbers of the protocols that rows ran with: what was believed, protocol, field."""
+        keys = keys_of(Tuning)
+        for name in dict.fromkeys(one.tuning for one in self.priced):
+            for attribute in (*_LATENCIES, *_SHARES):
+                key = join(join(TUNINGS, name), keys[attribute])
+                value = float(getattr(self.stack.tuning(name), attribute))
+                known = _range(value, self.stack.provenance.evidence.get(key), attribute in _SHARES)
+                if known is not None:
+                    number = FitParameter(owner=self.stack.name, key=key, chip="", prior=known)
+                    yield number, (name, attribute)
+
+    def tunings(self, deviations: FloatArray) -> Mapping[str, Tuning]:
+        """Return the protocols with their numbers so far from what was believed."""
+        found = dict(self.stack.tunings)
+        numbers = zip(self.parameters, self.places, deviations, strict=True)
+        for parameter, (name, attribute), deviation in numbers:
+            changed: dict[str, Any] = {attribute: float(parameter.prior.at(np.array(deviation)))}
+            found[name] = replace(found[name], **changed)
+        return found
+
+    def errors(self, deviations: FloatArray) -> FloatArray:
+        """Return the logarithm of predicted over measured of every row."""
+        tunings, found = self.tunings(deviations), np.empty(len(self.kept))
+        for one in self.priced:
+            times = collective_time(one.profile, tunings[one.tuning], one.size_bytes).time_s
+            found[list(one.places)] = np.log(times)
+        return found - self.measured
+
+    def fitted(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Return deviations of the fit to some rows, and how wide each number still is.
+
+        Numbers of which the rows tell next to nothing stay where they were.
+        """
+        told = np.ones(len(self.parameters), bool)
+        _, widths = self._fitted(used, told)
+        return self._fitted(used, widths < UNMOVED)
+
+    def _fitted(self, used: BoolArray, told: BoolArray) -> tuple[FloatArray, FloatArray]:
+        from scipy.optimize import least_squares
+
+        def whole(free: FloatArray) -> FloatArray:
+            deviations = np.zeros(len(told))
+            deviations[told] = free
+            return deviations
+
+        free, weights = np.zeros(int(told.sum())), np.ones(int(used.sum()))
+        widths = np.ones(len(told))
+        if not len(free):
+            return whole(free), widths
+        for _ in range(_ROUNDS):
+            # Only rows are robust: what was believed does not give way by being far off.
+            root = np.sqrt(weights) / _SCATTER
+
+            def residuals(free: FloatArray, root: FloatArray = root) -> FloatArray:
+                return np.concatenate([self.errors(whole(free))[used] * root, free])
+
+            found = least_squares(residuals, free, diff_step=1e-3)
+            free = np.asarray(found.x)
+            weights = 1 / np.hypot(1.0, self.errors(whole(free))[used] / (_FAR * _SCATTER))
+        widths[told] = np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac)))
+        return whole(free), np.minimum(widths, 1.0)
+
+    def left_out(self) -> FloatArray | None:
+        """Return the error of each row by a fit without its like; None of too few.
+
+        Its like are the rows of its operation and group; of one such, every second size.
+        """
+        groups = [one.group for one in self.kept]
+        kinds = list(dict.fromkeys(groups))
+        if len(self.kept) < _FEWEST:
+            return None
+        fold = np.array([kinds.index(group) for group in groups])
+        if len(kinds) == 1:
+            fold = np.argsort(np.argsort([one.size_bytes for one in self.kept])) % 2
+        found = np.empty(len(self.kept))
+        for number in sorted(set(fold.tolist())):
+            deviations, _ = self.fitted(fold != number)
+            found[fold == number] = self.errors(deviations)[fold == number]
+        return found
+
+
+def _range(value: float, evidence: Evidence | None, share: bool) -> Range | None:
+    """Return what was believed of a number; None where nothing says how far it may lie."""
+    most = 1.0 if share else math.inf
+    low = None if evidence is None else evidence.low
+    high = None if evidence is None else evidence.high
+    if low is None or high is None:
+        if value <= 0:
+            return None
+        low, high = value / _UNSAID, min(value * _UNSAID, most)
+    return Range(value=value, low=low, high=high, linear=low <= 0, most=most)
+
+
+def _mean(errors: FloatArray) -> float:
+    return float(np.mean(np.abs(errors)))

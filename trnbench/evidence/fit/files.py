@@ -1,0 +1,270 @@
+"""A calibration as data files: those it started from, with the numbers that moved, and why.
+
+Numbers that the rows tell of are derived, with what they were before in the note; others may move a
+little and stay assumed, or stand as they did. A calibration without rows of its own that inherits
+from one that was fitted takes over every number on which both agreed before, with ranges twice as
+wide (`spec/transfer.py`), but no wider than they were.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
+
+from trnbench.evidence.fit.calibrate import Calibration, FittedRow, families_told, mean_error
+from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
+from trnbench.evidence.fit.entries import (
+    ENDS,
+    Table,
+    behind,
+    cited,
+    in_form,
+    moved_entry,
+)
+from trnbench.evidence.fit.memory import MemoryFit
+from trnbench.evidence.fit.problem import KERNEL, STEP
+from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
+from trnbench.facts.calibration.transfer import AS_IN, HANDED_ON, most_of, wider_ends
+from trnbench.facts.catalog.provenance import join
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.toml_file import read_toml, toml_text
+from trnbench.facts.records import Record, field
+from trnbench.facts.units import Dimension, parse
+from trnbench.predict.ranges import CHIP, CHIP_RELEASES, OF_KERNELS, RELEASES
+
+_HEADER = """\
+# Written by `trnbench calibrate`. What is derived was moved by measured steps and says what it was
+# before; everything else stands as it was believed before any fit.
+"""
+_NO_FIT = (
+    *("sources", "spread", "unseen", "untested", "expert_spread", "fit", "fragmentation"),
+    "memory",
+    "memory_margin",
+)
+
+
+class CalibrationFiles(Record):
+    """Makes the files of a calibration, stamped with a date; `catalog` holds those before it.
+
+    `starts`: the tables of stacks that began otherwise than the catalogue has them, by name.
+    """
+
+    catalog: Catalog
+    calibration: Calibration
+    memory: Mapping[str, MemoryFit] = field(default_factory=dict)
+    date: datetime.date
+    starts: Mapping[str, Table] = field(default_factory=dict)
+    _made: dict[str, Table] = field(default_factory=dict)
+
+    def names(self) -> tuple[str, ...]:
+        """Return every calibration of a chip or a training stack that these rows tell of.
+
+        That is those that were fitted, their heirs, and those that no other could be fitted for.
+        """
+        known = (CHIP_PREFIX, STACK_PREFIX)
+        names = [entry.name for entry in self.catalog.entries("calibration")]
+        return tuple(name for name in names if name.startswith(known) and self._is_told(name))
+
+    def _is_told(self, name: str) -> bool:
+        parent = self._before(name).get("inherits_from")
+        if isinstance(parent, str):
+            return bool(self.calibration.rows_of(name)) or self._is_told(parent)
+        return bool(self.calibration.rows_of(name))
+
+    def text(self, of: str, *, name: str | None = None) -> str:
+        """Return the file of a calibration, under another name if one is given."""
+        table = self._table(of)
+        if name not in (None, of):
+            stack = table.get("stands_for", of)
+            table = behind(table | {"name": name}, "title", {"stands_for": stack})
+        return f"{_HEADER}\n{toml_text(table)}"
+
+    def _before(self, name: str) -> Table:
+        if name in self.starts:
+            return copy.deepcopy(self.starts[name])
+        return read_toml(self.catalog.find("calibration", name).path)
+
+    def _table(self, name: str) -> Table:
+        if name not in self._made:
+            before, rows = self._before(name), self.calibration.rows_of(name)
+            if not self.calibration.better:
+                self._made[name] = before
+            else:
+                self._made[name] = self._fitted(name, rows) if rows else self._unfitted(before)
+            self._fit_memory(name, self._made[name])
+        return self._made[name]
+
+    def _fit_memory(self, name: str, table: Table) -> None:
+        """Put in the numbers of memory that rows moved."""
+        found = self.memory.get(name)
+        if found is None or not found.moved:
+            return
+        source = cited(
+            table, f"This project, fit to memory of {found.rows} measured steps", self.date
+        )
+        for path, one in found.moved.items():
+            entry = table
+            for key in path.split("."):
+                entry = cast("Table", entry[key])
+            before, like = (
+                ", ".join(str(entry[key]) for key in ENDS if key in entry),
+                entry["value"],
+            )
+            for key, number in zip(ENDS, (one.value, one.low, one.high), strict=True):
+                entry[key] = in_form(number, like, Dimension.BYTES)
+            entry |= {"source": source, "kind": "derived", "note": f"before the fit {before}"}
+
+    def _fitted(self, name: str, rows: tuple[FittedRow, ...]) -> Table:
+        table = self._before(name)
+        table.pop("inherits_from", None)
+        known = [self.calibration.rows_of(chip) for chip in {row.row.chip for row in rows}]
+        kernels = sum(row.row.quantity == KERNEL for of_chip in known for row in of_chip)
+        beside = f" and {kernels} kernels" if kernels else ""
+        steps = sum(row.row.quantity != KERNEL for row in rows)
+        source = cited(table, f"This project, fit to {steps} measured steps{beside}", self.date)
+        moved = self.calibration.of(name)
+        for path, entry in _numbers(table):
+            one = moved.get(f"{CHIP}.{path}" if name.startswith(CHIP_PREFIX) else path)
+            if one is not None and one.moved:
+                entry.update(moved_entry(entry, one, source))
+        new: Table = {"fitted_rows": list(dict.fromkeys(row.row.id for row in rows))}
+        if not name.startswith(CHIP_PREFIX):
+            new["fitted_on"] = sorted({row.row.instance for row in rows})
+            table["basis"] = "measured"
+            table["spread"] = _spread(self.calibration.spreads[name], source)
+            if self.calibration.unseen is not None:
+                table["unseen"] = _spread(self.calibration.unseen, source)
+            new["fitted_to"] = sorted(set(families_told(rows)))
+            table["fit"] = _errors(rows, source)
+            if pairs := self._correlations(name, {row.row.chip for row in rows}):
+                table["correlations"] = pairs
+        return behind(table, "title", new)
+
+    def _correlations(self, stack: str, chips: set[str]) -> dict[str, dict[str, float]]:
+        """Return the correlations between a stack's numbers and those of the one chip it ran on."""
+        owners = {stack, *(chips if len(chips) == 1 else ())}
+        release = self._before(stack).get("release")
+        pairs: dict[str, dict[str, float]] = {}
+        for one, other, value in self.calibration.correlations:
+            if one[1].startswith(OF_KERNELS) or other[1].startswith(OF_KERNELS):
+                continue  # an answer about steps does not depend on it
+            # An answer is about one release, which is not another one's neighbour then.
+            others = [key for _, key in (one, other) if key.startswith((RELEASES, CHIP_RELEASES))]
+            if any(key != join(CHIP_RELEASES, str(release)) for key in others):
+                continue
+            if {one[0], other[0]} <= owners:
+                pairs.setdefault(one[1], {})[other[1]] = float(f"{value:.2f}")
+        return pairs
+
+    def _unfitted(self, before: Table) -> Table:
+        """Return a calibration without rows: what it inherits, and how far unseen stacks lie."""
+        table, parent = before, before.get("inherits_from")
+        if isinstance(parent, str):
+            self._hand_on(table, parent)
+        if self.calibration.unseen is not None and "spread" in table:
+            source = cited(table, "This project, fit to measured steps of other stacks", self.date)
+            unseen = _reaching(_spread(self.calibration.unseen, source), table["spread"])
+            table["spread"] = table["unseen"] = unseen
+        return table
+
+    def _hand_on(self, table: Table, parent: str) -> None:
+        source = cited(table, "This project, fit to measured steps of other stacks", self.date)
+        known, agreed = dict(_numbers(self._table(parent))), dict(_numbers(self._before(parent)))
+        for path, entry in _numbers(table):
+            if path in agreed and agreed[path]["value"] == entry["value"] and "low" in known[path]:
+                entry.update(_handed_on(path, known[path], entry, (parent, source)))
+        if "correlations" in self._table(parent):
+            table["correlations"] = self._table(parent)["correlations"]
+        # Software of another make is assumed to be like this one, whatever that was fitted to.
+        if table.get("basis") == "transferred" and not self.calibration.rows_of(parent):
+            table["basis"] = "assumed"
+
+
+class Calibrated(Record, eq=False):
+    """A calibration, the rows that could not be used with the reason, and its files.
+
+    `memory`: how numbers of memory came out, by stack. `stack` is the full name of the one that was
+    asked for, `begun_as` whose numbers it had before, if it is new, `again` what an earlier fit of
+    it began with. `remarks` say what of files was read. `collectives`: the stack of links that was
+    fitted before the steps, which rest on it.
+    """
+
+    calibration: Calibration
+    memory: Mapping[str, MemoryFit]
+    unused: tuple[tuple[str, str], ...]
+    files: CalibrationFiles
+    stack: str | None = None
+    begun_as: str | None = None
+    remarks: tuple[str, ...] = ()
+    again: str | None = None
+    collectives: CalibratedCollectives | None = None
+
+
+def _numbers(table: Table, path: str = "") -> Iterator[tuple[str, Table]]:
+    """Yield (key path, entry) of every number that has remarks, also those one table down."""
+    for key, value in table.items():
+        if isinstance(value, dict) and key not in _NO_FIT:
+            here = join(path, key)
+            if "value" in value:
+                yield here, value
+            else:
+                yield from _numbers(value, here)
+
+
+def _handed_on(path: str, entry: Table, before: Table, giver: tuple[str, str]) -> Table:
+    value, low, high = (_number(entry[key]) for key in ENDS)
+    ends = wider_ends(value, low, high, HANDED_ON, most=most_of(path))
+    if "low" in before:
+        # No wider than was believed of the heir, and never narrower than what it takes over.
+        ends = max(ends[0], min(_number(before["low"]), low)), ends[1]
+        ends = ends[0], min(ends[1], max(_number(before["high"]), high))
+    numbers = zip(ENDS, (value, *ends), strict=True)
+    kind = entry.get("kind", "estimated")
+    return {
+        **{key: in_form(number, entry["value"]) for key, number in numbers},
+        "source": giver[1],
+        "kind": "assumed" if kind == "assumed" else "estimated",
+        "note": f"{AS_IN}{giver[0]}",
+    }
+
+
+def _number(value: object) -> float:
+    return parse(value, Dimension.SECONDS) if isinstance(value, str) else float(str(value))
+
+
+def _spread(spread: Spread, source: str) -> Table:
+    return {
+        "source": source,
+        "kind": "derived",
+        "low": in_form(spread.low, 0.0),
+        "high": in_form(spread.high, 0.0),
+    }
+
+
+def _reaching(spread: Table, before: object) -> Table:
+    """Return a spread with those ends of the one before the fit that reach farther."""
+    assert isinstance(before, dict)
+    found = dict(spread)
+    for key, further in (("low", min), ("high", max)):
+        told = before[key] if isinstance(before[key], dict) else {"value": before[key]}
+        if further(told["value"], spread[key]) != spread[key]:
+            found[key] = {**told, "source": before["source"], "kind": before["kind"]}
+    return found
+
+
+def _errors(rows: Iterable[FittedRow], source: str) -> Table:
+    found = [row for row in rows if row.row.quantity == STEP]
+    errors: Mapping[str, list[float | None]] = {
+        "error": [row.fitted for row in found],
+        "without_row": [row.without_row for row in found],
+        "without_configuration": [row.without_configuration for row in found],
+        "without_stack": [row.without_stack for row in found],
+    }
+    table: Table = {"source": source, "kind": "derived", "rows": len(found)}
+    for name, sizes in errors.items():
+        told = [size for size in sizes if size is not None]
+        if told:
+            table[name] = float(f"{mean_error(told):.3g}")
+    return table

@@ -1,0 +1,168 @@
+"""What a stack's software holds in memory, fitted to the memory that measured rows tell.
+
+Model: every number of `[memory]` that has a range, and what the allocator loses, starts from its
+prior; residuals are logarithms of predicted over measured bytes, of which outliers count less. What
+rows leave open of all of it together becomes the range of `whole`. A fit is kept only if rows of
+configurations that it did not see come out no worse than before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.records import Record, replace
+from trnbench.predict.fit import CountedMemory, LayoutMemory, ManyLayouts, memory_ranges
+from trnbench.predict.ranges import END, Range
+
+WHOLE = "memory.whole"
+SCATTER = 0.06
+"""One standard deviation of a row, as a logarithm, before rows tell another."""
+PRIOR_ROWS = 4
+"""The range that `whole` had counts as much as so many rows."""
+TRIALS = 5
+"""Parts of the configurations, each left out of one fit."""
+UNMOVED = 0.99
+"""A number whose range rows narrow less than this stays where it was."""
+DAMPINGS = (0.0, 0.5, 2.0, 10.0, 100.0)
+"""Of a step, in units of the priors' curvature: all are tried, the best is taken."""
+_STEP = 1e-4
+"""By how many deviations a number moves to see what that does."""
+_ENOUGH = 1e-7
+"""A gain that is not worth another step."""
+
+
+class HeldRow(Record, eq=False):
+    """A row that tells its memory: of rank 0 by its framework, or of a chip."""
+
+    id: str
+    configuration: str
+    memory: LayoutMemory
+    of: CountedMemory
+    measured_bytes: float
+
+
+class MemoryFit(Record):
+    """A stack's numbers of memory by key, those that rows moved; errors are mean absolute ones.
+
+    `without_configuration`: of rows by fits without their configuration. Where that is worse than
+    `prior`, nothing is `moved`.
+    """
+
+    rows: int
+    moved: Mapping[str, Range]
+    prior: float
+    error: float
+    without_configuration: float
+
+
+def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
+    """Return the numbers of one stack's memory by its rows."""
+    known = memory_ranges(rows[0].memory.stack)
+    problem = _Problem(
+        known=known,
+        layouts=ManyLayouts.of([(row.memory, row.of) for row in rows]),
+        measured_bytes=np.array([row.measured_bytes for row in rows]),
+    )
+    start = np.zeros(len(known))
+    found, widths = problem.fitted(start, np.ones(len(rows), dtype=bool))
+    names = list(dict.fromkeys(row.configuration for row in rows))
+    unseen = np.empty(len(rows))
+    for trial in range(min(TRIALS, len(names))):
+        part = set(names[trial::TRIALS])
+        left = np.array([row.configuration in part for row in rows])
+        deviations = problem.fitted(start if left.all() else found, ~left)[0]
+        unseen[left] = problem.logs(deviations[np.newaxis])[left, 0]
+    before, after = problem.logs(np.array([start, found])).T
+    prior, without = _mean_error(before), _mean_error(unseen)
+    better = without <= prior
+    moved = {
+        key: _after(known[key], deviation, width)
+        for key, deviation, width in zip(known, found, widths, strict=True)
+        if width < UNMOVED
+    }
+    if WHOLE in known:
+        moved[WHOLE] = _scattered(moved.get(WHOLE, known[WHOLE]), known[WHOLE], after)
+    return MemoryFit(
+        rows=len(rows),
+        moved=moved if better else {},
+        prior=prior,
+        error=_mean_error(after if better else before),
+        without_configuration=without,
+    )
+
+
+def fits_by_stack(rows: Collection[HeldRow]) -> Mapping[str, MemoryFit]:
+    """Return the fit of every stack that has rows and numbers with ranges, by name."""
+    stacks: dict[str, list[HeldRow]] = {}
+    for row in rows:
+        if WHOLE in memory_ranges(row.memory.stack):
+            stacks.setdefault(row.memory.stack.name, []).append(row)
+    return {name: fit_memory(of_stack) for name, of_stack in stacks.items()}
+
+
+class _Problem(Record, eq=False):
+    """Rows of one stack, and the numbers with ranges that their memory follows from."""
+
+    known: Mapping[str, Range]
+    layouts: ManyLayouts
+    measured_bytes: FloatArray
+
+    def logs(self, points: FloatArray) -> FloatArray:
+        """Return logarithms of predicted over measured bytes [rows, points], by deviations."""
+        numbers = {
+            key: one.at(points[:, place]) for place, (key, one) in enumerate(self.known.items())
+        }
+        return np.log(self.layouts.bytes_by(numbers) / self.measured_bytes[:, np.newaxis])
+
+    def fitted(self, start: FloatArray, kept: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Return the most likely deviations by the rows kept, and their widths over the priors'."""
+        now, cost = start, math.inf
+        while True:
+            size = len(now)
+            seen = _robust(self.logs(now + _STEP * np.eye(size + 1, size, -1))[kept] / SCATTER)
+            slopes = (seen[:, 1:] - seen[:, :1]) / _STEP
+            matrix, pull = slopes.T @ slopes + np.eye(size), slopes.T @ seen[:, 0] + now
+            cost = min(cost, float(seen[:, 0] @ seen[:, 0] + now @ now))
+            tried = np.array(
+                [
+                    now - np.linalg.solve(matrix + damping * np.eye(size), pull)
+                    for damping in DAMPINGS
+                ]
+            )
+            far = _robust(self.logs(tried)[kept] / SCATTER)
+            costs = (far**2).sum(axis=0) + (tried**2).sum(axis=1)
+            best = int(np.argmin(costs))
+            if cost - float(costs[best]) < _ENOUGH:
+                return now, np.sqrt(np.diag(np.linalg.inv(matrix)))
+            now = tried[best]
+
+
+def _robust(residuals: FloatArray) -> FloatArray:
+    """Return residuals whose squares grow like absolute values where they are large."""
+    return np.asarray(np.sign(residuals) * np.sqrt(2 * (np.hypot(1, residuals) - 1)))
+
+
+def _mean_error(logs: FloatArray) -> float:
+    return float(np.mean(np.abs(np.expm1(logs))))
+
+
+def _after(prior: Range, deviation: float, width: float) -> Range:
+    value, low, high = (
+        float(prior.at(np.asarray(deviation + width * at))) for at in (0.0, -END, END)
+    )
+    return replace(prior, value=value, low=min(low, value), high=max(high, value))
+
+
+def _scattered(fitted: Range, prior: Range, logs: FloatArray) -> Range:
+    """Return the range of the whole: what rows scatter, near what was believed before."""
+    believed = math.log(prior.high / prior.low) / (2 * END)
+    # Of normal deviations the mean absolute one, which outliers move less.
+    told = float(np.mean(np.abs(logs))) * math.sqrt(math.pi / 2)
+    rows = len(logs)
+    spread = math.sqrt((PRIOR_ROWS * believed**2 + rows * told**2) / (PRIOR_ROWS + rows))
+    reach = math.exp(END * spread)
+    return replace(fitted, low=fitted.value / reach, high=fitted.value * reach)

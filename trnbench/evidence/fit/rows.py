@@ -1,0 +1,243 @@
+"""Measured steps, and kernels, that a calibration can be fitted to, and rows that it cannot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from trnbench.errors import InputError, UnknownNameError
+from trnbench.evidence.attention_kernels import (
+    KERNEL_SCATTER,
+    TimedAttention,
+    attention_kernel,
+    is_attention,
+)
+from trnbench.evidence.fit.bounds import impossible
+from trnbench.evidence.fit.memory import HeldRow
+from trnbench.evidence.fit.problem import ASSUMED_SCATTER, KERNEL, ROW_SCATTER, Measured
+from trnbench.evidence.kernels import seconds
+from trnbench.evidence.predict import Predictor, PreparedPart, PricedSteps, StepPart
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.evidence.training_cases import EvidenceCase, Reader
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.records import Record, replace
+from trnbench.predict.fit import LayoutMemory
+from trnbench.predict.setup import family_of
+
+FIT = "fit"
+"""What a row's `use` says where a file keeps others for validation."""
+_OPEN = ("micro-batch:", "recompute:", "virtual stages:")
+"""Beginnings of assumptions on which a row's time depends much."""
+
+_TRUSTED = {"medium": 0.045, "low": 0.08}
+"""Scatter of rows that their collector trusts less."""
+_STARTED_S = 0.01
+"""What a part of a step takes whatever it does: a stack counts that once, with the step."""
+
+
+class FitRows(Record, eq=False):
+    """Rows to fit, those that tell their memory, and why others are not fitted: (id, reason)."""
+
+    rows: tuple[Measured, ...]
+    held: tuple[HeldRow, ...]
+    unused: tuple[tuple[str, str], ...]
+
+
+def marked_rows(files: Sequence[EvidenceFile], *, also: Collection[str] = ()) -> list[EvidenceFile]:
+    """Return files with those rows alone that say `fit` or have an id in `also`.
+
+    A file where none does stays whole.
+    """
+    known = {row.id for file in files for row in file.rows}
+    for name in also:
+        if name not in known:
+            raise UnknownNameError("measured row", name, known)
+    found = []
+    for file in files:
+        marked = tuple(row for row in file.rows if row.text("use") == FIT or row.id in also)
+        found.append(replace(file, rows=marked or file.rows))
+    return found
+
+
+def measured_rows(
+    catalog: Catalog,
+    files: Iterable[EvidenceFile],
+    *,
+    stack: TrainingStack | None = None,
+) -> FitRows:
+    """Return the rows to fit, all by `stack` where one is named."""
+    reader, predictor, priced = Reader(catalog, stack=stack), Predictor(), PricedSteps()
+    read = [(row, case) for file in files for row, case in _cases(reader, file)]
+    predictor.lower_together(case for _, case in read if not isinstance(case, str))
+    rows: list[Measured] = []
+    held: list[HeldRow] = []
+    unused: list[tuple[str, str]] = []
+    for row, case in read:
+        held += _held(predictor, case)
+        found = _measured((predictor, priced), row, case, named=stack is not None)
+        if isinstance(found, str):
+            unused.append((row.id, found))
+        else:
+            rows += found
+    return FitRows(rows=tuple(rows), held=tuple(held), unused=tuple(unused))
+
+
+def _cases(reader: Reader, file: EvidenceFile) -> Iterator[tuple[EvidenceRow, EvidenceCase | str]]:
+    """Yield the rows of a file that ran, or that nobody can tell of."""
+    for row, case in zip(file.rows, reader.cases(file), strict=True):
+        if isinstance(case, str) or case.step.ran:
+            yield row, case
+
+
+def _held(predictor: Predictor, case: EvidenceCase | str) -> Iterator[HeldRow]:
+    """Yield a case that tells its memory, and in which layout."""
+    if isinstance(case, str) or case.step.memory is None:
+        return
+    try:
+        ((_, one), *others) = predictor.prepared(case).tried[0]
+    except RowFault:
+        return
+    if not others:
+        setup = case.setup
+        yield HeldRow(
+            id=case.step.id,
+            configuration=case.configuration,
+            memory=LayoutMemory(
+                program=one.program,
+                platform=setup.platform,
+                stack=setup.stack,
+                logical_size=setup.logical_size,
+                index=one.index,
+            ),
+            of="chip" if case.step.memory.of == "chip" else "first",
+            measured_bytes=case.step.memory.bytes,
+        )
+
+
+def _measured(
+    by: tuple[Predictor, PricedSteps], row: EvidenceRow, case: EvidenceCase | str, *, named: bool
+) -> list[Measured] | str:
+    """Return what a row measured: the step, and parts of it; or why that is not used."""
+    predictor, priced = by
+    if isinstance(case, str):
+        return case
+    if not case.setup.own_stack and not named:
+        return "no training stack is known for its software; name one with --stack"
+    step = case.step
+    if step.step_time_s is None:
+        return "step_time_s: not given"
+    try:
+        prepared = predictor.prepared(case)
+        predicted_s = float(prepared.times_s(case.setup.efficiency, priced).min())
+    except RowFault as fault:
+        return str(fault)
+    why_not = impossible(prepared, step.step_time_s, predicted_s, priced)
+    if why_not is not None:
+        return why_not
+    parts: tuple[tuple[StepPart, float | None], ...] = (
+        ("device", step.device_s_per_microbatch),
+        ("optimizer", step.optimizer_s),
+    )
+    whole = Measured(
+        id=step.id,
+        configuration=case.configuration,
+        measured_s=step.step_time_s,
+        scatter=_scatter(row, case),
+        prepared=prepared,
+        nodes=case.setup.nodes,
+        family=family_of(case.setup.model),
+        instance=case.setup.platform.instance.name,
+        efficiency=case.setup.efficiency,
+    )
+    return [
+        whole,
+        *(
+            replace(
+                whole,
+                measured_s=seconds,
+                prepared=PreparedPart(step=prepared, of=part),
+                quantity=part,
+                scatter=math.hypot(whole.scatter, _STARTED_S / seconds),
+            )
+            for part, seconds in parts
+            if seconds is not None
+        ),
+    ]
+
+
+def _scatter(row: EvidenceRow, case: EvidenceCase) -> float:
+    """Return how far a row's times may lie from true ones, by what it leaves open and its trust."""
+    known = ASSUMED_SCATTER if _is_open(case.assumed) else ROW_SCATTER
+    return max(known, _TRUSTED.get(row.text("trust").lower(), 0.0))
+
+
+def _is_open(assumed: Sequence[str]) -> bool:
+    return any(what.startswith(_OPEN) for what in assumed)
+
+
+class TimedKernel(Record, eq=False):
+    """An attention kernel that can be priced on its chip."""
+
+    kernel: TimedAttention
+    chip: Chip
+
+    def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
+        """Return the time of each sample [1, samples], s."""
+        return np.reshape(self.kernel.times_s(self.chip, efficiency.chip), (1, -1))
+
+
+def measured_kernels(
+    catalog: Catalog, files: Iterable[EvidenceFile], steps: Sequence[Measured]
+) -> FitRows:
+    """Return the attention kernels of files on the chips of steps, and why others are not fitted.
+
+    Kernels of one name are one configuration: what one of them differs by from the chip's others
+    they have in common.
+    """
+    known = {row.chip: row.efficiency for row in steps}
+    rows: list[Measured] = []
+    unused: list[tuple[str, str]] = []
+    for file in files:
+        for row in file.rows:
+            if not is_attention(row):
+                continue
+            try:
+                rows.append(_measured_kernel(catalog, row, file.rows, known))
+            except (RowFault, InputError) as fault:
+                unused.append((row.id, str(fault)))
+    return FitRows(rows=tuple(rows), held=(), unused=tuple(unused))
+
+
+def _measured_kernel(
+    catalog: Catalog,
+    row: EvidenceRow,
+    rows: Sequence[EvidenceRow],
+    known: dict[str, TrainingEfficiency],
+) -> Measured:
+    kernel = attention_kernel(row, rows)
+    if not kernel.flash:
+        raise RowFault("holds whole rows of scores: says nothing about long sequences")
+    fitting = (one for one in known.values() if kernel.chip in one.chip.chips)
+    efficiency = next(fitting, None)
+    if efficiency is None:
+        raise RowFault(f"no step on {kernel.chip} is fitted")
+    # No release of the software around it makes a kernel by itself faster or slower.
+    efficiency = replace(efficiency, stack=replace(efficiency.stack, release=None))
+    timed = TimedKernel(kernel=kernel, chip=load_chip(catalog, kernel.chip))
+    timed.times_s(efficiency)  # refuses chips without attention numbers
+    name = row.text("kernel").split()[0].rstrip(",")
+    return Measured(
+        id=row.id,
+        configuration=f"{kernel.chip} {name}",
+        measured_s=seconds(row),
+        scatter=KERNEL_SCATTER,
+        prepared=timed,
+        efficiency=efficiency,
+        quantity=KERNEL,
+    )

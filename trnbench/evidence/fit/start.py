@@ -1,0 +1,243 @@
+"""What a fit of one training stack begins with: the stack as it was known, or a new one.
+
+A new stack has the numbers of another: of the one that `like` names (or of what is assumed of
+software that launches work so: eager, compiled, graph), else of the stack that runs the rows'
+software, else of what is assumed of software on their chips. It serves the software of its rows on
+every instance of their chips.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import get_args
+
+from trnbench.errors import InputError
+from trnbench.evidence.rows import EvidenceFile, RowFault
+from trnbench.evidence.step_row import StepRow, step_of
+from trnbench.facts.calibration.host_launch import Dispatch
+from trnbench.facts.calibration.stack_of import Stacks, framework_named
+from trnbench.facts.calibration.training_stack import (
+    STACK_PREFIX,
+    TrainingStack,
+    full_name,
+    generic_stack,
+    load_training_stack,
+    refuse_other_sort,
+    training_file,
+)
+from trnbench.facts.catalog.document import load_once
+from trnbench.facts.catalog.search import BUILT_IN, Catalog, Entry
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_chip, load_instance, load_published
+from trnbench.facts.records import Record, replace
+
+KINDS = get_args(Dispatch)
+_VERSION = re.compile(r"([\s@=]+v?\d[\w.+-]*|[-_/]v?\d+\.[\w.+-]*)$", re.IGNORECASE)
+_FEW = 3
+_OF_ITS_FIT = ("fitted_rows", "fitted_on", "fitted_to", "fit", "default_for", "stands_for")
+
+
+class Start(Record, eq=False):
+    """A stack before its fit, and its file as plain data; `like` whose numbers a new one has.
+
+    `again`: what an earlier fit of it began with, which this one begins with once more.
+    """
+
+    stack: TrainingStack
+    table: dict[str, object]
+    like: str | None = None
+    again: str | None = None
+
+
+def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: str | None) -> Start:
+    """Return what a fit of the stack of this name to rows of files begins with."""
+    said = [step for file in files for step in _said(catalog, file)]
+    stacks = Stacks(catalog)
+    run_on = {id(step): _platform(catalog, step) for step in said}
+    platforms = [platform for platform in run_on.values() if platform is not None]
+    name = _calibrated_name(stacks, name, platforms)
+    _refuse_two(name, stacks, said, run_on)
+    known = training_file(catalog, name)
+    if known is not None:
+        refuse_other_sort(catalog, known, platforms[0].instance.name if platforms else None)
+    software = list(dict.fromkeys(_plain(step.framework) for step in said if step.framework))
+    again = _begun_before(catalog, known) if known is not None and like is None else None
+    if known is not None and (again == full_name(name) or (again or like) is None):
+        entry = known if again is None else _shipped(catalog, full_name(name))
+        stack = load_once(catalog, entry.path, TrainingStack)
+        table = read_toml(entry.path) | {"begun_as": full_name(name)}
+        return _serving(catalog, Start(stack=stack, table=table, again=again), software, platforms)
+    if like is not None and full_name(like) == full_name(name):
+        stack, table = load_training_stack(catalog, name), read_toml(_file(catalog, name))
+        return _serving(catalog, Start(stack=stack, table=table, like=name), software, platforms)
+    like = like or again
+    if not platforms:
+        why = f"no known instance: {said[0].instance!r}" if said else _faults(catalog, files)
+        raise InputError(f"no row can be fitted: {why}")
+    base = _base(catalog, stacks, said, platforms[0], (name, like))
+    full = full_name(name)
+    evolved = replace(
+        base,
+        name=full,
+        title=f"{name.removeprefix(STACK_PREFIX)}, begun as {base.name}",
+        stands_for=None,
+        frameworks=(),
+        default_for=(),
+        instances=(),
+        basis="assumed" if base.basis == "assumed" else "transferred",
+        inherits_from=base.name,
+        fitted_rows=(),
+        fitted_on=(),
+        fitted_to=(),
+        fit=None,
+    )
+    table = read_toml(catalog.find("calibration", base.name).path)
+    table = {key: value for key, value in table.items() if key not in _OF_ITS_FIT}
+    table |= {
+        "name": full,
+        "title": evolved.title,
+        "basis": evolved.basis,
+        "inherits_from": base.name,
+        "begun_as": base.name,
+    }
+    start = Start(stack=evolved, table=table, like=base.name, again=again)
+    return _serving(catalog, start, software or [name.removeprefix(STACK_PREFIX)], platforms)
+
+
+def _calibrated_name(stacks: Stacks, name: str, platforms: Sequence[Platform]) -> str:
+    """Return the stack that a framework stands for where rows ran; any other name stands.
+
+    Where none is calibrated with it, that is a new one of its name and the chip's.
+    """
+    if framework_named(stacks.catalog, name) is None:
+        return name
+    found = dict.fromkeys(
+        one.stack.short_name if one.own else f"{name}-{platform.chip.name}"
+        for platform, one in ((there, stacks.by_name(name, there)) for there in platforms)
+    )
+    if len(found) > 1:
+        raise InputError(
+            f"--stack {name} stands for {len(found)} training stacks where the rows ran: "
+            f"{', '.join(found)}",
+            hint="name one of them, with a file of its rows alone",
+        )
+    return next(iter(found), name)
+
+
+def _faults(catalog: Catalog, files: Iterable[EvidenceFile]) -> str:
+    """Return in words why the first rows, none of which can be read, cannot."""
+    found = []
+    for row in (row for file in files for row in file.rows[:_FEW]):
+        try:
+            step_of(row)
+        except RowFault as fault:
+            found.append(f"{row.id}: {fault}")
+    return "; ".join(found[:_FEW])
+
+
+def _said(catalog: Catalog, file: EvidenceFile) -> list[StepRow]:
+    """Return what rows say that can be read."""
+    found = []
+    for row in file.rows:
+        try:
+            found.append(step_of(row))
+        except RowFault:
+            continue  # the fit lists it with the reason
+    return found
+
+
+def _platform(catalog: Catalog, step: StepRow) -> Platform | None:
+    instance = load_published(catalog, step.instance, "")
+    if instance is None:
+        return None
+    return Platform(instance=instance, chip=load_chip(catalog, instance.chip))
+
+
+def _plain(framework: str) -> str:
+    """Return the name of a software without a version behind it."""
+    return _VERSION.sub("", framework.strip()) or framework.strip()
+
+
+def _refuse_two(
+    name: str, stacks: Stacks, said: Sequence[StepRow], run_on: dict[int, Platform | None]
+) -> None:
+    """Refuse rows of several frameworks: those that one stack knows by several names are one."""
+    found: dict[str, str] = {}
+    for step in said:
+        platform = run_on[id(step)]
+        if not step.framework or platform is None:
+            continue
+        stack = stacks.of(step.framework, step.release, platform)
+        key = stack.stack.name if stack.own else _plain(step.framework).lower()
+        found.setdefault(key, _plain(step.framework))
+    if len(found) > 1:
+        names = ", ".join(map(repr, found.values()))
+        raise InputError(
+            f"--stack {name}: rows of {len(found)} frameworks: {names}",
+            hint="fit each to a stack of its own, from a file with its rows alone",
+        )
+
+
+def _base(
+    catalog: Catalog,
+    stacks: Stacks,
+    said: Sequence[StepRow],
+    platform: Platform,
+    begun: tuple[str, str | None],
+) -> TrainingStack:
+    name, like = begun
+    if like in KINDS:
+        try:
+            return generic_stack(catalog, like, platform.instance)  # type: ignore[arg-type]
+        except InputError:
+            raise InputError(
+                f"--from {like}: nothing is assumed of such software on {platform.chip.name}"
+            ) from None
+    if like is not None:
+        return load_training_stack(catalog, like)
+    software = next((step.framework for step in said if step.framework), name)
+    return stacks.of(software, "", platform).stack
+
+
+def _serving(
+    catalog: Catalog, start: Start, software: Sequence[str], platforms: Sequence[Platform]
+) -> Start:
+    """Return a start that serves software on every instance of some chips."""
+    chips = {platform.chip.name for platform in platforms}
+    alike = [
+        entry.name
+        for entry in catalog.entries("instances")
+        if load_instance(catalog, entry.name).chip in chips
+    ]
+    known = start.stack.frameworks
+    said = {name.lower() for name in known}
+    frameworks = (*known, *(name for name in software if name.lower() not in said))
+    instances = tuple(dict.fromkeys((*start.stack.instances, *alike)))
+    return Start(
+        stack=replace(start.stack, frameworks=frameworks, instances=instances),
+        table=start.table | {"frameworks": list(frameworks), "instances": list(instances)},
+        like=start.like,
+        again=start.again,
+    )
+
+
+def _begun_before(catalog: Catalog, known: Entry) -> str | None:
+    """Return what the fit in a file of the user's began with, None where it says nothing of it."""
+    table = catalog.table(known.path)
+    begun = table.get("begun_as") if known.origin != BUILT_IN and table.get("fitted_rows") else None
+    return begun if isinstance(begun, str) else None
+
+
+def _shipped(catalog: Catalog, full: str) -> Entry:
+    """Return the shipped file of a stack, which a user's file of its name may hide."""
+    entry = catalog.find("calibration", full)
+    return replace(entry, path=entry.hides[-1]) if entry.hides else entry
+
+
+def _file(catalog: Catalog, name: str) -> Path:
+    found = training_file(catalog, name)
+    assert found is not None
+    return found.path

@@ -1,0 +1,134 @@
+"""Collectives over groups of the devices, all groups at once, through `shard_map`.
+
+A program runs several, each after the one before, on buffers of their own; what launching the
+program costs is taken off, so that a row says what an exchange costs in the midst of a step. The
+first result of each is checked against what it must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from trnbench.errors import unhandled
+from trnbench.evidence.measure.loops import AllDevices
+from trnbench.evidence.measure.pieces import Array
+from trnbench.evidence.measure.timing import Timing
+from trnbench.facts.records import Record
+from trnbench.facts.workload.operation import Op
+from trnbench.program.collective import bus_factor
+
+_EXCHANGES, _SMALL_EXCHANGES = 4, 32
+"""Exchanges of one program; of small ones more, beside which its launch is little."""
+_SMALL_BYTES = 256 * 1024
+_ELEMENT_BYTES = 4
+
+
+class ExchangeTime(Record):
+    """A collective of groups of `ranks` devices; `size_bytes` as nccl-tests counts.
+
+    `check`: the largest error of its data; anything above 0 is wrong, as sums are of small whole
+    numbers.
+    """
+
+    op: Op
+    ranks: int
+    size_bytes: float
+    timing: Timing
+    check: float
+
+    @property
+    def algbw_bytes_per_s(self) -> float:
+        """Size over time."""
+        return self.size_bytes / self.timing.median_s
+
+    @property
+    def busbw_bytes_per_s(self) -> float:
+        """The same, times the bus factor of nccl-tests."""
+        return self.algbw_bytes_per_s * bus_factor(self.op, self.ranks)
+
+
+def exchanges(
+    machine: AllDevices, op: Op, ranks: int, sizes: tuple[int, ...], *, launch_s: float
+) -> Iterator[ExchangeTime]:
+    """Yield the times of a collective over sizes, smallest first."""
+    groups = len(machine.devices) // ranks
+    mesh = machine.mesh(group=groups, rank=ranks)
+    run = _operation(machine, op, ranks)
+    barrier = machine.jax.lax.optimization_barrier
+
+    def several(buffers: tuple[Array, ...]) -> tuple[Array, ...]:
+        found = [run(buffers[0][0])]
+        for buffer in buffers[1:]:
+            given, _ = barrier((buffer[0], found[-1]))
+            found.append(run(given))
+        return tuple(one[None] for one in found)
+
+    program = machine.on_all(several, mesh)
+    for size in sizes:
+        elements = _elements(op, ranks, size)
+        if elements == 0:
+            continue
+        machine.check_memory(3.0 * _EXCHANGES * size, f"{op} of {size:,} bytes")
+        counted = _counted(groups * ranks, elements)
+        count = _SMALL_EXCHANGES if size <= _SMALL_BYTES else _EXCHANGES
+        buffers = tuple(machine.placed(mesh, counted) for _ in range(count))
+        found = np.asarray(program(buffers)[0])
+        expected = _expected(op, counted, ranks)
+        yield ExchangeTime(
+            op=op,
+            ranks=ranks,
+            size_bytes=float(elements * _ELEMENT_BYTES * (ranks if op == "all-gather" else 1)),
+            timing=machine.time(program, buffers).each(count, less_s=launch_s),
+            check=float(np.abs(found - expected).max()),
+        )
+
+
+def _elements(op: Op, ranks: int, size_bytes: int) -> int:
+    """Return the numbers that a rank puts in, a multiple of the ranks."""
+    parts = size_bytes // _ELEMENT_BYTES // ranks
+    return parts if op == "all-gather" else parts * ranks
+
+
+def _counted(devices: int, elements: int) -> Array:
+    """Return small whole numbers, others on each device and in each place."""
+    places = np.arange(elements) % 7
+    return (np.arange(devices)[:, None] + places[None, :] + 1).astype(np.float32)
+
+
+def _operation(machine: AllDevices, op: Op, ranks: int) -> Callable[[Array], Array]:
+    lax = machine.jax.lax
+    match op:
+        case "all-reduce":
+            return lambda x: lax.psum(x, "rank")
+        case "all-gather":
+            return lambda x: lax.all_gather(x, "rank", tiled=True)
+        case "reduce-scatter":
+            return lambda x: lax.psum_scatter(x, "rank", tiled=True)
+        case "all-to-all":
+            return lambda x: lax.all_to_all(x, "rank", 0, 0, tiled=True)
+        case "permute":
+            ring = [(i, (i + 1) % ranks) for i in range(ranks)]
+            return lambda x: lax.ppermute(x, "rank", ring)
+        case "broadcast" | "send-receive":
+            raise ValueError(f"{op} is not measured")
+        case _:
+            unhandled(op, "program that measures it")
+
+
+def _expected(op: Op, given: Array, ranks: int) -> Array:
+    """Return what every device must have in the end, a row each."""
+    grouped = given.reshape(-1, ranks, given.shape[1])
+    if op == "all-reduce":
+        found = np.repeat(grouped.sum(axis=1, keepdims=True), ranks, axis=1)
+    elif op == "all-gather":
+        found = np.repeat(grouped.reshape(len(grouped), 1, -1), ranks, axis=1)
+    elif op == "reduce-scatter":
+        found = grouped.sum(axis=1).reshape(len(grouped), ranks, -1)
+    elif op == "all-to-all":
+        parted = grouped.reshape(len(grouped), ranks, ranks, -1)
+        found = parted.transpose(0, 2, 1, 3).reshape(grouped.shape)
+    else:
+        found = np.roll(grouped, 1, axis=1)
+    return found.reshape(given.shape[0], -1)

@@ -1,0 +1,183 @@
+"""The devices that JAX finds, what they can, and what is known of them: for every measured row.
+
+What differs between CPUs, NVIDIA GPUs and NeuronCores is in `Capabilities`, decided from the names
+that a backend gives and the environment, so that a backend that is not there can be tried.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+from trnbench.errors import EnvironmentFault
+from trnbench.facts.records import Record
+
+DeviceChoice = Literal["auto", "cpu", "cuda", "neuron"]
+Backend = Literal["cpu", "cuda", "neuron"]
+
+INSTALL: Mapping[str, str] = {
+    "auto": "pip install 'trnbench[measure]'",
+    "cpu": "pip install 'trnbench[measure]'",
+    "cuda": "pip install 'trnbench[measure]' 'jax[cuda12]'",
+    "neuron": "pip install 'trnbench[measure]' jax-neuronx "
+    "--extra-index-url https://pip.repos.neuron.amazonaws.com",
+}
+"""What makes JAX run on a kind of device."""
+_JAX_NAMES: Mapping[str, Backend] = {
+    "cpu": "cpu",
+    "gpu": "cuda",
+    "cuda": "cuda",
+    "neuron": "neuron",
+    "trn": "neuron",
+}
+_COMPILES_SLOWLY = ("neuron",)
+"""Backends that take minutes for a new shape."""
+_FORMATS: Mapping[Backend, tuple[str, ...]] = {
+    "cpu": ("fp32", "bf16", "fp16"),
+    "cuda": ("bf16", "fp16", "fp32", "fp8_e4m3fn"),
+    "neuron": ("bf16", "fp16", "fp32", "fp8_e4m3"),
+}
+"""What is tried, the format of training first; what does not run is left out and said."""
+_CHIPS: Mapping[Backend, Sequence[tuple[str, str]]] = {
+    "cpu": (),
+    "cuda": (
+        (r"a100.*40", "a100-40gb"),
+        (r"a100", "a100-80gb"),
+        (r"h100 80gb hbm3", "h100"),
+        (r"h200", "h200"),
+        (r"\bb200", "b200"),
+        (r"\bb300", "b300"),
+    ),
+    "neuron": (
+        (r"nc[-_ ]?v2|trn1|trainium1", "trainium1"),
+        (r"nc[-_ ]?v3|trn2|trainium2", "trainium2"),
+        (r"nc[-_ ]?v4|trn3|trainium3", "trainium3"),
+    ),
+}
+"""What in the name of a device tells its chip in the catalogue, the first that is found."""
+_KEPT_VARIABLES = (
+    *("XLA_FLAGS", "JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES", "NEURON_CC_FLAGS"),
+    *("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_LOGICAL_NC_CONFIG"),
+)
+"""Variables that decide what is measured: they stand in every row."""
+
+
+class Device(Protocol):
+    """What is asked of one device of a backend; a fake one serves in tests."""
+
+    @property
+    def platform(self) -> str:
+        """What JAX calls the backend: cpu, gpu, neuron."""
+        ...
+
+    @property
+    def device_kind(self) -> str:
+        """What the backend calls the device."""
+        ...
+
+    def memory_stats(self) -> Mapping[str, int] | None:
+        """What the backend tells of the device's memory, if anything."""
+        ...
+
+
+class Capabilities(Record):
+    """What the devices at hand are, and what may be asked of them.
+
+    `chip` is the one of the catalogue that their name tells of. `logical_size`: physical cores of
+    a device, of NeuronCores. `shares_host`: all devices compute with the same processors.
+    `compiles_slowly`: a new shape takes minutes, so few are tried. `fused_attention`: what JAX
+    calls the backend's kernel.
+    """
+
+    backend: Backend
+    kind: str
+    devices: int
+    chip: str | None
+    formats: tuple[str, ...]
+    logical_size: int | None = None
+    shares_host: bool = False
+    compiles_slowly: bool = False
+    fused_attention: str | None = None
+    memory_bytes: float | None = None
+
+    @property
+    def training_format(self) -> str:
+        """The format in which training is usual here."""
+        return self.formats[0]
+
+
+def capabilities(
+    devices: Sequence[Device], environment: Mapping[str, str] = os.environ
+) -> Capabilities:
+    """Return what devices are and can, by the names that their backend gives them."""
+    first = devices[0]
+    backend = _JAX_NAMES.get(first.platform.lower())
+    if backend is None:
+        known = ", ".join(dict.fromkeys(_JAX_NAMES.values()))
+        raise EnvironmentFault(
+            f"JAX runs on {first.platform!r} here; trnbench measures {known}",
+            hint="--device cpu measures the host",
+        )
+    kind = first.device_kind
+    told = first.memory_stats() or {}
+    size = environment.get("NEURON_LOGICAL_NC_CONFIG", "") if backend == "neuron" else ""
+    return Capabilities(
+        backend=backend,
+        kind=kind,
+        devices=len(devices),
+        chip=next(
+            (chip for words, chip in _CHIPS[backend] if re.search(words, kind.lower())), None
+        ),
+        formats=_FORMATS[backend],
+        logical_size=int(size) if size.isdigit() else None,
+        shares_host=backend == "cpu",
+        compiles_slowly=backend in _COMPILES_SLOWLY,
+        fused_attention="cudnn" if backend == "cuda" else None,
+        memory_bytes=float(told["bytes_limit"]) if "bytes_limit" in told else None,
+    )
+
+
+def host_flags(flags: str, devices: int) -> str:
+    """Return XLA_FLAGS that make so many devices of the host; of what is set already the rest."""
+    name = "--xla_force_host_platform_device_count"
+    kept = [flag for flag in flags.split() if not flag.startswith(f"{name}=")]
+    return " ".join([*kept, f"{name}={devices}"])
+
+
+def open_devices(choice: DeviceChoice, host_devices: int) -> list[Device]:
+    """Return the devices that JAX finds; JAX must not have been imported yet.
+
+    On a host without others, so many devices are made of the host.
+    """
+    os.environ["XLA_FLAGS"] = host_flags(os.environ.get("XLA_FLAGS", ""), host_devices)
+    if choice != "auto":
+        os.environ["JAX_PLATFORMS"] = choice
+    try:
+        import jax
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"JAX is not installed ({error})", hint=f"install it: {INSTALL[choice]}"
+        ) from None
+    try:
+        return list(jax.devices())
+    except (RuntimeError, AssertionError) as error:  # the latter where a plugin is missing
+        first = (str(error).splitlines() or ["its plugin is not installed"])[0][:160]
+        raise EnvironmentFault(
+            f"JAX finds no {choice} device: {first}",
+            hint=f"install what it needs: {INSTALL[choice]}; or measure the host: --device cpu",
+        ) from None
+
+
+def peak_memory_bytes(devices: Sequence[Device]) -> float | None:
+    """Return the most memory that any device held so far, where the backend tells."""
+    told = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
+    return float(max(filter(None, told))) if all(told) else None
+
+
+def kept_variables(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the variables that decide what is measured, as they are set."""
+    return " ".join(
+        f"{name}={environment[name]}" for name in _KEPT_VARIABLES if name in environment
+    )

@@ -1,0 +1,100 @@
+"""What is known of the machine at hand: processors, memory, driver, clocks, power, load."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from trnbench.facts.processes.children import said_by
+
+_PROCESSOR = Path("/proc/cpuinfo")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_SUPPLIES = Path("/sys/class/power_supply")
+_PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-neuronx", "libneuronxla", "neuronx-cc")
+_BUSY = 0.5
+"""A load over this share of the processors, before anything is measured, is said."""
+_TOOL_S = 10.0
+"""A tool that has told nothing of the devices by then is not waited for."""
+
+
+def processors() -> int:
+    """Return the processors that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def processor_name() -> str:
+    """Return what the host calls its processors."""
+    return _told("model name") or platform.processor() or platform.machine()
+
+
+def cache_bytes() -> float | None:
+    """Return the last cache of a processor, where the host tells."""
+    sizes = [_text(path) for path in _CACHES.glob("index*/size")]
+    kib = [float(text[:-1]) for text in sizes if text.endswith("K") and text[:-1].isdigit()]
+    return max(kib) * 1024 if kib else None
+
+
+def memory_bytes() -> float:
+    """Return the memory of the host."""
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def software() -> str:
+    """Return the releases that were measured."""
+    known = [f"python {platform.python_version()}"]
+    for name in _PACKAGES:
+        try:
+            known.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return "; ".join(known)
+
+
+def driver(backend: str) -> dict[str, str]:
+    """Return driver, clock and power limit by column, where a tool of the backend tells."""
+    if backend == "cpu":
+        mhz = _told("cpu MHz")
+        return {"driver": platform.release(), "clock": f"{float(mhz):.0f} MHz" if mhz else ""}
+    if backend == "cuda":
+        asked = "driver_version,clocks.sm,clocks.max.sm,power.limit"
+        lines = said_by(
+            ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], longest_s=_TOOL_S
+        )
+        cells = [cell.strip() for cell in lines[0].split(",")] if lines else []
+        if len(cells) != asked.count(",") + 1:
+            return {}
+        return {"driver": cells[0], "clock": f"{cells[1]} of {cells[2]}", "power_limit": cells[3]}
+    module = Path("/sys/module/neuron/version")
+    return {"driver": _text(module)}
+
+
+def remarks(backend: str) -> tuple[str, ...]:
+    """Return in words what disturbs a measurement here, before any is taken."""
+    found = []
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > _BUSY * processors():
+        found.append(f"the host is busy: load {load:.1f} on {processors()} processors")
+    states = {_text(path) for path in _SUPPLIES.glob("BAT*/status")}
+    if "Discharging" in states:
+        found.append("the machine runs on battery")
+    if backend == "neuron":
+        found.append("nobody has yet run these measurements on NeuronCores: check them with care")
+    return tuple(found)
+
+
+def _told(key: str) -> str:
+    for line in _text(_PROCESSOR).splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,365 @@
+"""What measured kernels and exchanges say of a machine, as the numbers of its data files.
+
+Model of products: t = FLOP / (rate K / (K + K0)) + what a kernel costs; of exchanges: t = launch +
+size / rate, by operation and ranks of a group. Both are fitted to relative errors, so that small
+sizes count as much as large ones. What stands between products is counted as the bytes that the
+program says, over the rate of a stream, times how much longer it took.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Literal
+
+import numpy as np
+
+from trnbench.engines.analytic.matrix.time import matrix_time
+from trnbench.errors import InputError
+from trnbench.evidence.measure.chains import BACKWARD, CORE, FORWARD, LAYER, LOSS, SCORES, UPDATE
+from trnbench.evidence.measure.suites import OPERATIONS
+from trnbench.evidence.measured_kernels import PRODUCT, STREAMS, measured_product
+from trnbench.evidence.rows import EvidenceRow, RowFault
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.records import Record, replace
+from trnbench.facts.units import BITS_PER_BYTE
+from trnbench.facts.workload.operation import Op
+from trnbench.program.collective import bus_factor
+
+RowClock = Literal["wall", "processor"]
+"""By which clock rows count: that on the wall, or what the host's processors were busy, divided
+among them: what an idle host would take, where its devices share it."""
+
+BY_RING = ("all-reduce", "all-gather", "reduce-scatter")
+END_OF_80 = 1.2816
+"""Standard deviations to the end of an 80 % interval."""
+PASSES_OF_A_LAYER = 4
+"""Passes between products in each direction: two joins with the stream, rotation, gate."""
+_DEPTHS = np.array([0.0, *2.0 ** np.arange(2, 11)])
+"""The depths K0 that are tried."""
+_LEAST_SCATTER = 0.03
+_BETTER = 0.8
+"""Two lines for one must leave the points so much nearer."""
+_FEWEST = 3
+"""Sizes that tell a line."""
+_UNTOLD = 1e9
+"""Bytes a second of links over which nothing was sent: no exchange is predicted with it."""
+_TOUCHES = (4.0, 5.0)
+"""How often the program itself reads or writes each score, where no kernel tells: scale, mask and
+softmax forward and backward."""
+
+
+class TimedRows(Record):
+    """Rows of kernels and of exchanges, and the clock they count by."""
+
+    rows: Sequence[EvidenceRow]
+    exchanges: Sequence[EvidenceRow]
+    clock: RowClock = "wall"
+
+    @property
+    def sharing(self) -> int:
+        """The processors of the host that its devices share."""
+        return min(self.rows[0].whole("cores"), max(row.whole("ranks") for row in self.rows))
+
+    def seconds(self, row: EvidenceRow) -> float:
+        """Return the time of a row, s."""
+        if self.clock == "processor":
+            return row.positive("processor_s") / self.sharing
+        if row.said("time_us"):
+            return row.positive("time_us") * 1e-6
+        return row.positive("latency_ms") * 1e-3
+
+    def of(self, kernel: str) -> list[EvidenceRow]:
+        """Return the rows of a kernel."""
+        return [row for row in self.rows if row.text("kernel") == kernel]
+
+
+class ExchangeFit(Record):
+    """A collective of groups of so many ranks, over some sizes: its launch, and what of the links'
+    rate it reaches. `below_bytes`: where the next such begins; None of the largest sizes.
+    """
+
+    op: Op
+    ranks: int
+    below_bytes: float | None
+    launch_s: float
+    bus_bytes_per_s: float
+    link_share: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What its tuning is called."""
+        return f"{self.op}-{self.ranks}{'-small' if self.below_bytes else ''}"
+
+
+class MachineFit(Record):
+    """The numbers of a machine's data files, each of one device."""
+
+    precision: str
+    peaks_flop_per_s: Mapping[str, float]
+    tensor_share: float
+    half_share_depth: float
+    narrow_share: float
+    memory_share: float
+    stream_bytes_per_s: float
+    fastest_bytes_per_s: float
+    memory_bytes: float
+    cache_bytes: float
+    program_s: float
+    kernel_s: float
+    score_touches: tuple[float, float]
+    elementwise_traffic: float
+    optimizer_traffic: float
+    attention: tuple[float, float] | None
+    exchanges: tuple[ExchangeFit, ...]
+    link_bytes_per_s: float
+    scatter: float
+
+
+def fitted(timed: TimedRows, chip: Chip | None) -> MachineFit:
+    """Return what rows say of a machine, whose chip is one of the catalogue or unknown."""
+    first = timed.rows[0]
+    program_s, kernel_s = (_one(timed, name) for name in ("program", "kernel"))
+    stream, fastest = _streams(timed)
+    lnc = first.whole_if_said("lnc")
+    if chip is None:
+        products = _products(timed, kernel_s)
+        bandwidth, memory_share = stream, 1.0
+    else:
+        products = _products_of(timed, chip, lnc)
+        bandwidth = chip.memory.bandwidth_per_chip_bytes_per_s / chip.ranks(lnc)
+        memory_share = min(stream / bandwidth, 1.0)
+    moved = bandwidth * memory_share
+    exchanges, links, exchange_scatter = _exchanges(timed)
+    training = next((row.text("dtype") for row in timed.rows if LAYER in row.text("kernel")), "")
+    between = [f"{name} {phase}" for name in (LAYER, LOSS) for phase in (FORWARD, BACKWARD)]
+    peak = products.peaks.get(products.format, math.nan)
+    return MachineFit(
+        precision="fp32" if training in ("", "fp32") else "bf16-master",
+        peaks_flop_per_s=products.peaks,
+        tensor_share=products.share,
+        half_share_depth=products.depth,
+        narrow_share=products.narrow,
+        memory_share=memory_share,
+        stream_bytes_per_s=stream,
+        fastest_bytes_per_s=fastest,
+        memory_bytes=first.positive("device_memory_bytes"),
+        cache_bytes=first.positive_if_said("cache_bytes") or 1.0,
+        program_s=program_s,
+        kernel_s=kernel_s,
+        score_touches=_touches(timed, moved),
+        elementwise_traffic=_traffic(timed, between, moved),
+        optimizer_traffic=_traffic(timed, [UPDATE], moved),
+        attention=_attention(timed, peak),
+        exchanges=exchanges,
+        link_bytes_per_s=links,
+        scatter=max(products.scatter, exchange_scatter, _LEAST_SCATTER),
+    )
+
+
+def _one(timed: TimedRows, kernel: str) -> float:
+    rows = timed.of(kernel)
+    if not rows:
+        raise InputError(f"no row tells what a {kernel} costs to launch: measure matrix, or all")
+    return timed.seconds(rows[0])
+
+
+def _streams(timed: TimedRows) -> tuple[float, float]:
+    """Return the rate of streams over the most memory, and the fastest, bytes/s."""
+    rows = [row for name in STREAMS for row in timed.of(name)]
+    if not rows:
+        raise InputError("no row tells how fast memory is: measure matrix, or all")
+    rates = [row.positive("bytes") / timed.seconds(row) for row in rows]
+    sizes = [float(row.needed("shape").split()[0]) for row in rows]
+    far = [rate for rate, size in zip(rates, sizes, strict=True) if size == max(sizes)]
+    return _mean(far), max(rates)
+
+
+class _Products(Record):
+    """The rate of products: peaks by format, the share of it, K0, how far rows lie from that."""
+
+    format: str
+    peaks: Mapping[str, float]
+    share: float
+    depth: float
+    narrow: float
+    scatter: float
+
+
+def _by_format(timed: TimedRows) -> dict[str, list[EvidenceRow]]:
+    found: dict[str, list[EvidenceRow]] = {}
+    for row in timed.of(PRODUCT):
+        found.setdefault(format_named(row.needed("dtype")).name, []).append(row)
+    if not found:
+        raise InputError("no row tells how fast products are: measure matrix, or all")
+    return found
+
+
+def _products(timed: TimedRows, kernel_s: float) -> _Products:
+    """Return the rates of a chip of which nothing is known: what it reached is its peak."""
+    groups = _by_format(timed)
+    first = next(iter(groups))
+    depth, rate, scatter = 0.0, 0.0, math.inf
+    for tried in _DEPTHS.tolist():
+        rates = [_rate(timed, row, tried, kernel_s) for row in groups[first]]
+        if _scatter(rates) < scatter:
+            depth, rate, scatter = tried, _mean(rates), _scatter(rates)
+    best = {
+        name: max(_rate(timed, row, 0.0, kernel_s) for row in rows) for name, rows in groups.items()
+    }
+    peak = max(rate, best[first])
+    share = rate / peak
+    peaks = {first: peak}
+    for name, rows in groups.items():
+        if name != first:
+            like = _mean([_rate(timed, row, depth, kernel_s) for row in rows]) / share
+            peaks[name] = max(like, best[name])
+    return _Products(
+        format=first, peaks=peaks, share=share, depth=depth, narrow=1.0, scatter=scatter
+    )
+
+
+def _rate(timed: TimedRows, row: EvidenceRow, depth: float, kernel_s: float) -> float:
+    """Return the rate of endlessly deep products of which a row with some K0 tells, FLOP/s."""
+    seconds = timed.seconds(row)
+    alone = max(seconds - kernel_s, 0.1 * seconds)
+    k = float(measured_product(row).k)
+    return row.positive("flop") / alone * (k + depth) / k
+
+
+def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> _Products:
+    """Return which shares of a known chip's peak products reach."""
+    groups = _by_format(timed)
+    first = next(iter(groups))
+    found = []
+    for tried in _DEPTHS.tolist():
+        shares = [_share(timed, row, chip, lnc, tried) for row in groups[first]]
+        found.append((_scatter(shares), tried, _mean(shares)))
+    scatter, depth, share = min(found)
+    narrow = [
+        _share(timed, row, chip, lnc, depth)
+        for name, rows in groups.items()
+        for row in rows
+        if format_named(name).bits <= BITS_PER_BYTE
+    ]
+    return _Products(
+        format=first,
+        peaks={name: chip.peak_flop_per_s(name) / chip.ranks(lnc) for name in groups},
+        share=min(share, 1.0),
+        depth=depth,
+        narrow=min(_mean(narrow) / share, 1.0) if narrow else 1.0,
+        scatter=scatter,
+    )
+
+
+def _share(timed: TimedRows, row: EvidenceRow, chip: Chip, lnc: int | None, depth: float) -> float:
+    """Return which share of the peak a product reached, if K0 is so much."""
+    product = measured_product(row)
+    if chip.own_format(product.format_a) not in chip.formats:
+        raise InputError(f"{row.id}: {chip.name} has no products of {product.format_a}")
+    ideal = matrix_time(product, chip, cores=chip.unit.cores_per_rank(lnc))
+    seconds = timed.seconds(row)
+    alone = max(seconds - float(ideal.parts_s["fixed"]), 0.1 * seconds)
+    return float(ideal.parts_s["tensor"]) / alone * (float(product.k) + depth) / float(product.k)
+
+
+def _touches(timed: TimedRows, moved: float) -> tuple[float, float]:
+    found = []
+    for phase, otherwise in zip((FORWARD, BACKWARD), _TOUCHES, strict=True):
+        rows = timed.of(f"{SCORES} {phase}")
+        counts = [timed.seconds(row) * moved / row.positive("bytes") for row in rows]
+        found.append(_mean(counts) if counts else otherwise)
+    return found[0], found[1]
+
+
+def _traffic(timed: TimedRows, kernels: Sequence[str], moved: float) -> float:
+    """Return the bytes that passes moved at the rate of a stream, over those of the program."""
+    rows = [row for name in kernels for row in timed.of(name)]
+    if not rows:
+        return 1.0
+    spent = sum(timed.seconds(row) for row in rows)
+    return spent * moved / sum(row.positive("bytes") for row in rows)
+
+
+def _attention(timed: TimedRows, peak: float) -> tuple[float, float] | None:
+    found = []
+    for phase in (FORWARD, BACKWARD):
+        rows = timed.of(f"{CORE} {phase}")
+        if not rows:
+            return None
+        rates = [row.positive("flop") / timed.seconds(row) for row in rows]
+        found.append(min(_mean(rates) / peak, 1.0))
+    return found[0], found[1]
+
+
+def _exchanges(timed: TimedRows) -> tuple[tuple[ExchangeFit, ...], float, float]:
+    """Return each collective by ranks, the rate of the links, and how far rows lie from that."""
+    groups: dict[tuple[Op, int], list[tuple[float, float]]] = {}
+    for row in timed.exchanges:
+        op = next((op for op in OPERATIONS if op == row.text("collective")), None)
+        if op is None:
+            raise RowFault(f"{row.id}: {row.text('collective')[:40]!r} is not measured here")
+        point = row.positive("size_bytes"), timed.seconds(row)
+        groups.setdefault((op, row.whole("ranks")), []).append(point)
+    found, scatters = [], [0.0]
+    for (op, ranks), points in sorted(
+        groups.items(), key=lambda item: (OPERATIONS.index(item[0][0]), item[0][1])
+    ):
+        for below, launch_s, s_per_byte, apart in _lines(sorted(points)):
+            scatters.append(apart)
+            found.append(
+                ExchangeFit(
+                    op=op,
+                    ranks=ranks,
+                    below_bytes=below,
+                    launch_s=launch_s,
+                    bus_bytes_per_s=bus_factor(op, ranks) / s_per_byte,
+                )
+            )
+    links = max((one.bus_bytes_per_s for one in found), default=_UNTOLD)
+    shared = tuple(replace(one, link_share=one.bus_bytes_per_s / links) for one in found)
+    return shared, links, median(scatters)
+
+
+def _lines(
+    points: Sequence[tuple[float, float]],
+) -> list[tuple[float | None, float, float, float]]:
+    """Return one or two lines: to which size, launch, seconds a byte, how far points lie off.
+
+    What fits in caches moves at another rate than what does not.
+    """
+    whole = _line(points)
+    tried = [
+        (_line(points[:at]), _line(points[at:]), points[at][0])
+        for at in range(_FEWEST, len(points) - _FEWEST + 1)
+    ]
+    if not tried:
+        return [(None, *whole)]
+    small, large, limit = min(tried, key=lambda two: max(two[0][2], two[1][2]))
+    if max(small[2], large[2]) > _BETTER * whole[2]:
+        return [(None, *whole)]
+    return [(limit, *small), (None, *large)]
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """Return launch and seconds a byte of the line nearest to points, and how far they lie off."""
+    sizes, times = np.array(points).T
+    sides = np.stack([1 / times, sizes / times], axis=1)
+    launch_s, s_per_byte = np.linalg.lstsq(sides, np.ones(len(times)), rcond=None)[0].tolist()
+    if launch_s <= 0 or s_per_byte <= 0:
+        # Not a line: small exchanges tell the launch, large ones the rate.
+        launch_s = float(times[sizes.argmin()]) / 2
+        s_per_byte = float(times[sizes.argmax()] / sizes.max())
+    apart = np.log((launch_s + s_per_byte * sizes) / times)
+    return launch_s, s_per_byte, float(np.sqrt(np.mean(apart**2)))
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def _scatter(values: Sequence[float]) -> float:
+    return float(np.std(np.log(values)))

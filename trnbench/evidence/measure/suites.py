@@ -1,0 +1,190 @@
+"""What is run in a suite on a kind of device: products, streams, sizes of messages, small decoders.
+
+`quick` takes minutes on a laptop, `full` longer. Sizes fit the device: a host computes a thousandth
+of what an accelerator does, and where every new shape is compiled for minutes, few are tried.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trnbench.evidence.measure.device import Capabilities
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import AttentionKernel
+from trnbench.facts.workload.operation import Op
+
+KINDS = ("matrix", "collective", "train")
+SUITES = ("quick", "full")
+SuiteName = Literal["quick", "full"]
+OPERATIONS: tuple[Op, ...] = (
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"),
+)
+"""The collectives that are measured."""
+KIB, MIB = 1024, 1024**2
+OperandOrder = Literal["NN", "NT", "TN"]
+"""Which operands of a product lie transposed in memory, as BLAS writes it."""
+
+
+class ProductCase(Record):
+    """A matrix product on every device: `batch` products of m x k and k x n in a format.
+
+    `order`: which operands lie transposed in memory, as BLAS writes it. A step has as many products
+    of each: NN forward, NT for gradients of inputs, TN for those of weights.
+    """
+
+    m: int
+    k: int
+    n: int
+    batch: int = 1
+    format: str
+    order: OperandOrder = "NN"
+
+    @property
+    def shape(self) -> str:
+        """Its sizes as rows have them."""
+        text = f"M{self.m} K{self.k} N{self.n}"
+        text = f"{text} B{self.batch}" if self.batch > 1 else text
+        return text if self.order == "NN" else f"{text} {self.order}"
+
+    @property
+    def elements(self) -> int:
+        """Numbers of its operands and of its product."""
+        return self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
+
+
+class DecoderCase(Record):
+    """A small decoder and how a step of it is laid out over all devices."""
+
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int
+    vocab: int
+    sequence: int
+    micro_batch: int
+    micro_batches: int
+    tp: int
+    dp: int
+    precision: str
+    attention: AttentionKernel = "naive"
+
+    @property
+    def devices(self) -> int:
+        """The devices that a step takes."""
+        return self.tp * self.dp
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a step."""
+        return self.micro_batch * self.micro_batches * self.dp
+
+    @property
+    def shape(self) -> str:
+        """Its sizes, and how a step is laid out."""
+        return f"L{self.layers} {self.part} TP{self.tp} DP{self.dp}"
+
+    @property
+    def part(self) -> str:
+        """The sizes of a layer on one device."""
+        heads, size = self.heads // self.tp, self.hidden // self.heads
+        wide = f"H{self.hidden} N{heads} D{size} F{self.ffn // self.tp} V{self.vocab // self.tp}"
+        return f"B{self.micro_batch} S{self.sequence} {wide}"
+
+
+class Suite(Record):
+    """All that a suite runs; sizes in bytes of one device."""
+
+    products: tuple[ProductCase, ...]
+    stream_bytes: tuple[int, ...]
+    message_bytes: tuple[int, ...]
+    groups: tuple[int, ...]
+    decoders: tuple[DecoderCase, ...] = ()
+
+
+_TURNED: tuple[OperandOrder, ...] = ("NT", "TN")
+_HOST = ((256, 256, 256), (512, 256, 768), (512, 768, 256), (512, 512, 512), (1024, 512, 2048))
+_HOST_FULL = (*_HOST, (1024, 2048, 512), (1024, 1024, 1024), (2048, 2048, 2048), (64, 512, 512))
+_HOST_CORE = ((256, 64, 256, 8), (256, 256, 64, 8))
+_CHIP = ((4096, 4096, 4096), (8192, 1024, 8192), (8192, 8192, 1024), (8192, 8192, 8192))
+_CHIP_FULL = (*_CHIP, (1024, 1024, 1024), (2048, 2048, 2048), (4096, 256, 4096), (256, 4096, 4096))
+_CHIP_CORE = ((2048, 128, 2048, 32), (2048, 2048, 128, 32))
+
+
+def suite_for(can: Capabilities, name: SuiteName) -> Suite:
+    """Return what a suite runs on devices."""
+    quick = name == "quick"
+    plain: tuple[tuple[int, int, int], ...]
+    if can.shares_host:
+        plain, core = _HOST if quick else _HOST_FULL, _HOST_CORE
+        streams = (2 * MIB, 16 * MIB) if quick else (2 * MIB, 16 * MIB, 64 * MIB)
+        messages = tuple(KIB * 4**i for i in range(0, 7 if quick else 8))
+        formats = can.formats[:2] if quick else can.formats
+    else:
+        plain, core = _CHIP if quick or can.compiles_slowly else _CHIP_FULL, _CHIP_CORE
+        streams = (64 * MIB, 1024 * MIB)
+        messages = tuple(KIB * 4**i for i in range(0, 10 if quick else 11))
+        formats = can.formats
+    if can.compiles_slowly:
+        messages = messages[::3]
+    products = [
+        ProductCase(m=m, k=k, n=n, format=number_format)
+        for number_format in formats
+        for m, k, n in plain
+    ]
+    products += [
+        ProductCase(m=m, k=k, n=n, batch=batch, format=can.training_format)
+        for m, k, n, batch in core
+    ]
+    products += [
+        ProductCase(m=m, k=k, n=n, format=can.training_format, order=order)
+        for order in _TURNED
+        for m, k, n in plain[1:3]
+    ]
+    return Suite(
+        products=tuple(products),
+        stream_bytes=streams,
+        message_bytes=messages,
+        # Pairs, half and all of the devices.
+        groups=tuple(sorted({size for size in (2, can.devices // 2, can.devices) if size >= 2})),
+        decoders=decoders_for(can),
+    )
+
+
+def decoders_for(can: Capabilities) -> tuple[DecoderCase, ...]:
+    """Return three small decoders that fit the devices, laid out in three ways."""
+    devices = can.devices
+    if can.shares_host:
+        first = DecoderCase(
+            layers=2,
+            hidden=256,
+            heads=4,
+            ffn=768,
+            vocab=2048,
+            sequence=128,
+            micro_batch=2,
+            micro_batches=2,
+            tp=1,
+            dp=devices,
+            precision="fp32",
+        )
+        wide = replace(first, hidden=384, heads=6, ffn=1024, sequence=256, micro_batch=1)
+        deep = replace(first, layers=4, sequence=192)
+    else:
+        precision = "bf16-master" if can.training_format == "bf16" else "fp32"
+        first = DecoderCase(
+            layers=4,
+            hidden=2048,
+            heads=16,
+            ffn=5632,
+            vocab=32000,
+            sequence=2048,
+            micro_batch=2,
+            micro_batches=2,
+            tp=1,
+            dp=devices,
+            precision=precision,
+        )
+        wide = replace(first, hidden=4096, heads=32, ffn=11008, micro_batch=1)
+        deep = replace(first, layers=8, sequence=4096, micro_batch=1)
+    parted = replace(wide, tp=2, dp=devices // 2) if devices % 2 == 0 else wide
+    return first, parted, deep

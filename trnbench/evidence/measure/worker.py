@@ -1,0 +1,165 @@
+"""The process that measures: it alone imports JAX, and tells of each row as soon as it has it.
+
+It is a process of its own because the number of a host's devices is settled when JAX is imported,
+and because what kills it (memory, a driver) leaves the rows that it has told. It reads a request
+as JSON from stdin and writes events as lines of JSON to stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from trnbench.errors import TrnbenchError
+from trnbench.evidence.measure import host
+from trnbench.evidence.measure.chains import chains
+from trnbench.evidence.measure.collectives import exchanges
+from trnbench.evidence.measure.device import DeviceChoice, capabilities, open_devices
+from trnbench.evidence.measure.given_decoders import DecoderSizes, with_given
+from trnbench.evidence.measure.kernels import launch, product, stream
+from trnbench.evidence.measure.loops import AllDevices
+from trnbench.evidence.measure.rows import Cells, exchange_row, kernel_row, provenance, step_row
+from trnbench.evidence.measure.suites import MIB, OPERATIONS, Suite, SuiteName, suite_for
+from trnbench.evidence.measure.timing import Repeats
+from trnbench.evidence.measure.training import training
+from trnbench.facts.records import Record
+
+TellEvent = Callable[[Mapping[str, object]], None]
+_FEWEST_S, _MOST_S = 0.1, 2.0
+"""What is spent on repeats of one measurement, at least and at most."""
+T = TypeVar("T")
+_CHAINED = 2
+"""Decoders of a suite whose layers' passes are timed by themselves, the first ones."""
+_REPEATING = 0.4
+"""The part of a budget that goes into repeats; compiling and drawing numbers take the rest."""
+
+
+class WorkRequest(Record):
+    """What is measured: kinds of `suites.KINDS`, of a suite, on devices, within seconds.
+
+    `decoders` replace those of the suite.
+    """
+
+    kinds: tuple[str, ...]
+    suite: SuiteName
+    device: DeviceChoice
+    host_devices: int
+    budget_s: float
+    instance: str | None
+    seed: int
+    decoders: tuple[DecoderSizes, ...] = ()
+
+
+class MeasuringTask(Record):
+    """One measurement: its name for people, and what makes its rows."""
+
+    what: str
+    rows: Callable[[], Iterable[Cells]]
+
+
+def work(request: WorkRequest, emit: TellEvent) -> None:
+    """Measure what is asked, and tell of every row, and of what was left out and why."""
+    begun = time.monotonic()
+    devices = open_devices(request.device, request.host_devices)
+    import jax
+
+    can = capabilities(devices)
+    suite = with_given(suite_for(can, request.suite), request.decoders, can)
+    name = request.instance or instance_name(can.backend, can.chip)
+    shared = provenance(can, instance=name, seed=request.seed)
+    emit({"event": "devices", "cells": shared, "remarks": host.remarks(can.backend)})
+    machine = AllDevices(jax=jax, devices=devices, can=can, rule=_paced(request, suite))
+    launched = [kernel_row(found) for found in launch(machine)]
+    for row in launched:
+        emit({"event": "row", "cells": shared | row})
+    launch_s = float(launched[0]["latency_ms"]) * 1e-3
+    tasks = _tasks(machine, suite, request, launch_s)
+    for done, task in enumerate(tasks):
+        left_s = request.budget_s - (time.monotonic() - begun)
+        if left_s <= 0:
+            emit({"event": "budget", "left": [one.what for one in tasks[done:]]})
+            return
+        emit({"event": "next", "done": done, "total": len(tasks), "what": task.what})
+        try:
+            for row in task.rows():
+                emit({"event": "row", "cells": shared | row})
+        except (TrnbenchError, jax.errors.JaxRuntimeError, TypeError, ValueError) as error:
+            reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            emit({"event": "skipped", "what": task.what, "reason": reason})
+
+
+def instance_name(backend: str, chip: str | None) -> str:
+    """Return what the machine at hand is called, where nobody named it."""
+    return f"host-{chip or backend}"
+
+
+def _paced(request: WorkRequest, suite: Suite) -> Repeats:
+    """Return how often to repeat, so that a budget is enough for all measurements."""
+    measured = {
+        "matrix": len(suite.products) + 2 * len(suite.stream_bytes) + 7 * _CHAINED,
+        "collective": len(OPERATIONS) * len(suite.groups) * len(suite.message_bytes),
+        "train": 4 * len(suite.decoders),
+    }
+    count = sum(measured[kind] for kind in request.kinds)
+    share_s = _REPEATING * request.budget_s / count
+    return Repeats(budget_s=min(max(share_s, _FEWEST_S), _MOST_S))
+
+
+def _tasks(
+    machine: AllDevices, suite: Suite, request: WorkRequest, launch_s: float
+) -> list[MeasuringTask]:
+    tasks: list[MeasuringTask] = []
+
+    def add(what: str, found: Callable[[], Iterable[T]], row: Callable[[T], Cells]) -> None:
+        tasks.append(MeasuringTask(what=what, rows=lambda: map(row, found())))
+
+    if "matrix" in request.kinds:
+        for case in suite.products:
+            run = partial(product, machine, case, launch_s=launch_s, seed=request.seed)
+            add(f"{case.format} {case.shape}", run, kernel_row)
+        for size in suite.stream_bytes:
+            passes = partial(stream, machine, size, launch_s=launch_s)
+            add(f"streams of {size / MIB:g} MiB", passes, kernel_row)
+        for decoder in suite.decoders[:_CHAINED]:
+            between = partial(chains, machine, decoder, launch_s=launch_s)
+            add(f"passes of a layer {decoder.part}", between, kernel_row)
+    if "collective" in request.kinds:
+        for op in OPERATIONS:
+            for ranks in suite.groups:
+                sizes = suite.message_bytes
+                sent = partial(exchanges, machine, op, ranks, sizes, launch_s=launch_s)
+                add(f"{op} of {ranks}", sent, exchange_row)
+    if "train" in request.kinds:
+        for decoder in suite.decoders:
+            steps = partial(training, machine, decoder, seed=request.seed)
+            add(f"steps of a decoder {decoder.shape}", steps, step_row)
+    return tasks
+
+
+def main() -> None:
+    """Measure what stdin asks for."""
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(2, sys.stdout.fileno())  # what libraries print is no event
+
+    def emit(event: Mapping[str, object]) -> None:
+        out.write(json.dumps(event) + "\n")
+        out.flush()
+
+    asked = json.loads(sys.stdin.read())
+    request = WorkRequest(**{**asked, "kinds": tuple(asked["kinds"])})
+    try:
+        work(request, emit)
+    except TrnbenchError as error:
+        told = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        emit({"event": "failed", **told})
+        return
+    emit({"event": "done"})
+
+
+if __name__ == "__main__":
+    main()

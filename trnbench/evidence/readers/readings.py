@@ -1,0 +1,93 @@
+"""What the lines of one format told, in the order of the file, and how many were read."""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+
+from trnbench.evidence.readers.step_formats import Told
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.catalog.text_file import refused
+from trnbench.facts.records import State, field
+
+MOST_UNREAD = 0.1
+"""A reader that misses more of the lines it is for does not understand the file."""
+MOST_KEPT = 1 << 23
+"""Values that are kept: 64 MiB."""
+
+
+def refuse_unread(path: Path, unread: int, of: int, said: str, first: str) -> None:
+    """Refuse a file of which too much was not understood: `unread` of so many, `said` in words."""
+    if unread > MOST_UNREAD * of:
+        raise refused(
+            path,
+            f"{unread:,} of {said} cannot be read, first {first}; expected at least "
+            f"{1 - MOST_UNREAD:.0%}",
+        )
+
+
+class Readings(State):
+    """Values of steps in base units, with the steps' numbers where lines have them.
+
+    `line`: lines of the file so far. `unread`: lines of steps that could not be read; the first
+    with its number in `first_unread`. `skipped`: iterations whose optimizer did not run. `seen`:
+    values that were told; of `every` so many one is among `values`.
+    """
+
+    format: str
+    told: Told = "time"
+    window: int = 1
+    remark: str = ""
+    steps: array[int] = field(default_factory=lambda: array("i"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+    batches: set[int] = field(default_factory=set)
+    sequences: set[int] = field(default_factory=set)
+    memory_bytes: float = 0.0
+    skipped: int = 0
+    lines: int = 0
+    unread: int = 0
+    first_unread: str = ""
+    seen: int = 0
+    every: int = 1
+
+    def add(self, step: int | None, value: float) -> None:
+        """Take one value."""
+        if step is not None:
+            self.steps.append(step)
+        if self.seen % self.every == 0:
+            self.values.append(value)
+        self.seen += 1
+        self._thin()
+
+    def take(self, values: FloatArray) -> None:
+        """Take values that stand one after the other."""
+        self.values.frombytes(values[-self.seen % self.every :: self.every].tobytes())
+        self.seen += values.size
+        self._thin()
+
+    def _thin(self) -> None:
+        """Keep every second of very many: a log of gigabytes is to take little memory.
+
+        Steps that are numbered are all kept: ranks that print the same step are held together.
+        """
+        while len(self.values) > MOST_KEPT and not self.steps and self.window == 1:
+            self.values = self.values[::2]
+            self.every *= 2
+
+    def miss(self, line: int, text: str) -> None:
+        """Count a line of a step that cannot be read."""
+        self.unread += 1
+        self.first_unread = self.first_unread or f"line {line}: {text.strip()[:80]!r}"
+
+    def checked(self, path: Path) -> Readings:
+        """Return these readings; refuse a file of which too much was not understood."""
+        steps = len(self.values) * self.every + self.skipped + self.unread
+        said = f"{steps:,} step lines of {self.format}"
+        refuse_unread(path, self.unread, steps, said, self.first_unread)
+        if not self.values and self.skipped:
+            raise refused(
+                path,
+                f"all {self.skipped:,} iterations of {self.format} were skipped (the loss scale "
+                "overflowed): none is a whole step",
+            )
+        return self

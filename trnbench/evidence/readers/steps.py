@@ -1,0 +1,278 @@
+"""Measured steps of logs: the pace of a run once it is warm, without the odd step.
+
+`read_steps` is the way in: one file of any format that is known here, and what ran of it that the
+file may not say.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.errors import DataFileError, Fault
+from trnbench.evidence.readers.readings import Readings
+from trnbench.evidence.readers.step_files import stepped_file
+from trnbench.evidence.readers.step_text import logged
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.catalog.foreign import reads
+from trnbench.facts.catalog.text_file import refused
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, counted, show
+
+SHORTEST_STEP_S, LONGEST_STEP_S = 1e-6, 1e7
+"""A step takes longer than a launch and less than four months."""
+_COLD = 1.1
+"""Leading steps that take so many times what later ones do are warm-up."""
+_ODD = 1.5
+"""A step that takes so many times the median, or so many times less, is left out."""
+_DRIFT = 1.1
+"""Halves of a run that differ by this factor are said to."""
+_DISAGREE = 1.5
+"""Ranks that print times of one step so far apart did not run one job."""
+_LEAST = 1e-30
+"""A time or a rate, and its inverse, is above this: what is made of it is still a number."""
+_TENTH = 0.1
+_TWO = 2
+"""Steps of half a run that tell a pace."""
+_ENDS = (0.1, 0.5, 0.9)
+
+
+_NONE = (
+    "has no step time or rate; expected lines of training software, or such as "
+    "'step time: 1.23 s' or '4,500 tokens/s'"
+)
+
+
+class NoSteps(DataFileError):
+    """A file in which nothing tells of a step."""
+
+
+class RunSize(Record):
+    """What a step was of, as far as it is known; rates become times by it."""
+
+    global_batch: int | None = None
+    sequence: int | None = None
+    ranks: int | None = None
+
+
+class MeasuredSteps(Record):
+    """The steps of a log: the median of those that count, and the ends between which 80 % lie.
+
+    `remarks` say what was read and what was left out, as people are to be told.
+    """
+
+    path: Path
+    format: str
+    step_time_s: float
+    low_s: float
+    high_s: float
+    used: int
+    warm_up: int
+    odd: int
+    skipped: int
+    unread: int
+    lines: int
+    global_batch: int | None
+    sequence: int | None
+    memory_bytes: float | None
+    remarks: tuple[str, ...]
+
+
+@reads("a log of steps")
+def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) -> MeasuredSteps:
+    """Return the measured steps of a log; refuse a file in which none, or too few, are read.
+
+    A batch or a sequence that the file says need not be given, and may not differ from what is.
+    `block_bytes`: as much of the file is looked at at once; no result depends on it.
+    """
+    readings = stepped_file(path) or logged(path, block_bytes)
+    if not readings.values:
+        raise NoSteps(str(path), [Fault(path="", message=_NONE)])
+    run = _known(path, readings, run or RunSize())
+    times = _times_s(path, readings, run)
+    for end in (float(times.min()), float(times.max())):
+        if not SHORTEST_STEP_S <= end <= LONGEST_STEP_S:
+            raise refused(path, f"a step of {end:.3g} s is no step of training")
+    warm_up = _warm_up(times)
+    drift = _drift(times[warm_up:])
+    times[warm_up:].sort()  # where they lie: a log may have many millions of steps
+    used, (low_s, step_time_s, high_s) = _even(times[warm_up:])
+    return MeasuredSteps(
+        path=path,
+        format=readings.format,
+        step_time_s=step_time_s,
+        low_s=low_s,
+        high_s=high_s,
+        used=used,
+        warm_up=warm_up,
+        odd=times.size - warm_up - used,
+        skipped=readings.skipped,
+        unread=readings.unread,
+        lines=readings.lines,
+        global_batch=run.global_batch,
+        sequence=run.sequence,
+        memory_bytes=readings.memory_bytes or None,
+        remarks=tuple(_remarks(readings, times, warm_up, used, drift)),
+    )
+
+
+def _even(ordered: FloatArray) -> tuple[int, list[float]]:
+    """Return how many steps lie near the median, and the ends and the middle of these."""
+    (middle,) = _shares(ordered, (0.5,))
+    first, last = np.searchsorted(ordered, (middle / _ODD, middle * _ODD))
+    even = ordered[first : max(last, first + 1)]
+    return even.size, _shares(even, _ENDS)
+
+
+def _shares(ordered: FloatArray, shares: Sequence[float]) -> list[float]:
+    """Return the values below which shares of sorted ones lie."""
+    found = []
+    for share in shares:
+        place = share * (ordered.size - 1)
+        low, high = ordered[int(place)], ordered[min(int(place) + 1, ordered.size - 1)]
+        found.append(float(low + (high - low) * (place - int(place))))
+    return found
+
+
+def _known(path: Path, readings: Readings, run: RunSize) -> RunSize:
+    """Return the size of a run by its log and by what is said of it, which must agree."""
+    return RunSize(
+        global_batch=_one(path, "global batch", readings.batches, run.global_batch),
+        sequence=_one(path, "sequence length", readings.sequences, run.sequence),
+        ranks=run.ranks,
+    )
+
+
+def _one(path: Path, what: str, found: set[int], given: int | None) -> int | None:
+    if len(found) > 1:
+        several = ", ".join(map(str, sorted(found)[:4]))
+        raise refused(path, f"has steps of more than one {what}: {several}; give one log of each")
+    told = next(iter(found), None)
+    if None not in (told, given) and told != given:
+        raise refused(path, f"has a {what} of {told}, and {given} is given")
+    return given if told is None else told
+
+
+def _times_s(path: Path, readings: Readings, run: RunSize) -> FloatArray:
+    """Return the time of each step that the readings tell, s."""
+    values = np.frombuffer(readings.values, dtype=np.float64)
+    steps = np.frombuffer(readings.steps, dtype=np.int32) if readings.steps else None
+    for end in (float(values.min()), float(values.max())):
+        if not _LEAST < end < 1 / _LEAST:
+            raise refused(path, f"{end:g} is no time and no rate")
+    if steps is not None and not (steps[1:] > steps[:-1]).all():
+        _refuse_disagreement(path, readings, steps, values)
+        steps, first = np.unique(steps, return_index=True)
+        values = values[first]
+    if readings.told == "time":
+        steps = None
+        readings.steps = array("i")  # as many as there are times: their memory is needed
+        return values
+    batch = _needed(path, readings, run)
+    if readings.window > 1:
+        return batch / _rates(values, steps, readings.window)
+    return batch / values
+
+
+def _needed(path: Path, readings: Readings, run: RunSize) -> float:
+    """Return what a step did, in the unit of the rate: steps, samples, tokens of all or of one."""
+    wanted: dict[str, int | None] = {}
+    if readings.told != "steps":
+        wanted["--global-batch"] = run.global_batch
+    if readings.told.startswith("tokens"):
+        wanted["--sequence"] = run.sequence
+    lacking = [option for option, value in wanted.items() if value is None]
+    if readings.told == "tokens each" and run.ranks is None:
+        lacking.append("--on")
+    if lacking:
+        raise refused(
+            path,
+            f"tells {readings.told.replace(' each', ' of each device')} a second; give "
+            f"{' and '.join(lacking)} to make step times of them",
+        )
+    done = 1.0
+    for value in wanted.values():
+        done *= value or 1
+    return done / (run.ranks or 1) if readings.told == "tokens each" else done
+
+
+def _rates(values: FloatArray, steps: NDArray[np.int32] | None, window: int) -> FloatArray:
+    """Return rates of separate steps from those of a moving window that starts cold.
+
+    The first reading is of one step, the next of two, until the window is full. Of a long log,
+    windows that do not overlap and leave out the first count; of a short one, differences.
+    """
+    stride = int(np.median(np.diff(steps))) if steps is not None and len(steps) > 1 else 1
+    size = -(-window // stride)
+    if len(values) >= 2 * size:
+        return values[: size - 1 : -size][::-1]
+    passed = np.arange(1, len(values) + 1)[:size] / values[:size]
+    return 1 / np.maximum(np.diff(passed, prepend=0.0), 1e-12)
+
+
+def _warm_up(times: FloatArray) -> int:
+    """Return how many steps come before a run is warm."""
+    cold = times > _COLD * float(np.median(times[len(times) // 2 :]))
+    return int(cold.argmin())
+
+
+def _refuse_disagreement(
+    path: Path, readings: Readings, steps: NDArray[np.int32], values: FloatArray
+) -> None:
+    """Refuse a file in which the same step, printed by rank after rank, takes different times."""
+    again = np.flatnonzero(np.diff(steps) == 0)
+    if not again.size:
+        return
+    ratio = values[again + 1] / values[again]
+    apart = again[(ratio > _DISAGREE) | (ratio < 1 / _DISAGREE)]
+    if apart.size > _TENTH * again.size:
+        one, other = values[apart[0]], values[apart[0] + 1]
+        raise refused(
+            path,
+            f"its ranks disagree: step {steps[apart[0]]} of {readings.format} has {one:.4g} and "
+            f"{other:.4g}; expected the log of one run",
+        )
+
+
+def _remarks(
+    readings: Readings, times: FloatArray, warm_up: int, used: int, drift: str
+) -> list[str]:
+    steps = counted(used, "step")
+    found = [f"{steps} of {readings.format} in {counted(readings.lines, 'line')}"]
+    if readings.every > 1:
+        found.append(f"of {readings.seen:,} steps one in {readings.every} is looked at")
+    if readings.remark:
+        found.append(readings.remark)
+    if warm_up:
+        longest = show(float(times[:warm_up].max()), Dimension.SECONDS, digits=3)
+        found.append(f"{warm_up:,} of warm-up left out (longest {longest})")
+    odd = times.size - warm_up - used
+    if odd:
+        worst = show(float(times[warm_up:].max()), Dimension.SECONDS, digits=3)
+        found.append(f"{odd:,} far from the median left out (longest {worst})")
+    if readings.skipped:
+        found.append(f"{readings.skipped:,} skipped iterations left out")
+    repeated = len(readings.values) - times.size if readings.window == 1 else 0
+    if repeated:
+        found.append(f"{repeated:,} repeated lines")
+    if readings.unread:
+        found.append(f"{readings.unread:,} not read, first {readings.first_unread}")
+    if drift:
+        found.append(drift)
+    return found
+
+
+def _drift(warm: FloatArray) -> str:
+    """Return in words how the pace of a warm run changes; empty where it does not."""
+    half = warm.size // 2
+    if half < _TWO:
+        return ""
+    early, late = float(np.median(warm[:half])), float(np.median(warm[half:]))
+    if max(early, late) <= _DRIFT * min(early, late):
+        return ""
+    shown = [show(one, Dimension.SECONDS, digits=3) for one in (early, late)]
+    return f"its pace changes from {shown[0]} to {shown[1]} a step"

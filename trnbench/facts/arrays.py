@@ -1,0 +1,97 @@
+"""The kinds of numpy array that annotations name, and what is in one. Layer 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolArray: TypeAlias = NDArray[np.bool_]
+Float32Array: TypeAlias = NDArray[np.float32]
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+Number: TypeAlias = FloatArray | float
+
+_FEW = 32
+"""Numbers that are sorted in less time than numpy takes to begin."""
+
+
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct numbers of an array in order; `np.unique` would import masked ones."""
+    ordered = np.sort(values, axis=None)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
+
+
+def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
+    """Return the distinct numbers of an array in order, and of each value the place among them."""
+    if values.size == 1:  # mostly so for one layout, and much quicker
+        return values.reshape(1), np.zeros(values.shape, dtype=np.int64)
+    if values.size <= _FEW:
+        flat = values.ravel().tolist()
+        ordered = sorted({*flat})
+        if all(number == number for number in ordered):  # nothing that is not a number
+            number_of = {number: place for place, number in enumerate(ordered)}
+            places_of = np.array([number_of[number] for number in flat], dtype=np.int64)
+            return np.array(ordered, dtype=values.dtype), places_of.reshape(values.shape)
+    found, places = np.unique(values, return_inverse=True)
+    return found, places.reshape(values.shape)
+
+
+def combined(arrays: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
+    """Return the distinct combinations of numbers of arrays that broadcast, as columns, and places.
+
+    The places, of the common shape, say which column each combination is.
+    """
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    if math.prod(shape) == 1:
+        columns = np.array([array.item() for array in arrays]).reshape(-1, 1)
+        return columns, np.zeros(shape, dtype=np.int64)
+    columns, places = np.empty((0, 1)), np.zeros((), dtype=np.int64)
+    for array in arrays:
+        values, place = numbered(array)
+        if len(values) > 1:
+            pairs = places * len(values) + place
+            seen = np.zeros(columns.shape[1] * len(values), dtype=np.bool_)
+            seen[pairs] = True
+            before, last = np.divmod(np.flatnonzero(seen), len(values))
+            places = (np.cumsum(seen) - 1)[pairs]
+            columns, values = columns[:, before], values[last]
+        columns = np.vstack([columns, np.broadcast_to(values, columns.shape[1:])])
+    return columns, spread(places, shape)
+
+
+def times(share: Number, each: Number) -> Number:
+    """Return the product; a plain 0 or 1 costs no pass over the other's array."""
+    if type(each) is float and each in (0.0, 1.0):
+        return share if each else each
+    return share * each
+
+
+def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return what `np.broadcast_to` does; an array that has the shape is it already."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
+
+
+def picked(values: NDArray[Any], shape: tuple[int, ...], index: tuple[int, ...]) -> NDArray[Any]:
+    """Return what an array has at an index of a shape that it broadcasts to."""
+    own = index[len(shape) - values.ndim :]
+    found = values[tuple(i if n > 1 else 0 for i, n in zip(own, values.shape, strict=False))]
+    return np.asarray(spread(np.asarray(found), shape[len(index) :]))
+
+
+def quantiles(values: FloatArray, shares: Sequence[float]) -> list[float]:
+    """Return what `np.quantile` does, to the bit, without its imports."""
+    ordered = np.sort(values, axis=None).tolist()
+    return [_between(ordered, (len(ordered) - 1) * share) for share in shares]
+
+
+def _between(ordered: list[float], place: float) -> float:
+    if math.isnan(ordered[-1]):
+        return math.nan
+    first = min(int(place), len(ordered) - 1)
+    low, high = ordered[first], ordered[min(first + 1, len(ordered) - 1)]
+    part, apart = place - first, high - low
+    return high - apart * (1 - part) if part >= 0.5 else low + apart * part

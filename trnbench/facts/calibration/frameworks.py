@@ -1,0 +1,45 @@
+"""The training frameworks that files are written for, as training stacks see them.
+
+Each stands, on an instance, for the stack that was calibrated with it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from trnbench.facts.records import Record
+
+if TYPE_CHECKING:
+    from trnbench.facts.hardware.instance import Platform
+
+
+class KnownFramework(Record):
+    """What calibrations call a framework, the Neuron chips it runs on, whether it runs on GPUs."""
+
+    called: str
+    neuron_chips: tuple[str, ...] = ()
+    gpus: bool = False
+
+    def runs_on(self, platform: Platform) -> bool:
+        """Whether it runs on a platform."""
+        from trnbench.facts.hardware.compute_unit import (
+            NeuronCores,  # names alone are quick to complete
+        )
+
+        chip = platform.chip
+        return chip.name in self.neuron_chips if isinstance(chip.unit, NeuronCores) else self.gpus
+
+
+SOFTWARE: Mapping[str, KnownFramework] = {
+    "nxdt": KnownFramework(called="nxd-training", neuron_chips=("trainium1", "trainium2")),
+    "optimum-neuron": KnownFramework(
+        called="optimum-neuron", neuron_chips=("trainium1", "trainium2")
+    ),
+    "torchtitan": KnownFramework(
+        called="torchtitan", neuron_chips=("trainium2", "trainium3"), gpus=True
+    ),
+    "megatron": KnownFramework(called="Megatron-LM", gpus=True),
+    "megatron-bridge": KnownFramework(called="Megatron-Bridge", gpus=True),
+}
+"""By the name that --stack takes."""

@@ -1,0 +1,70 @@
+"""The words of trnbench and the concepts behind them, as its help explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import cast
+
+from trnbench.errors import UnknownNameError
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.records import Record
+
+
+class Concept(Record):
+    """A concept: paragraphs, the words it needs with their meanings, and commands to try."""
+
+    name: str
+    title: str
+    text: str
+    terms: Mapping[str, str]
+    commands: tuple[str, ...] = ()
+
+
+def concept(name: str) -> Concept:
+    """Return a topic, or a word of the glossary as one."""
+    found = explained(name)
+    if found is None:
+        known = [*topic_titles(), *glossary()]
+        raise UnknownNameError("topic", name, known, lists="trnbench help")
+    return found
+
+
+def explained(name: str) -> Concept | None:
+    """Return a topic, or a word of the glossary as one; None of what is neither."""
+    topics, terms = topic_titles(), glossary()
+    wanted = name.strip().casefold()
+    if wanted in topics:
+        table = cast("Mapping[str, Mapping[str, object]]", _file()["topics"])[wanted]
+        words = cast("list[str]", table["terms"])
+        return Concept(
+            name=wanted,
+            title=str(table["title"]),
+            text=str(table["text"]),
+            terms={word: terms[word] for word in words},
+            commands=tuple(cast("list[str]", table["commands"])),
+        )
+    for word, meaning in terms.items():
+        if word.casefold() == wanted:
+            return Concept(name=word, title=word, text=meaning, terms={})
+    return None
+
+
+def topic_titles() -> Mapping[str, str]:
+    """Return the titles of all topics by name."""
+    topics = cast("Mapping[str, Mapping[str, object]]", _file()["topics"])
+    return {name: str(table["title"]) for name, table in topics.items()}
+
+
+def glossary() -> Mapping[str, str]:
+    """Return what each word means, in order of the words."""
+    return cast("Mapping[str, str]", _file()["terms"])
+
+
+@cache
+def _file() -> Mapping[str, object]:
+    return read_toml(
+        Path(str(resources.files("trnbench"))) / "facts" / "facts" / "catalog" / "concepts.toml"
+    )

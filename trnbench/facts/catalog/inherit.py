@@ -1,0 +1,146 @@
+"""`like = "NAME"`: a file that says only what differs from another of its section.
+
+Tables merge key by key, all else replaces. A list of named tables (the levels of a fabric) may be
+written as a table by their names: `[fabric.infiniband]` changes keys of that level. What is not
+overridden keeps its kind and its source, which is then called "SOURCE, as in NAME".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trnbench.errors import DataFileError, Fault, UnknownNameError, did_you_mean
+from trnbench.facts.catalog.provenance import Note, join
+from trnbench.facts.catalog.search import SINGULAR, Catalog
+from trnbench.facts.records import Record, field, replace
+
+LIKE = "like"
+AS_IN = ", as in "
+
+
+class Content(Record):
+    """What a file says: plain values, the remarks beside them by key path, and its sources.
+
+    `places`: where a list's tables were written by name, key path here -> that in the list.
+    """
+
+    plain: dict[str, object]
+    notes: dict[str, Note]
+    sources: Mapping[str, Any]
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+def bases(catalog: Catalog, section: str, path: Path) -> tuple[Path, ...]:
+    """Return the files that a file is like, the nearest first; raise for a circle or no such."""
+    found: list[Path] = []
+    file = path
+    while (name := catalog.table(file).get(LIKE)) is not None:
+        if not isinstance(name, str):
+            raise _fault(file, f"expected the name of another {SINGULAR[section]}")
+        try:
+            entry = catalog.find(section, name)
+        except UnknownNameError:
+            hint = did_you_mean(name, catalog.names(section))
+            raise _fault(file, f"unknown {SINGULAR[section]} {name!r}{hint}") from None
+        file = entry.path
+        if file == path or file in found:
+            way = " -> ".join(one.stem for one in (path, *found, file))
+            raise _fault(path, f"a circle: {way}")
+        found.append(file)
+    return tuple(found)
+
+
+def handed_on(base: Content, name: str, own_only: tuple[str, ...]) -> Content:
+    """Return what a file hands on to one that is like it: all but the keys that are its own.
+
+    A file without a title is called after the one that it is like.
+    """
+    plain = {key: value for key, value in base.plain.items() if key not in own_only}
+    for key in own_only:
+        table, _, inner = key.partition(".")
+        within = plain.get(table)
+        if inner and isinstance(within, dict):
+            plain[table] = {k: value for k, value in within.items() if k != inner}
+    return Content(
+        plain={**plain, "title": f"like {name}"},
+        notes={
+            path: replace(note, source=_as_in(note.source, name))
+            for path, note in base.notes.items()
+            if not any(_under(path, key) for key in own_only)
+        },
+        sources={str(_as_in(key, name)): source for key, source in base.sources.items()},
+    )
+
+
+def merged(base: Content, own: Content) -> tuple[Content, list[Fault]]:
+    """Return the base with what the file says instead, and what it changes that is not there."""
+    notes = dict(base.notes)
+    places: dict[str, str] = {}
+    faults: list[Fault] = []
+
+    def merge(before: object, after: object, path: str, own_path: str) -> object:
+        if isinstance(before, dict) and isinstance(after, dict):
+            found = dict(before)
+            for key, item in after.items():
+                found[key] = merge(before.get(key), item, join(path, key), join(own_path, key))
+            return found
+        if isinstance(after, dict) and isinstance(before, list) and _is_named(before):
+            return by_name(before, after, path, own_path)
+        for known in [known for known in notes if _under(known, path)]:
+            del notes[known]
+        for known, note in own.notes.items():
+            if _under(known, own_path):
+                notes[path + known[len(own_path) :]] = note
+        return after
+
+    def by_name(before: list[Any], after: dict[str, object], path: str, own_path: str) -> object:
+        names = [str(item["name"]) for item in before]
+        found: list[object] = list(before)
+        for name, item in after.items():
+            here = join(own_path, name)
+            if name not in names:
+                message = f"not in the file that this one is like{did_you_mean(name, names)}"
+                faults.append(Fault(path=here, message=f"{message}; it has {', '.join(names)}"))
+                continue
+            at = names.index(name)
+            places[here] = f"{path}[{at}]"
+            found[at] = merge(before[at], item, f"{path}[{at}]", here)
+        return found
+
+    plain = merge(base.plain, own.plain, "", "")
+    assert isinstance(plain, dict)
+    content = Content(
+        plain=plain, notes=notes, sources={**base.sources, **own.sources}, places=places
+    )
+    return content, faults
+
+
+def at_home(faults: list[Fault], places: Mapping[str, str]) -> Iterator[Fault]:
+    """Yield faults with the key paths that the file uses, where it names a list's tables."""
+    for fault in faults:
+        path = fault.path
+        for own, place in places.items():
+            if _under(path, place):
+                path = own + path[len(place) :]
+        yield Fault(path=path, message=fault.message)
+
+
+def _is_named(value: list[object]) -> bool:
+    return all(isinstance(item, dict) and "name" in item for item in value)
+
+
+def _under(path: str, prefix: str) -> bool:
+    """Tell whether a key path is this one, or lies in its table or list."""
+    return path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))
+
+
+def _as_in(source: str | None, name: str) -> str | None:
+    if source is None or AS_IN in source:
+        return source
+    return f"{source}{AS_IN}{name}"
+
+
+def _fault(file: Path, message: str) -> DataFileError:
+    return DataFileError(str(file), [Fault(path=LIKE, message=message)])

@@ -1,0 +1,196 @@
+"""Where a number comes from: source, kind, range and note, written beside it in the file.
+
+A number is either plain, and has the `source` and `kind` of the nearest table around it, or is a
+table itself: `{ value = "2.8 GHz", source = "nki-guide", kind = "vendor" }`. `source` and `kind`
+are therefore reserved in every table.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from trnbench.errors import Fault, did_you_mean
+from trnbench.facts.records import Record, field, fields, replace
+
+
+class Kind(IntEnum):
+    """How a number is known, from strongest to weakest."""
+
+    MEASURED = 1
+    VENDOR = 2
+    DERIVED = 3
+    ESTIMATED = 4
+    ASSUMED = 5
+
+    @property
+    def word(self) -> str:
+        """The name as data files and outputs write it."""
+        return self.name.lower()
+
+
+KINDS: Mapping[str, Kind] = {kind.word: kind for kind in Kind}
+
+
+class Source(Record):
+    """Where something was read: title, date, and address or place where there is one."""
+
+    title: str
+    date: datetime.date
+    url: str | None = None
+
+
+class Evidence(Record):
+    """What one number rests on; `low` and `high` bound it (always there when it is assumed)."""
+
+    text: str
+    source: str
+    kind: Kind
+    low: float | None = None
+    high: float | None = None
+    range_text: str = ""
+    note: str | None = None
+
+
+class Reading(Record):
+    """One of several values that sources give for the same thing."""
+
+    value: str
+    source: str
+
+
+class Conflict(Record):
+    """A disagreement between sources: the field, the readings, the one used and why."""
+
+    field: str
+    used: str
+    why: str
+    values: tuple[Reading, ...]
+
+
+class Claim(Record):
+    """What a source asserts in words about performance or cost; not a number the model uses."""
+
+    text: str
+    source: str
+
+
+class Provenance(Record):
+    """All that a data file says about where its contents come from.
+
+    `cited`: the id of the source of every number and text that has one, by key path.
+    """
+
+    path: str = ""
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    conflicts: tuple[Conflict, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    cited: Mapping[str, str] = field(default_factory=dict)
+
+    def source_of(self, path: str) -> Source | None:
+        """Return the source of what stands at a key path, a number or a text."""
+        return self.sources.get(self.cited.get(path, ""))
+
+    def weakest(self, *prefixes: str) -> Kind:
+        """Return the weakest kind among the numbers whose key path starts with one of these."""
+        kinds = [
+            evidence.kind
+            for path, evidence in self.evidence.items()
+            if path.startswith(prefixes or "")
+        ]
+        return max(kinds, default=Kind.DERIVED)
+
+
+class Sourced(Record):
+    """A record that a data file describes; equal where its contents are, wherever they come from.
+
+    The loader fills the field `provenance`, which no file may hold.
+    """
+
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all but the provenance."""
+        return other.__class__ is self.__class__ and _contents(self) == _contents(other)
+
+    def __hash__(self) -> int:
+        """Hash all but the provenance."""
+        return hash(_contents(self))
+
+
+PROVENANCE = "provenance"
+
+
+def _contents(record: Any) -> tuple[object, ...]:  # noqa: ANN401
+    return tuple(getattr(record, one.name) for one in fields(record) if one.name != PROVENANCE)
+
+
+class Note(Record):
+    """The raw remarks beside one leaf of a file, before its schema gives it a dimension."""
+
+    source: str | None
+    kind: str | None
+    low: object = None
+    high: object = None
+    note: object = None
+
+
+_NUMBER_KEYS = ("value", "source", "kind", "low", "high", "note")
+
+
+def split(table: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Note], list[Fault]]:
+    """Return (the table with plain values, the notes by key path, faults)."""
+    notes: dict[str, Note] = {}
+    faults: list[Fault] = []
+
+    def walk(value: object, path: str, above: Note) -> object:
+        if isinstance(value, dict) and "value" in value and path:
+            return number(value, path, above)
+        if isinstance(value, dict):
+            here = defaults(value, path, above)
+            return {
+                key: walk(item, join(path, key), here)
+                for key, item in value.items()
+                if key not in ("source", "kind")
+            }
+        notes[path] = above
+        if isinstance(value, list):
+            return [walk(item, f"{path}[{i}]", above) for i, item in enumerate(value)]
+        return value
+
+    def defaults(value: dict[str, object], path: str, above: Note) -> Note:
+        faults.extend(
+            Fault(path=join(path, key), message="expected a text")
+            for key in ("source", "kind")
+            if key in value and not isinstance(value[key], str)
+        )
+        source, kind = value.get("source"), value.get("kind")
+        return Note(
+            source=source if isinstance(source, str) else above.source,
+            kind=kind if isinstance(kind, str) else above.kind,
+        )
+
+    def number(value: dict[str, object], path: str, above: Note) -> object:
+        faults.extend(
+            Fault(path=join(path, key), message=f"unknown key{did_you_mean(key, _NUMBER_KEYS)}")
+            for key in value
+            if key not in _NUMBER_KEYS
+        )
+        here = defaults(value, path, above)
+        notes[path] = replace(
+            here, low=value.get("low"), high=value.get("high"), note=value.get("note")
+        )
+        return value["value"]
+
+    plain = walk(table, "", Note(source=None, kind=None))
+    assert isinstance(plain, dict)
+    return plain, notes, faults
+
+
+def join(path: str, key: str) -> str:
+    """Return the key path of `key` under `path`, quoting keys that hold a dot."""
+    shown = f'"{key}"' if "." in key else key
+    return f"{path}.{shown}" if path else shown

@@ -1,0 +1,124 @@
+"""The types a field of a data file may have, and the strict check behind each.
+
+A quantity is a float annotated with its dimension; the file writes it as text with a unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated
+
+from trnbench.errors import UnitError
+from trnbench.facts.units import EXAMPLES, Dimension, check_sane, parse
+
+Bytes = Annotated[float, Dimension.BYTES]
+BytesPerS = Annotated[float, Dimension.BYTES_PER_S]
+FlopPerS = Annotated[float, Dimension.FLOP_PER_S]
+Hertz = Annotated[float, Dimension.HERTZ]
+Seconds = Annotated[float, Dimension.SECONDS]
+UsdPerHour = Annotated[float, Dimension.USD_PER_HOUR]
+Watts = Annotated[float, Dimension.WATTS]
+Ratio = Annotated[float, Dimension.RATIO]
+Correlation = Annotated[float, "correlation"]
+Total = Annotated[int, "total"]
+"""A whole number that may be larger than others: of parameters."""
+Count = Annotated[int, "count"]
+"""A whole number of things that are there: at least 1."""
+
+_MAY_BE_ZERO = (Dimension.SECONDS, Dimension.RATIO, Dimension.COUNT)
+_MOST_WHOLE = 2**31 - 1
+_MOST_LARGE = 10**15
+
+
+class Misfit(ValueError):
+    """A value that is not what the schema expects; the message says both."""
+
+
+def quantity(value: object, dimension: Dimension) -> float:
+    """Return the value of a quantity text in base SI; a ratio may also be a bare number."""
+    if dimension is Dimension.RATIO and not isinstance(value, str):
+        result = number(value, dimension)
+    elif not isinstance(value, str):
+        shown = "a bare number" if type(value) in (int, float) else kind_of(value)
+        raise Misfit(f"expected a quantity with unit such as {EXAMPLES[dimension]}, found {shown}")
+    else:
+        try:
+            result = parse(value, dimension)
+        except UnitError as error:
+            raise Misfit(error.message) from None
+    if result < 0 or (result == 0 and dimension not in _MAY_BE_ZERO):
+        raise Misfit(f"must be positive, found {value!r}")
+    return result
+
+
+def number(value: object, dimension: Dimension = Dimension.COUNT) -> float:
+    """Return a finite number that is not negative, within what anything real has."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Misfit(f"expected a number, found {kind_of(value)}")
+    shown = f"{value!r:.40}"
+    if not 0 <= value < math.inf:
+        raise Misfit(f"must be a finite number, not negative; found {shown}")
+    try:
+        check_sane(value, dimension, shown)
+    except UnitError as error:
+        raise Misfit(error.message) from None
+    return float(value)
+
+
+def correlation(value: object) -> float:
+    """Return a number from -1 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Misfit(f"expected a number, found {kind_of(value)}")
+    if not -1 <= value <= 1:
+        raise Misfit(f"a correlation must be from -1 to 1; found {value}")
+    return float(value)
+
+
+def whole(value: object, most: int = _MOST_WHOLE, *, least: int = 0) -> int:
+    """Return a whole number that is not negative, nor so large that products of some overflow."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Misfit(f"expected a whole number, found {kind_of(value)}")
+    if not least <= value <= most:
+        raise Misfit(f"must be a whole number from {least} to {most:,}, found {value!r:.40}")
+    return value
+
+
+def total(value: object) -> int:
+    """Return a whole number that may be larger than others."""
+    return whole(value, _MOST_LARGE)
+
+
+def count(value: object) -> int:
+    """Return a whole number of at least 1."""
+    return whole(value, least=1)
+
+
+def exactly(kind: type, word: str) -> Callable[[object], object]:
+    """Return a check that lets through values of just this type."""
+
+    def check(value: object) -> object:
+        if type(value) is not kind:
+            raise Misfit(f"expected {word}, found {kind_of(value)}")
+        return value
+
+    return check
+
+
+def kind_of(value: object) -> str:
+    """Return the kind of a value, in words for a message."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"the text {value[:40]!r}"
+        case int() | float():
+            return f"the number {value!r:.40}"
+        case list():
+            return "a list"
+        case dict():
+            return "a table"
+        case _:
+            return f"a {type(value).__name__}"

@@ -1,0 +1,113 @@
+"""What fields a record class has, and under which keys a file holds them.
+
+A record's attribute carries its base unit (`clock_hz: Hertz`), the file's key does not
+(`clock = "2.8 GHz"`): the key is the attribute without the suffix its dimension gives.
+A union of record classes is told apart by the text under `topology`, each class naming its own.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from trnbench.facts.catalog.provenance import PROVENANCE, join
+from trnbench.facts.catalog.quantity import Count, Total
+from trnbench.facts.records import Record, fields
+from trnbench.facts.units import Dimension
+
+TypeForm: TypeAlias = Any
+"""A type expression such as `tuple[int, ...] | None`; Python 3.11 has no static type for these."""
+
+TAG = "topology"
+
+
+def is_record(form: TypeForm) -> bool:
+    """Tell whether the form is a class of records."""
+    return isinstance(form, type) and issubclass(form, Record)
+
+
+def keys_of(record: TypeForm) -> dict[str, str]:
+    """Return attribute -> key in the file, for every attribute that a file may hold."""
+    return {name: key for name, (key, _) in forms_of(record).items()}
+
+
+@cache
+def dimension_of(form: TypeForm) -> Dimension | None:
+    """Return the dimension an annotated float carries, or None."""
+    if origin_of(form) is Annotated:
+        return next((m for m in form.__metadata__ if isinstance(m, Dimension)), None)
+    return None
+
+
+def origin_of(form: TypeForm) -> object:
+    """Return `tuple` for `tuple[int, ...]` and the like; `get_origin` with a type mypy can use."""
+    return get_origin(form)
+
+
+def is_tagged_union(form: TypeForm) -> bool:
+    """Tell whether the form is a union of record classes."""
+    return origin_of(form) in (Union, types.UnionType) and all(map(is_record, get_args(form)))
+
+
+def tagged(form: TypeForm) -> dict[str, TypeForm]:
+    """Return tag -> record class of a union of records."""
+    return {member.topology: member for member in get_args(form)}
+
+
+def numbers(
+    value: object, form: TypeForm, path: str = ""
+) -> Iterator[tuple[str, object, Dimension | None]]:
+    """Yield (key path, raw value, dimension) of every leaf that the schema says is a number.
+
+    Tolerates values that do not fit the schema: those are somebody else's fault to report.
+    """
+    form = _without_none(form)
+    dimension = dimension_of(form)
+    if dimension is not None or form in (int, float, Count, Total):
+        if not isinstance(value, list | dict):
+            yield path, value, dimension
+    elif isinstance(value, list) and origin_of(form) is tuple:
+        for i, item in enumerate(value):
+            yield from numbers(item, get_args(form)[0], f"{path}[{i}]")
+    elif isinstance(value, dict):
+        for key, inner in _forms_by_key(value, form):
+            yield from numbers(value[key], inner, join(path, key))
+
+
+def _forms_by_key(value: dict[str, object], form: TypeForm) -> list[tuple[str, TypeForm]]:
+    if is_tagged_union(form):
+        tag = value.get(TAG)
+        form = tagged(form).get(tag) if isinstance(tag, str) else None
+    if form is not None and is_record(form):
+        by_key = dict(forms_of(form).values())
+        return [(key, by_key[key]) for key in value if key in by_key]
+    return [(key, get_args(form)[1]) for key in value] if origin_of(form) is dict else []
+
+
+@cache
+def forms_of(record: TypeForm) -> dict[str, tuple[str, TypeForm]]:
+    """Return attribute -> (key in the file, type), for every attribute that a file may hold."""
+    hints = get_type_hints(record, include_extras=True)
+    return {
+        field.name: (_key(field.name, hints[field.name]), hints[field.name])
+        for field in fields(record)
+        if field.name != PROVENANCE
+    }
+
+
+def _key(name: str, form: TypeForm) -> str:
+    inner = _without_none(form)
+    while origin_of(inner) in (tuple, dict):
+        inner = _without_none(get_args(inner)[1 if origin_of(inner) is dict else 0])
+    dimension = dimension_of(inner)
+    return name.removesuffix(f"_{dimension.value}") if dimension else name
+
+
+@cache
+def _without_none(form: TypeForm) -> TypeForm:
+    if origin_of(form) in (Union, types.UnionType):
+        rest = [member for member in get_args(form) if member is not type(None)]
+        return rest[0] if len(rest) == 1 else form
+    return form

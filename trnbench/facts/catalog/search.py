@@ -1,0 +1,311 @@
+"""Where data files live, which of several with one name wins, and what an alias stands for.
+
+    --spec-dir (repeatable)  >  TRNBENCH_SPEC_PATH  >  user data folder  >  built in
+
+A folder holds sections (`chips/`, `models/`, ...), directly or under `specs/` and `workloads/` as
+this repository does. The first folder with a file of that name wins; what it hides stays visible.
+The current directory is never searched unasked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trnbench.errors import DataFileError, EnvironmentFault, Fault, InputError, UnknownNameError
+from trnbench.facts.catalog.toml_file import read_known
+from trnbench.facts.records import Record
+
+SECTIONS: Mapping[str, str] = {
+    "chips": "specs",
+    "instances": "specs",
+    "prices": "specs",
+    "calibration": "specs",
+    "purchase": "specs",
+    "reliability": "specs",
+    "claims": "specs",
+    "explain": "specs",
+    "models": "workloads",
+    "matrix": "workloads",
+    "collective": "workloads",
+    "training": "workloads",
+    "fleets": "workloads",
+    "studies": "workloads",
+}
+SPEC_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "specs")
+WORKLOAD_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "workloads")
+SINGULAR: Mapping[str, str] = {
+    "chips": "chip",
+    "instances": "instance",
+    "prices": "price list",
+    "calibration": "calibration",
+    "purchase": "purchase rules",
+    "reliability": "failure rates",
+    "claims": "claims",
+    "explain": "causes",
+    "models": "model",
+    "matrix": "matrix suite",
+    "collective": "collective suite",
+    "training": "training suite",
+    "fleets": "fleet",
+    "studies": "study",
+}
+PATH_VARIABLE = "TRNBENCH_SPEC_PATH"
+_ENDING = ".toml"
+USER = "user"
+BUILT_IN = "built in"
+T = TypeVar("T")
+
+
+class Folder(Record, kw_only=False):
+    """A searched folder and how it came to be searched."""
+
+    path: Path
+    origin: str
+
+
+class Entry(Record):
+    """One data file: section, name (the file's stem), where it is and which files it hides."""
+
+    section: str
+    name: str
+    path: Path
+    origin: str
+    hides: tuple[Path, ...] = ()
+
+
+class Catalog(Record, kw_only=False, weakref=True):
+    """The data files reachable from an ordered list of folders, first match winning."""
+
+    folders: tuple[Folder, ...]
+
+    @cached_property
+    def _sections(self) -> dict[str, dict[str, Entry]]:
+        return {}
+
+    @cached_property
+    def _made(self) -> dict[tuple[Path, type], tuple[object, Any]]:
+        shipped_alone = len(self.folders) == 1 and self.folders[0].origin == BUILT_IN
+        return _MADE_OF_SHIPPED if shipped_alone else {}
+
+    @cached_property
+    def _used(self) -> dict[str, _Used]:
+        return {}
+
+    def _entries(self, section: str) -> Mapping[str, Entry]:
+        if section not in self._sections:
+            self._sections[section] = _winning(self.folders, section)
+        return self._sections[section]
+
+    def entries(self, section: str) -> tuple[Entry, ...]:
+        """Return the section's winning files in order of name."""
+        return tuple(entry for _, entry in sorted(self._entries(section).items()))
+
+    def names(self, section: str) -> tuple[str, ...]:
+        """Return every name and alias of a section."""
+        return (*sorted(self._entries(section)), *self.aliases(section))
+
+    def find(self, section: str, name: str, *, where: str = "") -> Entry:
+        """Return the entry with this name or alias, or raise with the nearest name."""
+        entry = self._entries(section).get(name) or self.aliases(section).get(name)
+        if entry is None:
+            self.refuse_unreadable(section)
+            verb = "spec" if section in SPEC_SECTIONS else "workload"
+            raise UnknownNameError(
+                SINGULAR[section],
+                name,
+                self.names(section),
+                where=where,
+                lists=f"trnbench {verb} list {section}",
+                remedy=self._with_chip(name) if section == "instances" else "",
+            )
+        return entry
+
+    def _with_chip(self, name: str) -> str:
+        """Return which instances have a chip, if the name is that of one."""
+        chip = self._entries("chips").get(name) or self.aliases("chips").get(name)
+        if chip is None:
+            return ""
+        users = [
+            entry.name
+            for entry in self.entries("instances")
+            if self.table(entry.path).get("chip") in (name, chip.name)
+        ]
+        return f": {name} is a chip; instances with it: {', '.join(users) or 'none'}"
+
+    def aliases(self, section: str) -> Mapping[str, Entry]:
+        """Return alias -> entry of a section; an alias that is taken already is a fault."""
+        found: dict[str, Entry] = {}
+        for name, (first, *others) in self.users(section).items():
+            if others:
+                raise _duplicate(name, first, others[0])
+            if name != first.name:
+                found[name] = first
+        return found
+
+    def users(self, section: str) -> Mapping[str, Sequence[Entry]]:
+        """Return name or alias -> the files that use it; one that says it twice is there twice."""
+        return self._used_in(section).by_name
+
+    def refuse_unreadable(self, section: str) -> None:
+        """Raise for a file that cannot be read: it might have the alias that was not found."""
+        for error in self._used_in(section).unreadable:
+            raise error
+
+    def once(
+        self, path: Path, kind: type[T], make: Callable[[], T], others: Sequence[Path] = ()
+    ) -> T:
+        """Return the result of `make` for a file, made again only when it or others changed."""
+        try:
+            stats = [file.stat() for file in (path, *others)]
+        except OSError:
+            return make()  # which says what is wrong with the file
+        stamp = tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
+        known, made = self._made.get((path, kind), (None, None))
+        if known != stamp:
+            made = make()
+            self._made[path, kind] = stamp, made
+        return made  # type: ignore[no-any-return]
+
+    def table(self, path: Path) -> Mapping[str, object]:
+        """Return the table in a file."""
+        return self.once(path, dict, lambda: read_known(path))
+
+    def _used_in(self, section: str) -> _Used:
+        if section not in self._used:
+            self._used[section] = _used(self, self.entries(section))
+        return self._used[section]
+
+
+_MADE_OF_SHIPPED: dict[tuple[Path, type], tuple[object, Any]] = {}
+"""What the shipped files hold, for every catalogue of them alone in this process."""
+
+
+class _Used(Record, kw_only=False):
+    by_name: Mapping[str, Sequence[Entry]]
+    unreadable: Sequence[DataFileError]
+
+
+def _used(catalog: Catalog, entries: Sequence[Entry]) -> _Used:
+    by_name = {entry.name: [entry] for entry in entries}
+    unreadable = []
+    for entry in entries:
+        try:
+            aliases = catalog.table(entry.path).get("aliases")
+        except DataFileError as error:
+            unreadable.append(error)
+            continue
+        for alias in aliases if isinstance(aliases, list) else []:
+            if isinstance(alias, str):
+                by_name.setdefault(alias, []).append(entry)
+    return _Used(by_name, unreadable)
+
+
+def _duplicate(name: str, first: Entry, second: Entry) -> DataFileError:
+    # Of a shipped file and a user's the user's is the one to change.
+    holder, taker = (first, second) if first.origin == BUILT_IN else (second, first)
+    key = "name" if name == taker.name != holder.name else "aliases"
+    message = f"duplicate name {name!r}: already used by {holder.path}"
+    return DataFileError(str(taker.path), [Fault(path=key, message=message)])
+
+
+def sections_of(kind: str | None, sections: Sequence[str]) -> tuple[str, ...]:
+    """Return the sections that a kind names, in the plural or not: all for None."""
+    if kind is None:
+        return tuple(sections)
+    for section in sections:
+        if kind.casefold() in (section, SINGULAR[section], SINGULAR[section].split()[0]):
+            return (section,)
+    raise UnknownNameError("kind", kind, sections)
+
+
+def open_catalog(
+    spec_dirs: Sequence[Path] = (), environment: Mapping[str, str] = os.environ
+) -> Catalog:
+    """Return the catalogue of the given folders, the environment's, the user's and the built-in."""
+    folders = [Folder(_existing(path, "--spec-dir"), "--spec-dir") for path in spec_dirs]
+    listed = [part for part in environment.get(PATH_VARIABLE, "").split(os.pathsep) if part]
+    folders += [Folder(_existing(Path(part), PATH_VARIABLE), PATH_VARIABLE) for part in listed]
+    user = user_folder()
+    if user.is_dir():
+        folders.append(Folder(user, USER))
+    return Catalog((*folders, Folder(built_in_folder(), BUILT_IN)))
+
+
+def with_user_folder(catalog: Catalog) -> Catalog:
+    """Return a catalogue of the same folders as they are now, the user's among them."""
+    *others, built_in = (one for one in catalog.folders if one.origin != USER)
+    user = user_folder()
+    mine = [Folder(user, USER)] if user.is_dir() else []
+    return Catalog((*others, *mine, built_in))
+
+
+def user_folder() -> Path:
+    """Return the folder of the user's own data files (it need not exist)."""
+    from platformdirs import user_data_path
+
+    return user_data_path("trnbench")
+
+
+def built_in_folder() -> Path:
+    """Return the folder that holds the shipped `specs/` and `workloads/`."""
+    package = Path(__file__).parents[2]
+    installed = package / "_data"
+    if installed.is_dir():
+        return installed
+    # An editable install does not get _data: the checkout beside the package is the truth then.
+    checkout = package.parent
+    project = checkout / "pyproject.toml"
+    if project.is_file() and (checkout / "specs").is_dir():
+        declared = read_known(project).get("project")
+        if isinstance(declared, dict) and declared.get("name") == "trnbench":
+            return checkout
+    raise EnvironmentFault(
+        f"the shipped specs are missing: neither {installed} nor {checkout / 'specs'} exists",
+        hint="reinstall trnbench",
+    )
+
+
+def _existing(path: Path, origin: str) -> Path:
+    try:
+        there = path.is_dir()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{origin}: {str(path)[:80]!r}: {why}") from None
+    if not there:
+        raise InputError(f"{origin}: {str(path)!r} is not a folder")
+    places = [path / section for section in SECTIONS]
+    places += [path / parent / section for section, parent in SECTIONS.items()]
+    if not any(place.is_dir() for place in places):
+        wanted = ", ".join(f"{section}/" for section in SECTIONS)
+        raise InputError(f"{origin}: {str(path)!r} has none of the folders {wanted}")
+    return path
+
+
+def _winning(folders: Sequence[Folder], section: str) -> dict[str, Entry]:
+    """Return the files of a section by name, the first of each name with those that it hides."""
+    found: dict[str, Entry] = {}
+    for folder in folders:
+        for path in _files(folder.path, SECTIONS[section], section):
+            winner = found.get(path.stem)
+            found[path.stem] = Entry(
+                section=section,
+                name=path.stem,
+                path=winner.path if winner else path,
+                origin=winner.origin if winner else folder.origin,
+                hides=(*winner.hides, path) if winner else (),
+            )
+    return found
+
+
+def _files(folder: Path, parent: str, section: str) -> list[Path]:
+    found = []
+    for place in (folder / section, folder / parent / section):
+        with suppress(OSError):
+            names = sorted(name for name in os.listdir(place) if name.endswith(_ENDING))
+            found += [place / name for name in names]
+    return found

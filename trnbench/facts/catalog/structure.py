@@ -1,0 +1,184 @@
+"""Tables -> frozen records: strict types, units, all faults at once."""
+
+from __future__ import annotations
+
+import datetime
+import types
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args
+
+from trnbench.errors import Fault, TrnbenchError, did_you_mean
+from trnbench.facts.catalog.provenance import join
+from trnbench.facts.catalog.quantity import (
+    Correlation,
+    Count,
+    Misfit,
+    Total,
+    correlation,
+    count,
+    exactly,
+    kind_of,
+    number,
+    quantity,
+    total,
+    whole,
+)
+from trnbench.facts.catalog.schema import (
+    TAG,
+    TypeForm,
+    dimension_of,
+    forms_of,
+    is_record,
+    is_tagged_union,
+    keys_of,
+    origin_of,
+    tagged,
+)
+from trnbench.facts.records import MISSING, fields
+
+R = TypeVar("R")
+ValueReader: TypeAlias = Callable[[object, str, list[Fault]], Any]
+"""Of a value and its key path: what it stands for, or nothing and more faults."""
+
+
+def structure(table: Mapping[str, object], record: type[R]) -> R | list[Fault]:
+    """Return the record that `table` describes, or every fault in it."""
+    faults: list[Fault] = []
+    kind: TypeForm = record
+    built: R = _reader(kind)(table, "", faults)
+    return faults or built
+
+
+@cache
+def _reader(form: TypeForm) -> ValueReader:
+    dimension = dimension_of(form)
+    if dimension is not None:
+        return _leaf(lambda value: quantity(value, dimension))
+    if form in _LEAVES:
+        return _leaf(_LEAVES[form])
+    origin = origin_of(form)
+    if is_record(form):
+        return _record_reader(form)
+    if origin is Literal:
+        return _leaf(lambda value: _choice(value, get_args(form)))
+    if isinstance(form, type) and issubclass(form, Enum):
+        members = {member.value: member for member in form}
+        return _leaf(lambda value: members[_choice(value, tuple(members))])
+    if origin is tuple:
+        return _list_reader(get_args(form)[0])
+    if origin is dict:
+        return _table_reader(get_args(form)[1])
+    if is_tagged_union(form):
+        return _union_reader(tagged(form))
+    if origin in (Union, types.UnionType) and type(None) in get_args(form):
+        (there,) = (kind for kind in get_args(form) if kind is not type(None))
+        return lambda value, *at: None if value is None else _reader(there)(value, *at)
+    raise TypeError(f"no data file can hold {form}")
+
+
+_LEAVES: Mapping[TypeForm, Callable[[object], object]] = {
+    int: whole,
+    float: number,
+    str: exactly(str, "a text"),
+    bool: exactly(bool, "true or false"),
+    datetime.date: exactly(datetime.date, "a date"),
+    Count: count,
+    Total: total,
+    Correlation: correlation,
+    Any: lambda value: value,
+}
+
+
+def _leaf(make: Callable[[object], object]) -> ValueReader:
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        try:
+            return make(value)
+        except Misfit as error:
+            faults.append(Fault(path=path, message=str(error)))
+            return None
+
+    return read
+
+
+def _record_reader(record: TypeForm) -> ValueReader:
+    forms = {name: form for name, (_, form) in forms_of(record).items()}
+    keys = keys_of(record)
+    needed = {field.name for field in fields(record) if field.default is MISSING}
+    readers: dict[str, ValueReader] = {}
+
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        if not isinstance(value, dict):
+            faults.append(_not("a table", value, path))
+            return None
+        before = len(faults)
+        given: dict[str, object] = {}
+        for name, key in keys.items():
+            if key in value:
+                reader = readers.get(name) or readers.setdefault(name, _reader(forms[name]))
+                given[name] = reader(value[key], join(path, key), faults)
+            elif name in needed:
+                faults.append(Fault(path=join(path, key), message="missing"))
+        for key in sorted(value.keys() - keys.values()):
+            hint = did_you_mean(key, keys.values())
+            faults.append(Fault(path=join(path, key), message=f"unknown key{hint}"))
+        if len(faults) > before:
+            return None
+        try:
+            return record(**given)
+        except (ValueError, TrnbenchError) as error:
+            faults.append(Fault(path=path, message=str(error)))
+            return None
+
+    return read
+
+
+def _list_reader(item: TypeForm) -> ValueReader:
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        if not isinstance(value, list):
+            faults.append(_not("a list", value, path))
+            return None
+        reader = _reader(item)
+        return tuple(reader(each, f"{path}[{i}]", faults) for i, each in enumerate(value))
+
+    return read
+
+
+def _table_reader(item: TypeForm) -> ValueReader:
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        if not isinstance(value, dict):
+            faults.append(_not("a table", value, path))
+            return None
+        reader = _reader(item)
+        return {key: reader(each, join(path, key), faults) for key, each in value.items()}
+
+    return read
+
+
+def _union_reader(classes: Mapping[str, TypeForm]) -> ValueReader:
+    def read(value: object, path: str, faults: list[Fault]) -> object:
+        if not isinstance(value, dict):
+            faults.append(_not("a table", value, path))
+            return None
+        tag = value.get(TAG)
+        if not isinstance(tag, str) or tag not in classes:
+            message = f"`{TAG}` must be one of {', '.join(classes)}; found {kind_of(tag)}"
+            faults.append(Fault(path=path, message=message))
+            return None
+        rest = {key: item for key, item in value.items() if key != TAG}
+        return _reader(classes[tag])(rest, path, faults)
+
+    return read
+
+
+def _not(what: str, value: object, path: str) -> Fault:
+    return Fault(path=path, message=f"expected {what}, found {kind_of(value)}")
+
+
+def _choice(value: object, allowed: tuple[Any, ...]) -> object:
+    if isinstance(value, bool | list | dict) or value not in allowed:
+        known = ", ".join(map(str, allowed))
+        hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
+        raise Misfit(f"expected one of {known}; found {kind_of(value)}{hint}")
+    return value

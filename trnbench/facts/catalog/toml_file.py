@@ -1,0 +1,101 @@
+"""Reading and writing one TOML file; the only module that knows TOML's parser and writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from trnbench.facts.catalog.kept import digest_of, keep, kept
+from trnbench.facts.catalog.text_file import read_text, refused
+from trnbench.facts.terminal_text import control_character, shown
+
+MAX_BYTES = 1 << 20
+"""Hand-written data is far below a mebibyte; more is a wrong file, and refused before reading."""
+_KIND = "tables"
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Return the table in `path`, or raise DataFileError saying what is wrong with the file."""
+    return _parsed(path, read_text(path, what="TOML", max_bytes=MAX_BYTES))
+
+
+def read_known(path: Path) -> dict[str, object]:
+    """Return the table in a file that many commands read: what it says may be kept since then."""
+    text = read_text(path, what="TOML", max_bytes=MAX_BYTES)
+    digest = digest_of(text)
+    if (found := _with_dates(kept(_KIND, digest))) is not None:
+        return found
+    table = _parsed(path, text)
+    with suppress(TypeError):  # a time of day: nothing that JSON holds
+        keep(_KIND, digest, _without_dates(table))
+    return table
+
+
+def _parsed(path: Path, text: str) -> dict[str, object]:
+    try:
+        table = tomli.loads(text)
+    except RecursionError:
+        raise refused(path, "not valid TOML: nested too deeply") from None
+    except ValueError as error:
+        raise refused(path, f"not valid TOML: {error}") from None
+    for place, said in _texts(table, "") if "\\" in text or control_character(text) else ():
+        if found := control_character(said):
+            raise refused(path, f"{shown(place)}: has the control character {found}; remove it")
+    return table
+
+
+def _without_dates(table: dict[str, object]) -> dict[str, object]:
+    """Return a table as JSON holds it: its dates stand beside it, each with its place."""
+    dates: list[tuple[list[object], str]] = []
+
+    def plain(value: object, place: list[object]) -> object:
+        if isinstance(value, dict):
+            return {key: plain(item, [*place, key]) for key, item in value.items()}
+        if isinstance(value, list):
+            return [plain(item, [*place, i]) for i, item in enumerate(value)]
+        if type(value) is date:
+            dates.append((place, value.isoformat()))
+            return None
+        return value
+
+    return {"table": plain(table, []), "dates": dates}
+
+
+def _with_dates(found: Any) -> dict[str, object] | None:  # noqa: ANN401 - what JSON holds
+    """Return the table that is kept; None where nothing is, or something of another form."""
+    try:
+        table = found["table"]
+        for (*place, last), text in found["dates"]:
+            within = table
+            for key in place:
+                within = within[key]
+            within[last] = date.fromisoformat(text)
+    except (TypeError, ValueError, LookupError):
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a table, its keys among them, and where they stand."""
+    match value:
+        case str():
+            yield place, value
+        case dict():
+            for key, item in value.items():
+                yield place or "a key", key
+                yield from _texts(item, f"{place}.{key}" if place else key)
+        case list():
+            for i, item in enumerate(value):
+                yield from _texts(item, f"{place}[{i}]")
+
+
+def toml_text(table: Mapping[str, object]) -> str:
+    """Return TOML that reads back as this table of texts, numbers, dates, lists and tables."""
+    import tomli_w
+
+    return tomli_w.dumps(table, indent=2)

@@ -1,0 +1,160 @@
+"""The levels of an interconnect, from the chip outwards, as an instance file lists them.
+
+Every bandwidth is one-way; "per link", "per chip" or "per adapter" is in the name. A level joins
+units of the level below it: chips for the inner ones, instances for the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Literal, TypeAlias, TypeVar
+
+from trnbench.facts.catalog.quantity import BytesPerS, Ratio, Seconds
+from trnbench.facts.records import Record, fields, replace
+
+
+class OnChip(Record):
+    """Cores of one chip exchanging data through its memory and DMA engines.
+
+    A rank is a core of the chip's default logical size.
+    """
+
+    topology: ClassVar[str] = "on-chip"
+
+    name: str
+    bandwidth_per_rank_one_way_bytes_per_s: BytesPerS
+    latency_per_hop_s: Seconds
+
+
+class Torus(Record):
+    """Chips wired as a torus (a ring where `shape` has one axis), links both ways.
+
+    Chip index within the level is row-major over `shape`; every axis wraps round.
+    """
+
+    topology: ClassVar[str] = "torus"
+
+    name: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    links_per_chip: int
+    bandwidth_per_link_one_way_bytes_per_s: BytesPerS
+    latency_per_hop_s: Seconds
+
+    def __post_init__(self) -> None:
+        """Refuse a shape that does not fit the axes or the links."""
+        if len(self.axes) != len(self.shape):
+            raise ValueError(f"{len(self.axes)} axes but {len(self.shape)} lengths in `shape`")
+        degree = sum(0 if length < 2 else 1 if length == 2 else 2 for length in self.shape)
+        if degree != self.links_per_chip:
+            raise ValueError(
+                f"a torus {self.shape} has {degree} links per chip, not {self.links_per_chip}"
+            )
+
+
+class Switch(Record):
+    """Chips joined by a switch; `reduces` when the switch can add (NVLink SHARP)."""
+
+    topology: ClassVar[str] = "switch"
+
+    name: str
+    chips: int
+    bandwidth_per_chip_one_way_bytes_per_s: BytesPerS
+    latency_per_hop_s: Seconds
+    reduces: bool = False
+    reduces_from_chips: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a level of nothing."""
+        _refuse_none(self, "chips")
+
+
+class Direct(Record):
+    """Chips of the same position in paired groups, joined by direct links.
+
+    `chips_per_group`: size of a group; group g is wired to group g + `group_distance`.
+    """
+
+    topology: ClassVar[str] = "direct"
+
+    name: str
+    chips_per_group: int
+    group_distance: int
+    links_per_chip: int
+    bandwidth_per_link_one_way_bytes_per_s: BytesPerS
+    latency_per_hop_s: Seconds
+
+    def __post_init__(self) -> None:
+        """Refuse a level of nothing."""
+        _refuse_none(self, "chips_per_group", "group_distance", "links_per_chip")
+
+
+class FullMesh(Record):
+    """Chips each wired to every other chip of the level, links both ways."""
+
+    topology: ClassVar[str] = "full-mesh"
+
+    name: str
+    chips: int
+    bandwidth_per_link_one_way_bytes_per_s: BytesPerS
+    latency_per_hop_s: Seconds
+
+    def __post_init__(self) -> None:
+        """Refuse a level of nothing."""
+        _refuse_none(self, "chips")
+
+
+class Network(Record):
+    """Adapters between instances over leaf switches and a spine.
+
+    `transport`: how adapters talk, by RDMA over InfiniBand or RoCE, or by EFA. `step_latency`: one
+    message from device memory to device memory, however many switches it passes.
+
+    `oversubscription`: what the adapters of an instance carry over what the spine carries for
+    them, one way: 2 is 2:1; 1, or none said, does not block. Without `rails` all that leaves an
+    instance crosses the spine. With them the network is rail-optimised: adapter i of every
+    instance is on leaf switch i, so only what goes to another adapter than i crosses it, each rail
+    by its own share; nothing is handed to a chip of the other rail first, as NCCL can do.
+    """
+
+    topology: ClassVar[str] = "network"
+
+    name: str
+    transport: Literal["rdma", "efa"] = "rdma"
+    adapters: int
+    bandwidth_per_adapter_one_way_bytes_per_s: BytesPerS
+    step_latency_s: Seconds
+    oversubscription: Ratio | None = None
+    rails: bool = False
+    max_chips_per_cluster: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a spine that carries more than the adapters, and no adapters."""
+        ratio = self.oversubscription
+        if ratio is not None and ratio < 1:
+            raise ValueError(f"`oversubscription` must be at least 1 (1:1), not {ratio:g}")
+        if self.adapters < 1:
+            raise ValueError("`adapters` must be at least 1")
+
+
+def _refuse_none(level: object, *names: str) -> None:
+    for name in names:
+        if getattr(level, name) < 1:
+            raise ValueError(f"`{name}` must be at least 1")
+
+
+Level: TypeAlias = OnChip | Torus | Switch | Direct | FullMesh | Network
+
+L = TypeVar("L", bound=Level)
+
+
+def times(level: L, *, bandwidth: float = 1.0, latency: float = 1.0) -> L:
+    """Return the level with its bandwidth and its latency multiplied."""
+    factors = {"bandwidth": bandwidth, "step": latency, "latency": latency}
+    named = {
+        field.name: factors[field.name.partition("_")[0]]
+        for field in fields(level)
+        if field.name.partition("_")[0] in factors
+    }
+    changed: Callable[..., L] = replace  # whose stub wants one type for all names
+    return changed(level, **{name: getattr(level, name) * by for name, by in named.items()})

@@ -1,0 +1,220 @@
+"""An instance: chips of one type, a host, a fabric, and what may be run on it.
+
+Its file names the chip; `Instance.chip` is the chip's name and `Platform` joins the two.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from trnbench.facts.catalog.provenance import Sourced
+from trnbench.facts.catalog.quantity import Bytes, BytesPerS, FlopPerS
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import check_formats
+from trnbench.facts.hardware.fabric import Level, Network, OnChip, Switch
+from trnbench.facts.records import Record, field, replace
+
+PurchaseOption = Literal["on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote"]
+
+
+class Host(Record):
+    """The machine around the chips, as its vendor sells it; per instance.
+
+    `link_per_chip_one_way_bytes_per_s`: between the host's memory and a chip, at its peak.
+    """
+
+    vcpus: int | None = None
+    memory_bytes: Bytes | None = None
+    processor: str | None = None
+    local_storage_bytes: Bytes | None = None
+    local_drives: int | None = None
+    block_storage_bandwidth_bytes_per_s: BytesPerS | None = None
+    network_bandwidth_bytes_per_s: BytesPerS | None = None
+    link_per_chip_one_way_bytes_per_s: BytesPerS | None = None
+
+
+class Totals(Record):
+    """What the vendor states for the whole instance; tests hold them against chips x chip."""
+
+    memory_bytes: Bytes | None = None
+    memory_bandwidth_bytes_per_s: BytesPerS | None = None
+    link_bandwidth_per_chip_both_ways_bytes_per_s: BytesPerS | None = None
+    network_bandwidth_bytes_per_s: BytesPerS | None = None
+    dense_flop_per_s: dict[str, FlopPerS] = field(default_factory=dict)
+    sparse_flop_per_s: dict[str, FlopPerS] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse peaks of what is not a number format."""
+        check_formats(self, "dense_flop_per_s", "sparse_flop_per_s")
+
+
+class LegalDegrees(Record):
+    """Degrees a platform's software accepts for one size of logical core.
+
+    `tensor_parallel_warned`: what the runtime may accept and a published library does not.
+    """
+
+    logical_size: int
+    tensor_parallel: tuple[int, ...]
+    tensor_parallel_warned: tuple[int, ...] = ()
+    ranks_per_job: tuple[int, ...] = ()
+    ranks_per_job_multiple: int | None = None
+    note: str | None = None
+
+
+class StridedGroups(Record):
+    """Groups of `ranks` ranks, `stride` apart, for one size of logical core."""
+
+    logical_size: int
+    ranks: int
+    stride: int
+    note: str | None = None
+
+
+class Routing(Record):
+    """Which groups of ranks inside an instance its software can route.
+
+    `groups`: their chips are a block of the torus, that is one chip, two neighbours, a row, a
+    column or a rectangle; `also` are groups that are none, and are routed all the same.
+    """
+
+    groups: Literal["blocks"]
+    note: str | None = None
+    also: tuple[StridedGroups, ...] = ()
+
+
+class Instance(Sourced):
+    """A machine one can rent or own: `chips` chips in one scale-up domain with a host.
+
+    `published_as`: what measurements by others call it, where that is no name to type. `like`: the
+    instance from which it has what its own file does not say, but for the `own_keys`.
+    `domain_nodes`: how many of these instances one switch of `fabric` joins.
+    """
+
+    section: ClassVar[str] = "instances"
+    own_keys: ClassVar[tuple[str, ...]] = (
+        *("name", "title", "aliases", "published_as", "purchase", "totals"),
+        "host.network_bandwidth",
+    )
+
+    name: str
+    title: str
+    provider: str
+    aliases: tuple[str, ...] = ()
+    published_as: tuple[str, ...] = ()
+    like: str | None = None
+    chip: str
+    chips: int
+    hosts: int = 1
+    domain_nodes: int = 1
+    host_instance: str | None = None
+    purchase: tuple[PurchaseOption, ...] = ()
+    host: Host
+    fabric: tuple[Level, ...]
+    totals: Totals = field(default_factory=Totals)
+    degrees: tuple[LegalDegrees, ...] = ()
+    routing: Routing | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an instance without chips or with levels named twice."""
+        if self.chips < 1:
+            raise ValueError("`chips` must be at least 1")
+        inside = (level for level in self.fabric if not isinstance(level, Network))
+        if self.domain_nodes < 1 or (
+            self.domain_nodes > 1 and not all(isinstance(level, Switch) for level in inside)
+        ):
+            raise ValueError("`domain_nodes` is at least 1; only a switch joins more than 1")
+        joined = max((one.chips for one in self.fabric if isinstance(one, Switch)), default=0)
+        if joined > self.chips * self.domain_nodes:
+            raise ValueError(f"its fabric joins {joined} chips, not {self.chips}")
+        names = [level.name for level in self.fabric]
+        if len(set(names)) != len(names):
+            raise ValueError("two levels of `fabric` have the same name")
+
+    @property
+    def network(self) -> Network | None:
+        """The level that joins instances, where there is one."""
+        return next((level for level in self.fabric if isinstance(level, Network)), None)
+
+    @property
+    def scale_up_kind(self) -> tuple[str, ...]:
+        """The topologies of the levels that join its chips, from the innermost outwards."""
+        outside = (OnChip.topology, Network.topology)
+        return tuple(one.topology for one in self.fabric if one.topology not in outside)
+
+
+class Platform(Record):
+    """An instance with its chip: what the engines run on.
+
+    `joined_nodes`: of how many instances its instance was made, by `joined`.
+    """
+
+    instance: Instance
+    chip: Chip
+    joined_nodes: int = 1
+
+    def domain_of(self, nodes: int) -> int:
+        """Return how many instances are looked at as one where a job has `nodes` of them.
+
+        All domains of a job have as many of its nodes. A job in one domain may use a part of what
+        is looked at; as many jobs of its size fill that.
+        """
+        most = self.instance.domain_nodes
+        if nodes <= most:
+            return most // nodes * nodes
+        return max(size for size in range(1, most + 1) if nodes % size == 0)
+
+    def joined(self, nodes: int) -> Platform:
+        """Return the platform whose instance is `nodes` of these instances in one domain."""
+        one = self.instance
+        if nodes == 1 and one.domain_nodes == 1:
+            return self
+
+        def times(value: float | None) -> float | None:
+            return None if value is None else nodes * value
+
+        host = replace(
+            one.host,
+            vcpus=one.host.vcpus and nodes * one.host.vcpus,
+            memory_bytes=times(one.host.memory_bytes),
+            network_bandwidth_bytes_per_s=times(one.host.network_bandwidth_bytes_per_s),
+        )
+        chips = nodes * one.chips
+
+        def of_all(level: Level) -> Level:
+            if isinstance(level, Network):
+                return replace(level, adapters=nodes * level.adapters)
+            # What lies idle behind the switch is not part of what is looked at.
+            return (
+                replace(level, chips=min(level.chips, chips))
+                if isinstance(level, Switch)
+                else level
+            )
+
+        joined = replace(
+            one,
+            chips=chips,
+            hosts=nodes * one.hosts,
+            host=host,
+            fabric=tuple(of_all(level) for level in one.fabric),
+            domain_nodes=1,
+        )
+        return replace(self, instance=joined, joined_nodes=nodes)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Device memory of the whole instance."""
+        return self.instance.chips * self.chip.memory.capacity_per_chip_bytes
+
+    def legal_degrees(self, logical_size: int | None = None) -> LegalDegrees | None:
+        """Return the degrees listed for a size of logical core, where any are listed."""
+        size = self.chip.unit.cores_per_rank(logical_size)
+        return next((d for d in self.instance.degrees if d.logical_size == size), None)
+
+    def ranks(self, logical_size: int | None = None) -> int:
+        """Return the ranks of the whole instance."""
+        return self.instance.chips * self.chip.ranks(logical_size)
+
+    def memory_per_rank_bytes(self, logical_size: int | None = None) -> float:
+        """Device memory of one rank: its chip's, divided by the ranks on it."""
+        return self.chip.memory.capacity_per_chip_bytes / self.chip.ranks(logical_size)

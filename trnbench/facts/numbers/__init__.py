@@ -1,0 +1,1 @@
+"""Number formats and sparsity patterns: names, bits, ranges."""

@@ -1,0 +1,277 @@
+"""Texts that people type, on the command line and in forms -> values.
+
+Every parser is made with the name of what it reads and raises InputError with what was found and
+what is expected. Numbers are as in `trnbench.facts.units`, and besides: a sequence of 8k has 8,192
+tokens; a size of 1K has 1,024 bytes, as nccl-tests counts, and without a unit it is in bytes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar, get_args
+
+from trnbench.errors import InputError, OutOfRange, UnitError, UnknownNameError
+from trnbench.facts.units import BINARY_PREFIXES, Dimension, parse
+
+T = TypeVar("T")
+
+MOST = 2**31 - 1
+MOST_NODES = 1_000_000
+MOST_CHARACTERS = 100
+LEAST_SURE, MOST_SURE = 0.5, 0.99
+"""The draws tell no more of the tails than this."""
+OPEN = ("", "any", "auto", "best")
+"""Texts that leave a choice open."""
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_BINARY = re.compile(r"(?P<number>.*[\d.])\s*(?P<prefix>[kKmMgGtT])")
+
+
+def short_text(what: str, *, most: int = MOST_CHARACTERS) -> Callable[[str], str]:
+    """Return a parser of texts that a list has room for, of so many characters at most."""
+
+    def parsed(text: str) -> str:
+        if len(text) > most:
+            raise InputError(f"{what} has {len(text):,} characters; {most} are the most")
+        return text
+
+    return parsed
+
+
+def whole(what: str, *, least: int = 1, most: int = MOST) -> Callable[[str], int]:
+    """Return a parser of whole numbers such as 4096, 4k or 1,024."""
+
+    def parsed(text: str) -> int:
+        return _within(what, text, _number(what, text, "a whole number", "1,024"), least, most)
+
+    return parsed
+
+
+def sequence(what: str) -> Callable[[str], int]:
+    """Return a parser of tokens of a sample: 4096, or 8k for 8,192."""
+
+    def parsed(text: str) -> int:
+        tokens = _number(what, _binary(text, ""), "a number of tokens", "8192 or 8k", shown=text)
+        return _within(what, text, tokens, 1, MOST)
+
+    return parsed
+
+
+def count(what: str) -> Callable[[str], float]:
+    """Return a parser of numbers above 0 such as 1.25 or 2T."""
+
+    def parsed(text: str) -> float:
+        return _positive(what, text, _number(what, text, "a count", "2T or 500B"))
+
+    return parsed
+
+
+def quantity(what: str, dimension: Dimension, *, example: str = "") -> Callable[[str], float]:
+    """Return a parser of quantities above 0, in base units."""
+
+    def parsed(text: str) -> float:
+        return _positive(what, text, _parse(what, text, dimension, example=example))
+
+    return parsed
+
+
+def duration(what: str) -> Callable[[str], float]:
+    """Return a parser of times such as 30 min, 12h, 60 d or 2w, in seconds."""
+    return quantity(what, Dimension.SECONDS, example="60d, 2w or 36h")
+
+
+def size(what: str) -> Callable[[str], float]:
+    """Return a parser of sizes such as 1KiB, 64 MB, 1K or 4096, in bytes."""
+
+    def parsed(text: str) -> float:
+        value = _parse(what, _binary(text, " B"), Dimension.BYTES, bare=True)
+        return _positive(what, text, value)
+
+    return parsed
+
+
+def money(what: str) -> Callable[[str], float]:
+    """Return a parser of sums in USD: 5M, 5M USD or 5,000,000."""
+
+    def parsed(text: str) -> float:
+        bare = not text.strip().casefold().endswith("usd")
+        kind = Dimension.COUNT if bare else Dimension.USD
+        return _positive(what, text, _parse(what, text, kind))
+
+    return parsed
+
+
+def share(what: str) -> Callable[[str], float]:
+    """Return a parser of shares from 0 to below 1, such as 18% or 0.18; no text is 0."""
+
+    def parsed(text: str) -> float:
+        value = _parse(what, text, Dimension.RATIO) if text.strip() else 0.0
+        if not 0 <= value < 1:
+            raise InputError(f"{what} must be from 0 to below 100%, found {text!r}")
+        return value
+
+    return parsed
+
+
+def confidence(what: str) -> Callable[[str], float]:
+    """Return a parser of shares of draws in which limits are kept, such as 80% or 0.8."""
+
+    def parsed(text: str) -> float:
+        value = _parse(what, text, Dimension.RATIO)
+        if not LEAST_SURE <= value <= MOST_SURE:
+            ends = f"from {LEAST_SURE:.0%} to {MOST_SURE:.0%}"
+            raise InputError(f"{what} must be {ends}, found {text!r}")
+        return value
+
+    return parsed
+
+
+def date(what: str) -> Callable[[str], datetime.date]:
+    """Return a parser of dates such as 2026-11-21."""
+
+    def parsed(text: str) -> datetime.date:
+        try:
+            return datetime.date.fromisoformat(text.strip())
+        except ValueError:
+            raise InputError(f"{what}: {text!r} is not a date; write e.g. 2026-11-21") from None
+
+    return parsed
+
+
+def file_name(text: str) -> str:
+    """Return a name that a file of one's own may have, which leads to no other folder."""
+    if not _FILE_NAME.fullmatch(text):
+        raise InputError(f"{text!r} is no name for a file: use letters, digits, '.', '_' and '-'")
+    return text
+
+
+def one_of(what: str, names: Sequence[str]) -> Callable[[str], str]:
+    """Return a parser of one of these names."""
+
+    def parsed(text: str) -> str:
+        if text not in names:
+            raise UnknownNameError(what, text, names)
+        return text
+
+    return parsed
+
+
+def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    """Return a parser of a list with commas or blanks between; nothing stands there twice."""
+
+    def parsed(text: str) -> tuple[T, ...]:
+        parts = text.split(",")
+        if not all(map(str.strip, parts)):
+            raise InputError(f"{what}: an empty name in {text!r}; name one or more")
+        found = tuple(one(word) for part in parts for word in part.split())
+        for value in found:
+            if found.count(value) > 1:
+                raise InputError(f"{what}: {value} is named twice in {text!r}")
+        return found
+
+    return parsed
+
+
+def optional(one: Callable[[str], T]) -> Callable[[str], T | None]:
+    """Return a parser for which no text, `any`, `auto` and `best` leave the choice open: None."""
+
+    def parsed(text: str) -> T | None:
+        return None if text.strip().casefold() in OPEN else one(text)
+
+    return parsed
+
+
+def place(what: str, name: Callable[[str], str] = str) -> Callable[[str], tuple[str, int]]:
+    """Return a parser of INSTANCE or INSTANCE:NODES; `name` checks the instance."""
+
+    def parsed(text: str) -> tuple[str, int]:
+        instance, colon, nodes = text.strip().partition(":")
+        if not instance:
+            raise InputError(f"{what}: an empty name in {text!r}")
+        try:
+            number = whole("nodes", most=MOST_NODES)(nodes) if colon else 1
+        except InputError:
+            raise InputError(
+                f"{what}: nodes must be a number from 1 to {MOST_NODES:,}, found {nodes!r}"
+            ) from None
+        return name(instance), number
+
+    return parsed
+
+
+def read(one: Callable[[str], T], given: T | str) -> T:
+    """Return what a text says; a value is taken as it is."""
+    return one(given) if isinstance(given, str) else given
+
+
+def maybe(one: Callable[[str], T], given: T | str | None) -> T | None:
+    """Return what a text says; a value is taken as it is, and so is None."""
+    return None if given is None else read(one, given)
+
+
+def names(what: str, given: str | Sequence[T]) -> tuple[str | T, ...]:
+    """Return the names of a list, or those that a text lists."""
+    return several(what, str)(given) if isinstance(given, str) else tuple(given)
+
+
+def texts(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return texts of an option that may be repeated."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def clusters(given: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return (instance, nodes) of INSTANCE or INSTANCE:NODES, one or several."""
+    return tuple(place("--on")(one) for one in names("--on", given))
+
+
+def literal(what: str, given: T, kind: object) -> T:
+    """Return one of a Literal's values; another is refused."""
+    one_of(what, get_args(kind))(str(given))
+    return given
+
+
+def _parse(
+    what: str, text: str, dimension: Dimension, *, bare: bool = False, example: str = ""
+) -> float:
+    try:
+        return parse(text, dimension, bare=bare, example=example)
+    except UnitError as error:
+        raise InputError(f"{what}: {error.message}") from None
+
+
+def _number(what: str, text: str, kind: str, example: str, *, shown: str | None = None) -> float:
+    try:
+        return parse(text, Dimension.COUNT)
+    except OutOfRange as error:
+        raise InputError(f"{what}: {error.message}") from None
+    except UnitError:
+        found = text if shown is None else shown
+        raise InputError(f"{what}: {found!r} is not {kind}; write e.g. {example}") from None
+
+
+def _within(what: str, text: str, value: float, least: int, most: int) -> int:
+    if value != int(value):
+        raise InputError(f"{what}: {text!r} is not a whole number")
+    if not least <= value <= most:
+        raise InputError(f"{what} must be from {least:,} to {most:,}, found {text!r}")
+    return int(value)
+
+
+def _positive(what: str, text: str, value: float) -> float:
+    if not 0 < value < math.inf:
+        raise InputError(f"{what} must be above 0, found {text!r}")
+    return value
+
+
+def _binary(text: str, unit: str) -> str:
+    """Return the text with a bare K, M, G or T written out as a power of two."""
+    match = _BINARY.fullmatch(text.strip())
+    if match is None:
+        return text
+    factor = BINARY_PREFIXES[f"{match['prefix'].upper()}i"]
+    try:
+        return f"{parse(match['number'], Dimension.COUNT) * factor!r}{unit}"
+    except UnitError:
+        return text

@@ -1,0 +1,346 @@
+"""Amazon's price services asked for rates, offers and limits. Only called when asked for.
+
+Credentials are those of boto3's own chain. Every answer may come in pages, be slowed down, or be
+refused: what one service refuses is told, and the others' answers stand.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trnbench.errors import EnvironmentFault
+from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.prices.feed.aws_answers import (
+    CapacityOffer,
+    block_offers,
+    block_reading,
+    plan_offers,
+    savings_reading,
+    spot_reading,
+)
+from trnbench.facts.prices.feed.offer_file import WANTED, read_products
+from trnbench.facts.prices.feed.reading import Known, RatesRead
+from trnbench.facts.prices.purchase import Quota
+from trnbench.facts.records import Record, State, field
+
+HOME = "us-east-1"
+"""Where services that are not of one region are asked."""
+SPOT_DAYS = 30
+BLOCK_HOURS = (24, 336)
+"""Capacity Blocks are asked for at these lengths."""
+TRIES, FIRST_PAUSE_S = 6, 1.0
+MOST_PAGES = 10_000
+_SLOWED = re.compile(r"throttl|toomanyrequests|requestlimit|slowdown", re.IGNORECASE)
+_UNSOLD = re.compile(r"Invalid(InstanceType|ParameterValue)|ValidationException")
+_PRIVATE = re.compile(r"arn:[^\s,;'\"]+|(?<!\d)\d{12}(?!\d)")
+POLICY_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "pricing": ("pricing:GetProducts",),
+    "ec2": (
+        "ec2:DescribeSpotPriceHistory",
+        "ec2:DescribeCapacityBlockOfferings",
+        "ec2:DescribeCapacityReservations",
+    ),
+    "sagemaker": ("sagemaker:SearchTrainingPlanOfferings",),
+    "savingsplans": ("savingsplans:DescribeSavingsPlansOfferingRates",),
+    "service-quotas": ("servicequotas:GetServiceQuota",),
+}
+"""By service, what it is asked: nothing that changes or buys anything."""
+
+Connect = Callable[[str, str], Any]
+"""A client of (service, region)."""
+
+
+class AccountLimit(Record):
+    """A quota of the account in a region, in virtual processors."""
+
+    region: str
+    name: str
+    code: str
+    vcpus: float
+
+
+class HeldCapacity(Record):
+    """Machines that the account has reserved, without any id."""
+
+    instance: str
+    region: str
+    nodes: int
+    free: int
+    starts_at: str | None
+    ends_at: str | None
+
+
+class AwsReading(State):
+    """What the services answered: rates by where they were read, offers, limits, what failed."""
+
+    readings: list[RatesRead] = field(default_factory=list)
+    offers: list[CapacityOffer] = field(default_factory=list)
+    limits: list[AccountLimit] = field(default_factory=list)
+    held: list[HeldCapacity] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+class AwsQuestion(Record):
+    """What is asked: instance types in regions, quotas; `known` maps the seller's names."""
+
+    instances: Sequence[Instance]
+    regions: Sequence[str]
+    quotas: Sequence[Quota]
+    known: Known
+    now: datetime.datetime
+
+
+def policy() -> str:
+    """Return the least that the account has to allow, as a policy document."""
+    actions = sorted(action for of in POLICY_ACTIONS.values() for action in of)
+    statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, indent=2)
+
+
+def connect() -> Connect:
+    """Return clients by boto3, which has to be installed."""
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError:
+        raise EnvironmentFault(
+            "asking AWS needs boto3, which is not installed",
+            hint="pip install 'trnbench[aws]'",
+        ) from None
+    # A slowed-down call is repeated here, where tests see it.
+    config = Config(retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=60)
+    session = boto3.Session()
+    return lambda service, region: session.client(service, region_name=region, config=config)
+
+
+def read_aws(
+    question: AwsQuestion, to: Connect, pause: Callable[[float], None] = time.sleep
+) -> AwsReading:
+    """Return what the services answer; what one of them refuses is among the failures."""
+    asking = _Asking(question=question, to=to, pause=pause, found=AwsReading())
+    steps: list[tuple[str, Callable[[], None]]] = [
+        ("Price List", asking.products),
+        ("Savings Plans", asking.savings),
+    ]
+    for region in question.regions:
+        asked: Mapping[str, Callable[[str], None]] = {
+            "spot price history": asking.spot,
+            "Capacity Blocks": asking.blocks,
+            "SageMaker training plans": asking.plans,
+            "quotas": asking.limits,
+            "capacity reservations": asking.held,
+        }
+        steps += [
+            (f"{name} in {region}", lambda ask=ask, region=region: ask(region))  # type: ignore[misc]
+            for name, ask in asked.items()
+        ]
+    for name, step in steps:
+        asking.attempt(name, step)
+    return asking.found
+
+
+class _Asking(Record):
+    question: AwsQuestion
+    to: Connect
+    pause: Callable[[float], None]
+    found: AwsReading
+
+    def attempt(self, name: str, step: Callable[[], None]) -> None:
+        """Take a step; note in words, without account or resource names, why it failed."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            step()
+        except (ClientError, BotoCoreError) as error:
+            self.found.failures.append(f"{name}: {_PRIVATE.sub('(hidden)', str(error))}")
+
+    def products(self) -> None:
+        """Ask the Price List for what runs on demand, and for reserved instances."""
+        wanted = [("productFamily", "Compute Instance"), *WANTED.items()]
+        texts: list[dict[str, Any]] = []
+        for region in self.question.regions:
+            for one in self._sold_by_hour():
+                filters = [*wanted, ("regionCode", region), ("instanceType", one)]
+                asked = {
+                    "ServiceCode": "AmazonEC2",
+                    "Filters": [
+                        {"Type": "TERM_MATCH", "Field": key, "Value": value}
+                        for key, value in filters
+                    ],
+                }
+                answers = self._pages("pricing", HOME, "get_products", asked, "PriceList")
+                texts += [json.loads(text) for text in answers]
+        day = self.question.now.date()
+        self.found.readings.append(read_products(texts, self.question.known, day))
+
+    def savings(self) -> None:
+        """Ask for the rates of savings plans."""
+        if not self._sold_by_hour():
+            return
+        asked = {
+            "products": ["EC2"],
+            "serviceCodes": ["AmazonEC2"],
+            "filters": [
+                {"name": "region", "values": list(self.question.regions)},
+                {"name": "instanceType", "values": list(self._sold_by_hour())},
+                {"name": "productDescription", "values": ["Linux/UNIX"]},
+                {"name": "tenancy", "values": ["shared"]},
+            ],
+        }
+        answers = self._pages(
+            "savingsplans", HOME, "describe_savings_plans_offering_rates", asked, "searchResults"
+        )
+        day = self.question.now.date()
+        self.found.readings.append(savings_reading(answers, self.question.known, day))
+
+    def spot(self, region: str) -> None:
+        """Ask for the spot rates of the last days."""
+        if not self._sold_by_hour():
+            return
+        asked = {
+            # A filter, unlike `InstanceTypes`, may name machines that the service does not know.
+            "Filters": [{"Name": "instance-type", "Values": list(self._sold_by_hour())}],
+            "ProductDescriptions": ["Linux/UNIX"],
+            "StartTime": self.question.now - datetime.timedelta(days=SPOT_DAYS),
+            "EndTime": self.question.now,
+        }
+        answers = self._pages(
+            "ec2", region, "describe_spot_price_history", asked, "SpotPriceHistory"
+        )
+        self.found.readings.append(spot_reading(answers, self.question.known))
+
+    def blocks(self, region: str) -> None:
+        """Ask for Capacity Blocks and UltraServers on offer."""
+        items: list[dict[str, Any]] = []
+        for one in self.question.instances:
+            if "capacity-block" not in one.purchase and one.hosts == 1:
+                continue
+            sold = seller_name(one)
+            key = "Ultraserver" if one.hosts > 1 else "Instance"
+            for hours in BLOCK_HOURS:
+                asked = {
+                    f"{key}Type": sold,
+                    f"{key}Count": 1,
+                    "CapacityDurationHours": hours,
+                    "AllAvailabilityZones": True,
+                }
+                operation = "describe_capacity_block_offerings"
+                answers = self._pages("ec2", region, operation, asked, "CapacityBlockOfferings")
+                items += self._of_sold(answers)
+        offers, warnings = block_offers(items, self.question.known)
+        self.found.offers += offers
+        found = block_reading(offers, self.question.now.date())
+        self.found.readings.append(
+            RatesRead(title=found.title, rates=found.rates, warnings=warnings)
+        )
+
+    def plans(self, region: str) -> None:
+        """Ask for SageMaker's training plans on offer."""
+        items: list[dict[str, Any]] = []
+        for one in self.question.instances:
+            if "capacity-block" in one.purchase and one.hosts == 1:
+                asked = {
+                    "InstanceType": f"ml.{one.name}",
+                    "InstanceCount": 1,
+                    "DurationHours": BLOCK_HOURS[0],
+                    "TargetResources": ["training-job"],
+                }
+                operation = "search_training_plan_offerings"
+                items += self._of_sold(
+                    self._pages("sagemaker", region, operation, asked, "TrainingPlanOfferings")
+                )
+        offers, warnings = plan_offers(items, self.question.known)
+        self.found.offers += offers
+        self.found.failures += warnings
+
+    def limits(self, region: str) -> None:
+        """Ask for the account's quotas of virtual processors."""
+        client = self.to("service-quotas", region)
+        for quota in self.question.quotas:
+            asked = {"ServiceCode": "ec2", "QuotaCode": quota.code}
+            answer = self._call(client, "get_service_quota", asked).get("Quota") or {}
+            if answer.get("Value") is not None:
+                vcpus = float(answer["Value"])
+                limit = AccountLimit(region=region, name=quota.name, code=quota.code, vcpus=vcpus)
+                self.found.limits.append(limit)
+
+    def held(self, region: str) -> None:
+        """Ask for the machines the account has reserved."""
+        asked = {"Filters": [{"Name": "state", "Values": ["active", "scheduled", "pending"]}]}
+        operation = "describe_capacity_reservations"
+        for one in self._pages("ec2", region, operation, asked, "CapacityReservations"):
+            name = self.question.known(str(one.get("InstanceType")))
+            if name is not None:
+                self.found.held.append(
+                    HeldCapacity(
+                        instance=name,
+                        region=region,
+                        nodes=int(one.get("TotalInstanceCount") or 0),
+                        free=int(one.get("AvailableInstanceCount") or 0),
+                        starts_at=_day_text(one.get("StartDate")),
+                        ends_at=_day_text(one.get("EndDate")),
+                    )
+                )
+
+    def _of_sold(self, answers: Iterator[Any]) -> list[Any]:
+        """Return answers; nothing where the service does not know the machine asked about."""
+        from botocore.exceptions import ClientError
+
+        try:
+            return list(answers)
+        except ClientError as error:
+            if not _UNSOLD.match(str(error.response.get("Error", {}).get("Code"))):
+                raise
+            return []
+
+    def _sold_by_hour(self) -> tuple[str, ...]:
+        """Return the names of machines that are sold by the hour: UltraServers are not."""
+        return tuple(one.name for one in self.question.instances if one.hosts == 1)
+
+    def _pages(
+        self, service: str, region: str, operation: str, asked: Mapping[str, Any], key: str
+    ) -> Iterator[Any]:
+        """Yield the answers of every page; a page may be empty and still not be the last."""
+        client = self.to(service, region)
+        name = "nextToken" if service == "savingsplans" else "NextToken"
+        token, seen = "", set[str]()
+        for _ in range(MOST_PAGES):
+            more = {name: token} if token else {}
+            answer = self._call(client, operation, {**asked, **more})
+            yield from answer.get(key) or []
+            token = answer.get(name) or ""
+            if not token or token in seen:
+                return
+            seen.add(token)
+
+    def _call(self, client: Any, operation: str, asked: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+        """Return an answer; where the service asks for patience, later and later."""
+        from botocore.exceptions import ClientError
+
+        for attempt in range(TRIES):
+            try:
+                answer: dict[str, Any] = getattr(client, operation)(**asked)
+                return answer
+            except ClientError as error:
+                code = str(error.response.get("Error", {}).get("Code"))
+                if attempt == TRIES - 1 or not _SLOWED.search(code):
+                    raise
+                self.pause(FIRST_PAUSE_S * 2**attempt)
+        raise AssertionError("the last try returns or raises")
+
+
+def seller_name(instance: Instance) -> str:
+    """Return what the seller calls an instance type: an UltraServer has a name with u- in front."""
+    names = (instance.name, *instance.aliases)
+    if instance.hosts > 1:
+        return next((name for name in names if name.startswith("u-")), instance.name)
+    return instance.name
+
+
+def _day_text(value: object) -> str | None:
+    return value.date().isoformat() if isinstance(value, datetime.datetime) else None

@@ -1,0 +1,126 @@
+"""A JSON file read member by member, so that one of any size needs little memory.
+
+    reader = JsonReader(file, name)
+    for key in reader.members():            # of the object that comes next
+        if key == "products": ...        # go into it, or:
+        else: reader.value()             # every member has to be read, wanted or not
+
+A member is decoded by the standard library in one go; what is held is a piece of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from json.decoder import JSONDecodeError
+from pathlib import Path
+from typing import Any, TextIO
+
+from trnbench.facts.catalog.text_file import refused
+
+PIECE = 1 << 20
+"""Characters read at once."""
+LONGEST = 1 << 26
+"""A member longer than this is no list of prices."""
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+class JsonReader:
+    """Reads the members of objects and lists in the order in which they stand."""
+
+    def __init__(self, file: TextIO, path: Path) -> None:
+        self._file, self._path = file, path
+        self._text, self._at, self._over = "", 0, False
+
+    def members(self) -> Iterator[str]:
+        """Yield the keys of the object that comes next; each member is to be read before the next.
+
+        Nothing, if something else comes next: that is passed over.
+        """
+        if not self._enter("{"):
+            return
+        while self._peek() != "}":
+            key = self.value()
+            self._expect(":")
+            if not isinstance(key, str):
+                raise self._wrong("expected a key")
+            yield key
+            if self._peek() == ",":
+                self._at += 1
+            elif self._peek() != "}":
+                raise self._wrong("expected , or }")
+        self._at += 1
+
+    def items(self) -> Iterator[Any]:
+        """Yield the values of the list that comes next; nothing, if something else comes next."""
+        if not self._enter("["):
+            return
+        while self._peek() != "]":
+            yield self.value()
+            if self._peek() == ",":
+                self._at += 1
+            elif self._peek() != "]":
+                raise self._wrong("expected , or ]")
+        self._at += 1
+
+    def skip(self, levels: int) -> None:
+        """Pass over what comes next, of which members so many levels down fit into memory."""
+        if levels == 0 or self._peek() != "{":
+            self.value()
+            return
+        for _ in self.members():
+            self.skip(levels - 1)
+
+    def value(self) -> Any:  # noqa: ANN401
+        """Return the value that comes next, whole."""
+        self._peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except JSONDecodeError as error:
+                if self._over or len(self._text) - self._at > LONGEST:
+                    raise self._wrong(error.msg, error.pos) from None
+            except RecursionError:
+                raise self._wrong("nested too deeply") from None
+            else:
+                # A number that reaches the end of what is held may go on.
+                if end < len(self._text) or self._over:
+                    self._at = end
+                    return value
+            self._more()
+
+    def _enter(self, bracket: str) -> bool:
+        if self._peek() != bracket:
+            self.value()
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, mark: str) -> None:
+        if self._peek() != mark:
+            raise self._wrong(f"expected {mark}")
+        self._at += 1
+
+    def _peek(self) -> str:
+        """Return the next character that is no space; raise at the end of the file."""
+        while True:
+            found = _SPACE.match(self._text, self._at)
+            self._at = found.end() if found else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if self._over:
+                raise self._wrong("the file ends too early")
+            self._more()
+
+    def _more(self) -> None:
+        rest = self._text[self._at :]
+        # Twice as much each time, so that a long member is not begun anew too often.
+        piece = self._file.read(max(PIECE, len(rest)))
+        self._text, self._at, self._over = rest + piece, 0, not piece
+
+    def _wrong(self, what: str, at: int | None = None) -> Exception:
+        place = self._at if at is None else at
+        near = self._text[place : place + 20]
+        return refused(self._path, f"not valid JSON near {near!r}: {what}")

@@ -1,0 +1,154 @@
+"""Rates that were read join the user's own price lists: at their ends, nothing there is changed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from trnbench.facts.catalog.provenance import Source
+from trnbench.facts.prices.feed.reading import FoundRate
+from trnbench.facts.prices.price import Price, PriceList
+from trnbench.facts.records import Record
+from trnbench.facts.units import significant
+
+RateChange = Literal["new", "changed", "unchanged", "older", "known"]
+"""What a rate is to those known: `older` than one, or `known` and so not written again."""
+
+_SAME = 1e-6
+HEAD = "# Rates that `trnbench prices refresh` read; they join those that come with trnbench."
+
+
+class ComparedRate(Record):
+    """A rate beside the newest one known for the same thing; `source` is where it was read."""
+
+    rate: FoundRate
+    source: Source
+    kind: str
+    before: Price | None
+    change: RateChange
+
+
+def compared(
+    rates: Sequence[FoundRate], known: PriceList | None, source: Source, kind: str
+) -> tuple[ComparedRate, ...]:
+    """Return the rates of one instance type beside those known."""
+    found = []
+    for rate in rates:
+        rows = [
+            row
+            for row in (known.price if known else ())
+            if (row.region, row.option, row.terms or "") == rate.place[1:]
+            and row.usd_per_hour is not None
+        ]
+        before = max(
+            (row for row in rows if row.date_to <= rate.day),
+            key=lambda row: (row.date_to, row.date_from),
+            default=None,
+        )
+        same = before is not None and _same(before.usd_per_hour, rate.usd_per_hour)
+        change: RateChange = "new" if before is None else "unchanged" if same else "changed"
+        if any(row.date_to > rate.day for row in rows):
+            change = "older"
+        if any(_is_of(row, rate) for row in rows):
+            change = "known"
+        own = source if rate.source is None else Source(title=rate.source, date=rate.day)
+        found.append(
+            ComparedRate(
+                rate=rate,
+                source=own,
+                kind="measured" if rate.option == "spot" else kind,
+                before=before,
+                change=change,
+            )
+        )
+    return tuple(found)
+
+
+def _is_of(row: Price, rate: FoundRate) -> bool:
+    """Tell whether a row says of the day what a rate says."""
+    return (
+        row.date_to == rate.day
+        and _same(row.usd_per_hour, rate.usd_per_hour)
+        and _same(row.low_usd_per_hour, rate.low_usd_per_hour)
+        and _same(row.high_usd_per_hour, rate.high_usd_per_hour)
+    )
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= _SAME * other
+
+
+def price_file_head(name: str, title: str) -> str:
+    """Return how a list begins that adds to those that come with trnbench."""
+    heading = f"{title}, USD per hour"
+    return f'{HEAD}\nname = "{name}"\ntitle = {_text(heading)}\nadds = true\nkind = "vendor"\n'
+
+
+def appended(text: str, known: Mapping[str, Source], rates: Sequence[ComparedRate]) -> str:
+    """Return the text of a price list with rates at its end; `known` are the sources in it."""
+    ids = {source: name for name, source in known.items()}
+    lines = [text.rstrip("\n")]
+    for one in rates:
+        if one.source not in ids:
+            ids[one.source] = _id(one.source, ids.values())
+            lines += ["", f"[sources.{ids[one.source]}]", f"title = {_text(one.source.title)}"]
+            lines.append(f"date = {one.source.date}")
+            lines += [f"url = {_text(one.source.url)}"] if one.source.url else []
+    for one in rates:
+        lines += ["", "[[price]]", *_row(one, ids[one.source])]
+    return "\n".join(lines) + "\n"
+
+
+def _row(one: ComparedRate, source: str) -> list[str]:
+    rate = one.rate
+    cells: dict[str, str | None] = {
+        "region": _text(rate.region),
+        "option": _text(rate.option),
+        "terms": _text(rate.terms) if rate.terms else None,
+        "usd_per_hour": _usd(rate.usd_per_hour),
+        "low": _usd(rate.low_usd_per_hour),
+        "high": _usd(rate.high_usd_per_hour),
+        "zones": str(rate.zones) if rate.zones else None,
+        "date_from": str(rate.day),
+        "date_to": str(rate.day),
+        "unchanged_since": _since(one),
+        "note": _text(rate.note) if rate.note else None,
+        "source": _text(source),
+        "kind": _text(one.kind) if one.kind != "vendor" else None,
+    }
+    return [f"{key} = {cell}" for key, cell in cells.items() if cell is not None]
+
+
+def _since(one: ComparedRate) -> str | None:
+    """Return the earlier day from which on the rate holds, by the seller or by what is known."""
+    days: list[datetime.date] = []
+    if one.rate.unchanged_since is not None:
+        days.append(one.rate.unchanged_since)
+    if one.change == "unchanged" and one.before is not None:
+        days.append(one.before.applies_from)
+    return str(min(days)) if days and min(days) < one.rate.day else None
+
+
+def _usd(rate: float | None) -> str | None:
+    return None if rate is None else _text(f"{significant(rate, 9).replace(',', '')} USD/h")
+
+
+def _text(text: str | None) -> str:
+    return json.dumps(text or "", ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _id(source: Source, taken: Iterable[str]) -> str:
+    """Return a short name for a source that no other has: its title in plain letters, its day."""
+    used = set(taken)
+    words = re.sub(r"[^a-z0-9]+", "-", source.title.casefold()).strip("-")[:40].strip("-")
+    first = f"{words or 'source'}-{source.date}"
+    return next(
+        name
+        for number in range(1, len(used) + 2)
+        if (name := first if number == 1 else f"{first}-{number}") not in used
+    )

@@ -1,0 +1,1 @@
+"""Child processes, pools of workers, and requests to end."""

@@ -1,0 +1,256 @@
+"""Expressions over the keys of a foreign configuration, as `families.toml` writes them.
+
+Arithmetic, comparisons, conditions and a few functions, walked as a syntax tree: nothing is run.
+What cannot be worked out is a fault of the key that it is about.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from trnbench.errors import did_you_mean
+from trnbench.facts.catalog.quantity import kind_of
+from trnbench.facts.workload.config_fields import Fields
+from trnbench.facts.workload.model import ROTARY_BASE
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu",
+    "gelu_fast": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_tanh": "gelu",
+    "quick_gelu": "gelu",
+    "relu": "relu",
+    "relu2": "relu2",
+    "silu": "silu",
+    "swish": "silu",
+}
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], object]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Mod: operator.mod,
+    ast.FloorDiv: operator.floordiv,
+}
+_COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], object]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_WRONG = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError)
+
+
+class Scope:
+    """What names stand for: keys of a configuration, typed by a family's defaults.
+
+    `inner` is looked into before `outer`, which holds it. `used` collects the keys asked for.
+    `tables` are the scopes of nested tables.
+    """
+
+    def __init__(self, family: Mapping[str, object], inner: Fields, outer: Fields) -> None:
+        self.family = family
+        self.fields = (inner, outer)
+        self.tables: dict[str, Callable[[str], object]] = {}
+        self.bound: dict[str, object] = {}
+        self.used: set[str] = set()
+
+    def fault(self, key: str, message: str) -> None:
+        """Add a fault of a key."""
+        self.fields[0].fault(key, message)
+
+    def has(self, key: str) -> bool:
+        """Return whether a key is there and not null."""
+        return any(fields.has(key) for fields in self.fields)
+
+    def value(self, key: str) -> object:
+        """Return the value of a key, its default, or a stand-in for one that is missing."""
+        if key in self.bound:
+            return self.bound[key]
+        default = self._of("defaults").get(key)
+        optional = key in self._names("optional")
+        others = self._of("aliases").get(key)
+        for name in (key, *(others if isinstance(others, list) else ())):
+            self.used.add(name)
+            for fields in self.fields:
+                if fields.has(name):
+                    return self._typed(fields, name, default, zero=key in self._names("zero"))
+        if default is not None or optional:
+            return default
+        return self.fields[0].whole(key)
+
+    def _typed(self, fields: Fields, name: str, default: object, *, zero: bool) -> object:
+        match default:
+            case bool():
+                return fields.flag(name, default=default)
+            case float():
+                return fields.real(name, default)
+            case str():
+                return fields.text(name, default)
+            case list():
+                return fields.items(name)
+            case Mapping():
+                return fields.table(name)
+            case _:
+                return fields.whole(name, minimum=0 if zero else 1)
+
+    def _of(self, part: str) -> Mapping[str, object]:
+        found = self.family.get(part, {})
+        return found if isinstance(found, Mapping) else {}
+
+    def _names(self, part: str) -> Sequence[str]:
+        found = self.family.get(part, ())
+        return [str(name) for name in found] if isinstance(found, list) else ()
+
+    def evaluate(self, text: str) -> object:
+        """Return what an expression comes to; None where it cannot be worked out."""
+        tree = _tree(text)
+        try:
+            return self._of_node(tree)
+        except _WRONG:
+            key = next(
+                (
+                    n.id
+                    for n in ast.walk(tree)
+                    if isinstance(n, ast.Name) and n.id not in self.bound and n.id not in _FUNCTIONS
+                ),
+                text,
+            )
+            self.fault(key, f"does not fit what is made of it: {text:.80}")
+            return None
+
+    def _of_node(self, node: ast.expr) -> object:
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name():
+                return self.value(node.id)
+            case ast.Attribute(value=ast.Name(id=table)):
+                return self.tables[table](node.attr)
+            case ast.List() | ast.Tuple():
+                return [self._of_node(item) for item in node.elts]
+            case ast.Dict():
+                return {
+                    self._of_node(k): self._of_node(v)
+                    for k, v in zip(node.keys, node.values, strict=True)
+                    if k
+                }
+            case ast.Subscript():
+                return self._of_node(node.value)[self._of_node(node.slice)]  # type: ignore[index]
+            case ast.IfExp():
+                return self._of_node(node.body if self._of_node(node.test) else node.orelse)
+            case ast.UnaryOp(op=ast.Not()):
+                return not self._of_node(node.operand)
+            case ast.BoolOp():
+                return self._first(node)
+            case ast.Compare(ops=[one], comparators=[other]):
+                return _COMPARED[type(one)](self._of_node(node.left), self._of_node(other))
+            case ast.BinOp(op=ast.Div()):
+                return self._divided(node)
+            case ast.BinOp():
+                return _BINARY[type(node.op)](self._of_node(node.left), self._of_node(node.right))
+            case ast.Call(func=ast.Name(id=name)):
+                return _FUNCTIONS[name](self, node.args)
+            case _:
+                raise TypeError(f"no expression of a family: {ast.dump(node)}")
+
+    def _first(self, node: ast.BoolOp) -> object:
+        found: object = None
+        for item in node.values:
+            found = self._of_node(item)
+            if bool(found) == isinstance(node.op, ast.Or):
+                break
+        return found
+
+    def _divided(self, node: ast.BinOp) -> object:
+        whole, parts = self._of_node(node.left), self._of_node(node.right)
+        assert isinstance(whole, int)
+        assert isinstance(parts, int)
+        if whole % parts and not any(fields.faults for fields in self.fields):
+            self.fault(
+                ast.unparse(node.right),
+                f"{parts} does not divide `{ast.unparse(node.left)}` {whole}",
+            )
+        return max(whole // parts, 1)
+
+
+@cache
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _name(node: ast.expr) -> str:
+    return next(one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+
+
+def _activation(scope: Scope, arguments: Sequence[ast.expr]) -> object:
+    value = scope._of_node(arguments[0])
+    if value not in ACTIVATIONS:
+        hint = did_you_mean(str(value), ACTIVATIONS)
+        known = ", ".join(sorted(ACTIVATIONS))
+        scope.fault(_name(arguments[0]), f"{kind_of(value)} is not one of {known}{hint}")
+        return "gelu"
+    return ACTIVATIONS[str(value)]
+
+
+def _divisor(scope: Scope, arguments: Sequence[ast.expr]) -> object:
+    """Return the first argument, which must divide the second."""
+    parts, whole = (scope._of_node(one) for one in arguments)
+    assert isinstance(whole, int)
+    assert isinstance(parts, int)
+    if whole % parts:
+        scope.fault(
+            _name(arguments[0]), f"{parts} does not divide `{ast.unparse(arguments[1])}` {whole}"
+        )
+    return parts
+
+
+def _rotary_base(scope: Scope, arguments: Sequence[ast.expr]) -> object:
+    """Return the base that a key gives, or that of the newer table, which may be one by layer."""
+    plain, tables = (scope._of_node(one) for one in arguments)
+    assert isinstance(tables, Mapping)
+    by_layer = tables.get("full_attention")
+    inner = Fields(by_layer if isinstance(by_layer, Mapping) else tables)
+    base = plain or inner.real("rope_theta", ROTARY_BASE)
+    scope.fields[0].faults += inner.faults
+    return base
+
+
+def _task(scope: Scope, arguments: Sequence[ast.expr]) -> object:
+    """Return which of two named tasks a configuration is for, the second where it says none."""
+    key, *known = arguments
+    tasks = [scope._of_node(one) for one in known]
+    named = scope._of_node(key)
+    assert isinstance(named, Sequence)
+    if any(not isinstance(one, str) for one in named):
+        scope.fault(_name(key), f"expected a list of texts, found {kind_of(named)}")
+    elif named and (len(named) > 1 or named[0] not in tasks):
+        scope.fault(_name(key), f"only {tasks[1]} or {tasks[0]} can be imported")
+    return tasks[0] if list(named) == tasks[:1] else tasks[1]
+
+
+def _plain(function: Callable[..., object]) -> Callable[[Scope, Sequence[ast.expr]], object]:
+    return lambda scope, arguments: function(*(scope._of_node(one) for one in arguments))
+
+
+_FUNCTIONS: Mapping[str, Callable[[Scope, Sequence[ast.expr]], object]] = {
+    "activation": _activation,
+    "divisor": _divisor,
+    "rotary_base": _rotary_base,
+    "task": _task,
+    "has": lambda scope, arguments: scope.has(str(scope._of_node(arguments[0]))),
+    "mentions": lambda scope, arguments: any(
+        fields.mentions(str(scope._of_node(arguments[0]))) for fields in scope.fields
+    ),
+    "len": _plain(len),
+    "int": _plain(int),
+    "max": _plain(max),
+}

@@ -1,0 +1,202 @@
+"""A fleet as its file describes it: jobs, when and on what they may run, and what limits them.
+
+    name = "two-teams"
+    title = "..."
+    starts_on = 2027-01-04
+    horizon = "90 d"
+
+    [[job]]
+    name = "chat"
+    model = "llama3.1-8b"
+    tokens = "300B"
+    deadline = 2027-03-01
+    on = ["trn1.32xlarge", "trn2.48xlarge"]
+
+Quantities are texts as on the command line. It is a question, so nothing in it needs a source.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from trnbench.errors import DataFileError, Fault
+from trnbench.facts.catalog.provenance import Provenance, Sourced
+from trnbench.facts.catalog.quantity import Seconds
+from trnbench.facts.catalog.structure import structure
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import DAY_S, Dimension
+
+Usd = Annotated[float, Dimension.USD]
+FIRST_YEAR, LAST_YEAR = 1970, 2200
+LONGEST_DAYS = 3 * 366
+
+
+class JobEntry(Record):
+    """A training run of a fleet; what it leaves open is chosen.
+
+    Its length is `tokens`, `samples`, or `phases` with contexts and knobs of their own
+    (1.9T@8192, or in % of `tokens`). It begins on `earliest` or later and ends by `deadline`, or
+    `within` so much time of the first day. `on`,
+    `nodes`, `max_nodes` and `purchase` are those of the fleet unless said here. `layout` settles
+    knobs. `spot_shares` are the parts of its nodes that may be spot machines.
+    """
+
+    name: str
+    model: str
+    tokens: str | None = None
+    samples: str | None = None
+    phases: tuple[str, ...] = ()
+    deadline: datetime.date | None = None
+    within_s: Seconds | None = None
+    earliest: datetime.date | None = None
+    priority: int = 1
+    on: tuple[str, ...] = ()
+    nodes: tuple[int, ...] = ()
+    max_nodes: int | None = None
+    purchase: tuple[str, ...] = ()
+    spot_shares: tuple[float, ...] = ()
+    stack: str | None = None
+    layout: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a job of no length or of two, and one with two deadlines."""
+        if (self.tokens is not None or bool(self.phases)) == (self.samples is not None):
+            raise ValueError("expected one of `tokens`, `samples` and `phases`")
+        if self.deadline is not None and self.within_s is not None:
+            raise ValueError("`deadline` and `within` say the same; give one")
+        if self.priority < 1:
+            raise ValueError("`priority` is a whole number from 1 on; more is more important")
+        if self.nodes and self.max_nodes is not None:
+            raise ValueError("`nodes` says it all; leave out `max_nodes`")
+        if any(not 0 < share <= 1 for share in self.spot_shares):
+            raise ValueError("`spot_shares` are above 0 and at most 1")
+
+
+class MonthBudget(Record):
+    """What a month (2027-01) may cost at most."""
+
+    month: str
+    usd: Usd
+
+    def __post_init__(self) -> None:
+        """Refuse what is no month."""
+        try:
+            datetime.date.fromisoformat(f"{self.month}-01")
+        except ValueError:
+            raise ValueError(f"`month` {self.month!r} is not one such as 2027-01") from None
+
+
+class NodeQuota(Record):
+    """So many nodes of an instance type at once at most; in a region and of options, if named."""
+
+    instance: str
+    nodes: int
+    region: str | None = None
+    purchase: tuple[str, ...] = ()
+
+
+class HeldCommitment(Record):
+    """Machines that are committed to and paid for whether used or not, from one day to another."""
+
+    instance: str
+    region: str
+    nodes: int
+    purchase: Literal["reserved", "savings-plan", "capacity-block"] = "reserved"
+    starts_on: datetime.date
+    ends_on: datetime.date
+
+    def __post_init__(self) -> None:
+        """Refuse one that ends before it starts."""
+        if self.ends_on <= self.starts_on or self.nodes < 1:
+            raise ValueError("expected `ends_on` after `starts_on`, and a node or more")
+
+
+class BlockOnOffer(Record):
+    """Capacity Blocks on offer: `size` nodes for `days` from each of some days, `count` of each.
+
+    Their price is `usd` for a whole block; unless given, that of the price list.
+    """
+
+    instance: str
+    region: str
+    size: int
+    days: int
+    starts_on: tuple[datetime.date, ...]
+    count: int = 1
+    usd: Usd | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a block of nothing."""
+        if min(self.size, self.days, self.count) < 1 or not self.starts_on:
+            raise ValueError("`size`, `days` and `count` are 1 or more, with days to start on")
+
+
+class FleetFile(Sourced):
+    """A fleet: its jobs, the days they have, what is limited and what there is already.
+
+    `objective`: least cost, or the earliest end of the last job, or both against each other.
+    `regions`: those to choose from; none named: where buyers look, the cheapest. `price_date`,
+    `discount`, `prices`, `assumed_prices`, `term_years` are as on the command line. `confidence`:
+    with which deadlines are to be kept; by the estimate unless given.
+    """
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    starts_on: datetime.date
+    horizon_s: Seconds
+    objective: Literal["cost", "time", "pareto"] = "cost"
+    budget: Usd | None = None
+    month: tuple[MonthBudget, ...] = ()
+    on: tuple[str, ...] = ()
+    nodes: tuple[int, ...] = ()
+    max_nodes: int | None = None
+    purchase: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    price_date: datetime.date | None = None
+    discount: str | None = None
+    prices: tuple[str, ...] = ()
+    assumed_prices: tuple[str, ...] = ()
+    term_years: int | None = None
+    confidence: str | None = None
+    job: tuple[JobEntry, ...] = ()
+    quota: tuple[NodeQuota, ...] = ()
+    commitment: tuple[HeldCommitment, ...] = ()
+    block: tuple[BlockOnOffer, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse names that stand twice, and days that are none."""
+        for what, names in (
+            ("job", [job.name for job in self.job]),
+            ("month", [one.month for one in self.month]),
+        ):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"the {what} {twice[0]!r} stands twice")
+        if not 1 <= self.horizon_days <= LONGEST_DAYS:
+            raise ValueError(f"`horizon` is from 1 to {LONGEST_DAYS} days")
+        if not FIRST_YEAR <= self.starts_on.year <= LAST_YEAR:
+            raise ValueError(f"`starts_on` is in the years {FIRST_YEAR} to {LAST_YEAR}")
+
+    @property
+    def horizon_days(self) -> int:
+        """The number of days."""
+        return int(self.horizon_s // DAY_S)
+
+    def day(self, on: datetime.date) -> int:
+        """Return the number of a date, the first being 0."""
+        return (on - self.starts_on).days
+
+
+def read_fleet(path: Path) -> FleetFile:
+    """Return the fleet in a file, or raise DataFileError with every fault in it."""
+    found = structure(read_toml(path), FleetFile)
+    if isinstance(found, list):
+        raise DataFileError(str(path), found, hint=f"also {'; '.join(map(str, found[1:]))}")
+    if found.name != path.stem:
+        message = f"{found.name!r} is not the file's name; expected {path.stem!r}"
+        raise DataFileError(str(path), [Fault(path="name", message=message)])
+    return replace(found, provenance=Provenance(path=str(path)))

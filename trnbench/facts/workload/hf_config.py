@@ -1,0 +1,374 @@
+"""Hugging Face config.json -> a model file, by the family tables of `families.toml`.
+
+Absent keys get the defaults that the library itself gives them; sizes have none and must be there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
+from trnbench.facts.catalog.structure import structure
+from trnbench.facts.catalog.toml_file import read_toml, toml_text
+from trnbench.facts.records import Record
+from trnbench.facts.workload.config_fields import Fields
+from trnbench.facts.workload.config_language import Scope
+from trnbench.facts.workload.json_file import read_object
+from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, as_pattern
+from trnbench.facts.workload.mamba_config import as_hugging_face, is_mamba_config
+from trnbench.facts.workload.model import Model
+
+ConfigTable = dict[str, object]
+
+FILE = "config.json"
+BASES = ("base", "encoder")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_STRUCTURAL = re.compile(
+    r"size|dim|rank|head|layer|expert|window|hidden|ffn|group|kernel|conv|state|mlp|attn|attention"
+    r"|vocab|adapter|projector|index|embed|depth|width|tower|compress|share"
+)
+"""Words in the keys that may change parameters or FLOP."""
+_PREDICTED = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+_LISTS = ("optional", "zero", "inert", "unread")
+
+
+class ImportedModel(Record):
+    """A model file from a configuration; `ignored` says in words what of it was not read."""
+
+    name: str
+    family: str
+    text: str
+    ignored: tuple[str, ...]
+
+
+def read_config(path: Path) -> dict[str, object]:
+    """Return the configuration in a config.json, or in the folder of one."""
+    if path.is_dir():
+        inside = path / FILE
+        if not inside.is_file():
+            raise DataFileError(str(path), [Fault(path="", message=f"a folder without {FILE}")])
+        path = inside
+    return read_object(path)
+
+
+@cache
+def families() -> Mapping[str, Mapping[str, object]]:
+    """Return every family of models that can be imported, with all that it takes over."""
+    written = read_toml(Path(__file__).with_name("families.toml"))
+    found: dict[str, Mapping[str, object]] = {}
+
+    def whole(name: str) -> Mapping[str, object]:
+        if name not in found:
+            own = written[name]
+            assert isinstance(own, Mapping)
+            like = own.get("like")
+            found[name] = own if like is None else _taken_over(whole(str(like)), own)
+        return found[name]
+
+    return {name: whole(name) for name in written}
+
+
+def _taken_over(base: Mapping[str, object], own: Mapping[str, object]) -> Mapping[str, object]:
+    model = _copied(base["model"])
+    for path in own.get("drop", ()):  # type: ignore[attr-defined]
+        *way, last = str(path).split(".")
+        inside = model
+        for part in way:
+            inside = inside[part]  # type: ignore[assignment]
+        del inside[last]
+    joined = _merged({**base, "model": model}, own)
+    lists = {key: [*base.get(key, ()), *own.get(key, ())] for key in _LISTS}  # type: ignore[misc]
+    alone = {key: own.get(key) for key in ("architectures", "model_types", "inside") if key in own}
+    kept = {k: v for k, v in joined.items() if k not in ("architectures", "model_types", "inside")}
+    return {**kept, **lists, **alone}
+
+
+def _merged(base: Mapping[str, object], own: Mapping[str, object]) -> ConfigTable:
+    result = dict(base)
+    for key, value in own.items():
+        before = result.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        result[key] = _merged(before, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _copied(table: object) -> ConfigTable:
+    assert isinstance(table, Mapping)
+    return {k: _copied(v) if isinstance(v, Mapping) else v for k, v in table.items()}
+
+
+def family_names() -> tuple[str, ...]:
+    """Return the names of all families, as `model_type` has them."""
+    return tuple(sorted(name for name in families() if name not in BASES))
+
+
+def import_config(
+    config: Mapping[str, object],
+    name: str,
+    *,
+    date: datetime.date,
+    origin: str = FILE,
+    family: str | None = None,
+    depths: bool = False,
+) -> ImportedModel:
+    """Return the file `name`.toml that describes the configured model.
+
+    `date` is when the configuration was read; `origin` names it in messages; `family` reads it as
+    one of that family, whatever it says of itself. `depths`: modules that predict further tokens
+    are a part of it.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r:.60} cannot name a model; use small letters, digits, '.', '-' and '_'"
+        )
+    if is_mamba_config(config):
+        config = as_hugging_face(config, origin)
+    chosen = _family(config, origin) if family is None else _known(family)
+    reader = _Reader(chosen, config)
+    model = reader.model()
+    reader.refuse_unread()
+    if reader.faults:
+        raise _refused(origin, list(dict.fromkeys(reader.faults)))
+    head: ConfigTable = {
+        "name": name,
+        "title": f"{name}, imported from a {chosen} configuration",
+    }
+    predicted = reader.predicted if depths else ()
+    if depths and not predicted:
+        message = f"missing: there is nothing to take in with --mtp; one of {', '.join(_PREDICTED)}"
+        raise DataFileError(origin, [Fault(path=_PREDICTED[0], message=message)])
+    for _, count in predicted[:1]:
+        head["mtp_depths"] = count
+    built = structure({**head, **model}, Model)
+    if isinstance(built, list):
+        raise _refused(origin, built)
+    source: ConfigTable = {"title": f"Hugging Face config.json of {name}", "date": date}
+    remarks: ConfigTable = {"source": "config", "kind": "vendor", "sources": {"config": source}}
+    text = toml_text({**head, **remarks, **model})
+    ignored = (*reader.ignored(), *(() if depths else reader.without_depths()))
+    return ImportedModel(name=name, family=chosen, text=text, ignored=ignored)
+
+
+def _refused(origin: str, faults: Sequence[Fault]) -> DataFileError:
+    # No command lists the faults of a configuration: all of them are said here.
+    return DataFileError(origin, faults, hint=f"also {'; '.join(map(str, faults[1:]))}")
+
+
+def _known(family: str) -> str:
+    if family not in family_names():
+        raise UnknownNameError("family", family[:60], family_names())
+    return family
+
+
+def _family(config: Mapping[str, object], origin: str) -> str:
+    name = config.get("model_type")
+    named = config.get("architectures")
+    classes = named if isinstance(named, list) else []
+    for family, table in families().items():
+        if name in (family, *table.get("model_types", ())) and family not in BASES:  # type: ignore[misc]
+            return family
+    for family, table in families().items():
+        if any(one in table.get("architectures", ()) for one in classes):  # type: ignore[operator]
+            return family
+    if not isinstance(name, str):
+        message = "missing" if name is None else "expected a text"
+        known = ", ".join(family_names())
+        raise DataFileError(
+            origin, [Fault(path="model_type", message=f"{message}; one of {known}")]
+        )
+    unknown = UnknownNameError("architecture", name[:60], family_names(), where=origin)
+    unknown.hint = f"--as FAMILY reads it as one of {', '.join(family_names())}"
+    raise unknown
+
+
+class _Reader:
+    """Reads a configuration, or a table of one, as a family."""
+
+    def __init__(self, family: str, config: Mapping[str, object]) -> None:
+        self.table = families()[family]
+        self.config = config
+        inside = self.table.get("inside")
+        nested = config.get(str(inside)) if inside else None
+        self.inner = nested if isinstance(nested, Mapping) else config
+        self.scope = Scope(self.table, Fields(self.inner), Fields(config))
+        self.parts: dict[str, _Reader] = {}
+        self.nested = {str(inside)} if isinstance(nested, Mapping) else set()
+        for key, about in self._tables("tables"):
+            found = config.get(key)
+            if isinstance(found, Mapping):
+                self.parts[key] = _Reader(str(about["like"]), found)
+                self.scope.tables[key] = self.parts[key].part
+        self._made: ConfigTable | None = None
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Everything that is wrong."""
+        own = [fault for fields in self.scope.fields for fault in fields.faults]
+        return [
+            *own,
+            *(
+                Fault(path=f"{key}.{fault.path}", message=fault.message)
+                for key, part in self.parts.items()
+                for fault in part.faults
+            ),
+        ]
+
+    def part(self, name: str) -> object:
+        """Return a part of this model, or the value of a key."""
+        made = self.model()
+        return made[name] if name in made else self.scope.value(name)
+
+    def model(self) -> ConfigTable:
+        """Return the tables of a model file."""
+        if self._made is not None:
+            return self._made
+        self._made = {}
+        for key, about in self._tables("only"):
+            value, why = about["value"], str(about["why"])
+            self.scope.used.add(key)
+            for fields in self.scope.fields[:1]:
+                fields.only(key, value, why)  # type: ignore[arg-type]
+        for key, most in self._of("most").items():
+            value = self.scope.value(key)
+            if isinstance(value, float) and isinstance(most, float) and value > most:
+                self.scope.fault(key, f"must be at most {most:g}, found {value}")
+        equal = self.table.get("equal")
+        if isinstance(equal, list) and not self.scope.evaluate(str(equal[0])):
+            key, _, why = str(equal[1]).partition(": ")
+            self.scope.fault(key, why)
+        made = self._built(_copied(self.table["model"]))
+        transformer = made.get("transformer")
+        if isinstance(transformer, dict):
+            _settle_layers(transformer, self.scope)
+        self._made = made
+        return made
+
+    def _built(self, table: ConfigTable) -> ConfigTable:
+        """Return a table with its expressions worked out, without what comes to nothing."""
+        made: ConfigTable = {}
+        order = table.pop("order", None)
+        for key, leaf in table.items():
+            if isinstance(leaf, dict):
+                if "when" in leaf and not self.scope.evaluate(str(leaf.pop("when"))):
+                    continue
+                value: object = self._built(leaf)
+                # A kind without a word of its own is the plain one.
+                if not value and key not in self._kinds():
+                    continue
+            else:
+                value = self.scope.evaluate(str(leaf))
+                if value is None:
+                    continue
+            made[key] = value
+            if key == "layers":
+                self.scope.bound["num_layers"] = value
+        if order is not None:
+            count = made.get("layers")
+            layers = min(count, MAX_LAYERS) if isinstance(count, int) else 0
+            made["order"] = [self._at(str(order), i) for i in range(layers)]
+        return made
+
+    def _kinds(self) -> Mapping[str, object]:
+        transformer = self._of("model").get("transformer")
+        kinds = transformer.get("kinds", {}) if isinstance(transformer, Mapping) else {}
+        return kinds if isinstance(kinds, Mapping) else {}
+
+    def _at(self, expression: str, layer: int) -> str:
+        self.scope.bound["i"] = layer
+        found = self.scope.evaluate(expression)
+        del self.scope.bound["i"]
+        return str(found)
+
+    def _of(self, part: str) -> Mapping[str, object]:
+        found = self.table.get(part, {})
+        return found if isinstance(found, Mapping) else {}
+
+    def _tables(self, part: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+        for key, about in self._of(part).items():
+            if isinstance(about, Mapping):
+                yield key, about
+
+    def _left(self) -> Iterator[str]:
+        """Yield the keys that say something and that nobody read."""
+        skipped = [*self.table.get("inert", ()), *self.table.get("unread", ())]  # type: ignore[misc]
+        inert = re.compile("|".join(skipped))
+        seen = self.scope.used | self.nested | set(self.parts)
+        tables = (self.inner,) if self.inner is self.config else (self.inner, self.config)
+        for key in dict.fromkeys(key for table in tables for key in table):
+            said = next(table[key] for table in tables if key in table)
+            if (
+                key not in seen
+                and said not in (None, False, 0, "", [], {})
+                and not inert.fullmatch(key)
+            ):
+                yield key
+
+    def refuse_unread(self) -> None:
+        """Add a fault for every key that may change what is counted and was not read."""
+        for part in self.parts.values():
+            part.refuse_unread()
+        for key in self._left():
+            if _STRUCTURAL.search(key):
+                self.scope.fault(key, "not read, and it may change parameters or FLOP")
+
+    def ignored(self) -> Iterator[str]:
+        """Yield in words what was left out."""
+        for key in self._left():
+            yield f"{key} is ignored"
+        for name, part in self.parts.items():
+            yield from (f"{name}.{words}" for words in part.ignored())
+
+    @property
+    def predicted(self) -> tuple[tuple[str, object], ...]:
+        """The key that says how many further tokens are predicted, and what it says."""
+        tables = (self.config,) if self.inner is self.config else (self.config, self.inner)
+        found = ((key, table.get(key)) for table in tables for key in _PREDICTED)
+        return tuple((key, count) for key, count in found if count)
+
+    def without_depths(self) -> Iterator[str]:
+        """Yield in words that depths are left out."""
+        for key, count in self.predicted:
+            yield (
+                f"{key} {count}: modules that predict further tokens are left out; "
+                "--mtp takes them in"
+            )
+
+
+def _settle_layers(transformer: ConfigTable, scope: Scope) -> None:
+    """Turn the order of layers into a pattern and its kinds, or into plain parts without one."""
+    order = transformer.pop("order", None)
+    kinds = transformer.pop("kinds", {})
+    if not isinstance(order, list) or not isinstance(kinds, dict):
+        return
+    unknown = sorted({name for name in order if name not in kinds})
+    if unknown or not order:
+        if not scope.fields[0].faults:
+            scope.fault("layer_types", f"has layers of no known kind: {', '.join(unknown)[:60]}")
+        return
+    used = {name: kinds[name] for name in dict.fromkeys(order)}
+    made = {name: LayerKind(**about) for name, about in used.items()}
+    feeds, mixers = (
+        {getattr(one, part) for one in made.values()} for part in ("feed_forward", "mixer")
+    )
+    for part, there in (("mlp", feeds), ("moe", feeds), ("attention", mixers), ("scan", mixers)):
+        if part not in there:
+            transformer.pop(part, None)
+    if len(used) == 1 and mixers == {"attention"} and feeds != {"none"}:
+        (kind,) = made.values()
+        if kind.rotary and kind.first_norm:
+            bounds = {"window": kind.window, "chunk": kind.chunk}
+            attention = transformer["attention"]
+            assert isinstance(attention, dict)
+            attention |= {key: value for key, value in bounds.items() if value}
+            return
+    leading = next((i for i, name in enumerate(order) if name != "dense"), len(order))
+    moe = transformer.get("moe")
+    if set(used) == {"dense", "moe"} and set(order[leading:]) == {"moe"} and isinstance(moe, dict):
+        moe["dense_layers"] = leading
+        return
+    transformer["pattern"] = as_pattern(tuple(order))
+    transformer["kinds"] = used

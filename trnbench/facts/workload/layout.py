@@ -1,0 +1,498 @@
+"""How one training step is spread over ranks and in time: the table of its knobs.
+
+The fields of `Layout` are the table: a degree or mode is declared there and nowhere else. Options
+of the command line, fields of forms, axes of a search, keys of suites and of result rows, and the
+words of command lines are read from it. What a knob does to a step is said in `program.grid`.
+
+Whether a layout divides, is legal on a platform or fits in memory is an answer that others give;
+here only malformed values are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from operator import attrgetter
+from types import MappingProxyType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from trnbench.facts.catalog.quantity import Ratio
+from trnbench.facts.records import MISSING, Record, field, fields, force_setattr
+from trnbench.facts.workload.context_exchange import exchange_named
+from trnbench.facts.workload.jobs import (
+    ADAPTED,
+    REINFORCED,
+    Job,
+    job_defaults,
+    sequences_per_sample,
+)
+from trnbench.facts.workload.pipeline_layout import drawn_text
+from trnbench.facts.workload.recompute import recompute_named
+from trnbench.facts.workload.sizes import MAX_SIZE, MOST_DEPTHS
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+    Degree = int | NDArray[int64]
+else:
+    # A file holds whole numbers; arrays (grids of layouts) arise only inside the program.
+    Degree = int
+
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zb-h1"]
+ZeroStage = Literal[0, 1, 2, 3]
+AttentionKernel = Literal["naive", "fused"]
+StageSplit = Literal["layers", "work", "layers-and-ends"]
+Reward = Literal["verifier", "model"]
+Reference = Literal["on", "off"]
+AdapterTargets = Literal["all-linear", "attention"]
+FrozenFormat = Literal["none", "fp8", "int8", "nf4"]
+IdleModels = Literal["device", "host"]
+OptimizerOffload = Literal["none", "host"]
+Value: TypeAlias = bool | int | float | str
+ActsOn = Literal["step", "layers", "experts"]
+ANY = "any"
+"""The text that asks a search for a knob."""
+
+
+def _about(
+    help: str,
+    *,
+    title: str = "",
+    short: str = "",
+    metavar: str | None = None,
+    searched: bool | tuple[Value, ...] = False,
+    on_request: str = "",
+    part: ActsOn = "step",
+    acts_with: tuple[str, ...] = (),
+    tokens: bool = False,
+    of_jobs: tuple[Job, ...] = (),
+    form: Callable[[str], str] | None = None,
+    least: int = 1,
+    most: int = MAX_SIZE - 1,
+) -> Mapping[str, object]:
+    """Return the metadata of a field of `Layout`: the arguments of its `Knob`."""
+    return locals()
+
+
+def _knob(default: Value | None, help: str, **about: Any) -> Any:  # noqa: ANN401
+    """Return a field of `Layout` that has a default."""
+    return field(default=default, metadata=_about(help, **about))
+
+
+def _of_answers(help: str, *, default: str | None = None, **about: Any) -> Any:  # noqa: ANN401
+    """Return a field of `Layout` for jobs that write answers; None is what the job takes."""
+    return field(default=default, metadata=_about(help, of_jobs=REINFORCED, **about))
+
+
+class Layout(Record):
+    """The parallel degrees, batch and execution mode of a training step.
+
+    The ranks are tp * pp * cp * dp; expert parallelism takes its `ep` ranks out of cp * dp.
+    With an `expert_tp` of their own, experts are cut over so many of the tensor-parallel ranks, and
+    `ep` is taken out of all that this leaves: tp * cp * dp / expert_tp. `vpp` is the number of
+    model chunks on each pipeline stage, `global_batch` counts samples, `sequence` tokens.
+    With a `shard`, ZeRO slices over groups of so many data ranks, `cp` innermost.
+    Degrees and batch sizes may be arrays that broadcast together.
+    What `recompute` may be is said in `workload.recompute`.
+    Without `capacity_factor` no token is dropped.
+    """
+
+    tp: Degree = _knob(
+        1, "Tensor-parallel ranks, e.g. 8; default: searched.", searched=True, part="layers"
+    )
+    pp: Degree = _knob(
+        1, "Pipeline stages, e.g. 4; default: searched.", searched=True, part="layers"
+    )
+    dp: Degree = _knob(1, "Data-parallel replicas, e.g. 32; default: searched.", searched=True)
+    cp: Degree = _knob(
+        1,
+        "Context-parallel ranks, which share a sequence; default: searched.",
+        searched=True,
+        part="layers",
+    )
+    ep: Degree = _knob(
+        1, "Expert-parallel ranks, which share the experts; default: searched.", searched=True
+    )
+    expert_tp: int | None = _knob(
+        None,
+        "Tensor-parallel ranks that share an expert, e.g. 1; default: those of --tp.",
+        title="expert tensor parallel",
+        short="expert tp",
+        part="experts",
+        acts_with=("tp",),
+        on_request="searched",
+    )
+    vpp: Degree = _knob(
+        1, "Model chunks per pipeline stage; default: searched.", searched=True, part="layers"
+    )
+    micro_batch: Degree = _knob(
+        1, "Samples per replica and pass; default: searched.", title="micro-batch", searched=True
+    )
+    global_batch: Degree = field(
+        metadata=_about("Samples per step; default: 1024, rounded up to what the ranks divide.")
+    )
+    sequence: Degree = field(
+        metadata=_about(
+            "Tokens per sample, e.g. 8k; default: the model's maximum, at most 8192.",
+            part="layers",
+            tokens=True,
+        )
+    )
+    zero: ZeroStage = _knob(
+        0, "ZeRO stage; default: searched.", searched=(0, 1, 2, 3), acts_with=("dp", "cp")
+    )
+    shard: int | None = _knob(
+        None,
+        "Data ranks (dp x cp) that share what ZeRO slices, copied outside (hybrid sharding, "
+        "HSDP), e.g. 8; default: all of them.",
+        title="shard group",
+        acts_with=("dp", "cp"),
+        on_request="searched",
+    )
+    optimizer_offload: OptimizerOffload = _knob(
+        "none",
+        "none, or host: moments and master weights lie in host memory, and the host's processors "
+        "update; default: none.",
+        title="optimizer offload",
+        short="offload",
+        metavar="WHERE",
+    )
+    sequence_parallel: bool = _knob(
+        False,
+        "Split the residual stream by tokens over tensor-parallel ranks; default: searched.",
+        short="seq. par.",
+        searched=(True, False),
+        part="layers",
+        acts_with=("tp",),
+    )
+    recompute: str = _knob(
+        "none",
+        "none, selective, full, full:4 (4 layers of each stage) or modules: attention-core, "
+        "norms, activations, up-projection; default: none, selective, full are searched.",
+        metavar="MODE",
+        searched=("none", "selective", "full"),
+        part="layers",
+        form=recompute_named,
+        on_request="modules and layers are searched too",
+    )
+    schedule: Schedule = _knob(
+        "1f1b",
+        "gpipe, 1f1b, interleaved or zb-h1; default: searched.",
+        metavar="NAME",
+        searched=("1f1b", "gpipe", "zb-h1", "interleaved"),
+        part="layers",
+        acts_with=("pp",),
+    )
+    attention: AttentionKernel = _knob(
+        "fused", "naive or fused; default: what the stack uses.", metavar="KERNEL", part="layers"
+    )
+    context_parallel: str = _knob(
+        "ring",
+        "With --cp: ring, all-to-all, or hybrid:4 (all-to-all among 4 neighbours in a ring); "
+        "default: ring.",
+        form=exchange_named,
+        title="context exchange",
+        short="exchange",
+        metavar="HOW",
+        part="layers",
+        acts_with=("cp",),
+        on_request="searched",
+    )
+    stage_split: StageSplit = _knob(
+        "layers",
+        "What pipeline stages share evenly: layers, layers-and-ends (embedding and head as a "
+        "layer each), or work (multiply-adds, the output projection's too); default: what the "
+        "stack does.",
+        metavar="WHAT",
+        part="layers",
+        acts_with=("pp",),
+        on_request="searched",
+    )
+    pipeline_layout: str | None = _knob(
+        None,
+        "Pipeline stages drawn by hand as Megatron-LM does, e.g. 'E|(t*2|)*39t*2|L': embedding "
+        "E, layers t, MTP depths m, loss L, next stage |; default: stages share evenly.",
+        metavar="STAGES",
+        short="pipe layout",
+        part="layers",
+        acts_with=("pp",),
+        form=drawn_text,
+        on_request="lighter ends are searched",
+    )
+    mtp_depths: int | None = _knob(
+        None,
+        "Multi-token prediction: further tokens to predict, a layer and an output more for "
+        "each, e.g. 1; 0: none; default: those of the model file.",
+        title="MTP depths",
+        part="layers",
+        least=0,
+        most=MOST_DEPTHS,
+    )
+    capacity_factor: Ratio | None = _knob(
+        None,
+        "Tokens an expert takes over an even share, e.g. 1.25; default: no token is dropped.",
+        short="capacity",
+        metavar="NUMBER",
+        part="experts",
+    )
+    precision: str = field(
+        metadata=_about(
+            "bf16-master (bf16, fp32 master weights; default), bf16-sr, fp32, fp8, ...",
+            metavar="RECIPE",
+        )
+    )
+    job: Job = _knob(
+        "pretrain",
+        "pretrain, finetune (all weights), lora (adapters beside frozen weights), dpo (pairs "
+        "of answers, a frozen reference beside the policy), orpo (pairs, no reference), grpo "
+        "or ppo (answers that the policy writes); default: pretrain.",
+        metavar="JOB",
+    )
+    adapter_rank: int | None = _knob(
+        None,
+        "Inner width of an adapter; default: 16 with --job lora, else no adapters.",
+        of_jobs=ADAPTED,
+    )
+    adapter_on: AdapterTargets | None = _knob(
+        None,
+        "With adapters: all-linear or attention; default: all-linear (attention where the "
+        "model has experts).",
+        title="adapters on",
+        of_jobs=ADAPTED,
+        metavar="WHERE",
+    )
+    frozen_format: FrozenFormat = _knob(
+        "none",
+        "With adapters: format that frozen projections are stored in, fp8, int8 or nf4 "
+        "(QLoRA); none: as the precision has it.",
+        short="frozen in",
+        of_jobs=ADAPTED,
+        metavar="FORMAT",
+    )
+
+    samples_per_prompt: int | None = _of_answers(
+        "With --job grpo or ppo: answers to a prompt; the batch counts answers; default: 8.",
+        short="per prompt",
+    )
+    response: int | None = _of_answers(
+        "With --job grpo or ppo: tokens of an answer, of those of --sequence; default: half.",
+        tokens=True,
+    )
+    reward: Reward | None = _of_answers(
+        "With grpo or ppo: verifier (on hosts) or model (as the policy's); default: by job.",
+        metavar="WHAT",
+    )
+    reference: Reference | None = _of_answers(
+        "With --job grpo or ppo: on or off, a frozen reference to stay near to; default: on.",
+        metavar="on|off",
+    )
+    idle_models: IdleModels = _of_answers(
+        "With --job grpo or ppo: where reference and reward model lie while other phases run: "
+        "device, or host (fetched from its memory once a step); default: device.",
+        title="idle models on",
+        short="idle on",
+        metavar="WHERE",
+        default="device",
+    )
+    update_epochs: int | None = _of_answers(
+        "With --job grpo or ppo: times that the policy (and critic) train on the answers of a "
+        "step; default: 1.",
+        title="update epochs",
+        short="epochs",
+    )
+    mini_batches: int | None = _of_answers(
+        "With --job grpo or ppo: updates of each such epoch, all on as many answers; default: 1.",
+        title="mini-batches",
+        short="mini-b.",
+    )
+    generation_batch: int | None = _of_answers(
+        "With --job grpo or ppo: answers that tp ranks write at once at most; default: 64.",
+        short="gen. batch",
+    )
+    generation_nodes: int | None = _of_answers(
+        "With --job grpo or ppo: nodes that only write answers, while the others train on "
+        "those before; default: all nodes do both, in turn.",
+        short="gen. nodes",
+    )
+    generation_tokens_per_s: Ratio | None = _of_answers(
+        "With --job grpo or ppo: tokens that a chip writes per second, as measured, e.g. 2500; "
+        "default: by memory bandwidth.",
+        title="generation tokens/s",
+        short="gen. tok/s",
+        metavar="RATE",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse values that mean nothing on any machine."""
+        if faults := "; ".join(_out_of_bounds(self)):
+            raise ValueError(faults)
+        values = dict(zip(KNOBS, _values_of(self), strict=True))
+        own = job_defaults(values)
+        for knob, is_for_job in _looked_at(self.job):
+            value = values[knob.name]
+            if not is_for_job:
+                if value != knob.default:
+                    raise ValueError(
+                        f"`{knob.name}` is a knob of job {' or '.join(knob.of_jobs)}: "
+                        f"found {self.job}"
+                    )
+            elif value is None:
+                force_setattr(self, knob.name, own.get(knob.name))
+            elif knob.choices and value not in knob.choices:
+                known = ", ".join(map(str, knob.choices))
+                raise ValueError(f"`{knob.name}` must be one of {known}; found {value!r}")
+            elif knob.form is not None and value is not None:
+                force_setattr(self, knob.name, _formed(knob, value))
+        for name in ("capacity_factor", "generation_tokens_per_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"`{name}` must be above 0, found {value}")
+
+    @property
+    def ranks(self) -> Degree:
+        """The number of ranks the layout spans."""
+        return self.tp * self.pp * self.cp * self.dp
+
+    @property
+    def sample_tokens(self) -> Degree:
+        """The tokens of a sample, in all its sequences."""
+        return self.sequence * sequences_per_sample(self.job)
+
+
+class Knob(Record):
+    """A degree or mode of a layout.
+
+    `kind` is what its value is: int, float, str or bool. `choices` are all its values, where they
+    can be listed. `needed`: it has no default, a layout has to say it. `title` is its name as
+    people read it, `short` as it heads a column. `searched`: whether a search chooses it where it
+    is open; then `preferred` are its values, those that win among equals first (none for a degree,
+    whose values are what divides). `on_request`: what of it a search chooses only where it is asked
+    to, in words. `part` says of which models it is a knob: of all, of those with
+    layers, or of those with experts. Where the degrees in `acts_with` are 1 it changes nothing.
+    `tokens`: it counts tokens, of which 8k are 8,192. `of_jobs`: it is a knob of these alone.
+    `form` returns a text as it is always written, or raises a ValueError. `least` and
+    `most` bound counts.
+    """
+
+    name: str
+    kind: type[Value]
+    choices: tuple[Value, ...]
+    default: Value | None
+    needed: bool
+    help: str
+    title: str
+    short: str
+    metavar: str | None
+    searched: bool
+    preferred: tuple[Value, ...]
+    on_request: str
+    part: ActsOn
+    acts_with: tuple[str, ...]
+    tokens: bool
+    of_jobs: tuple[Job, ...]
+    form: Callable[[str], str] | None
+    least: int
+    most: int
+
+    @property
+    def option(self) -> str:
+        """Its option on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def is_for(self, job: Value | None) -> bool:
+        """Tell whether it is a knob of a job."""
+        return not self.of_jobs or job in self.of_jobs
+
+    @property
+    def counts(self) -> bool:
+        """Whether its values are the whole numbers from the `least`."""
+        return self.kind is int and not self.choices
+
+    @property
+    def is_degree(self) -> bool:
+        """Whether it counts ranks, samples or tokens: every layout has a number, or an array."""
+        return self.counts and (self.needed or self.default is not None)
+
+
+def _knobs() -> Mapping[str, Knob]:
+    hints = get_type_hints(Layout, include_extras=True)
+    found = {}
+    for one in fields(Layout):
+        about = dict(one.metadata)
+        kind, choices = _kind(hints[one.name])
+        searched = about.pop("searched")
+        if asked := about["on_request"]:
+            told, default, rest = about.pop("help").partition("; default:")
+            about["help"] = f"{told}; any: {asked}{default}{rest}"
+        title = about.pop("title") or one.name.replace("_", " ")
+        found[one.name] = Knob(
+            name=one.name,
+            kind=kind,
+            choices=choices,
+            default=None if one.default is MISSING else one.default,
+            needed=one.default is MISSING,
+            title=title,
+            short=about.pop("short") or title,
+            searched=bool(searched),
+            preferred=searched if isinstance(searched, tuple) else (),
+            **about,
+        )
+    return MappingProxyType(found)
+
+
+def _kind(form: object) -> tuple[type[Value], tuple[Value, ...]]:
+    """Return the type of a knob's values, and all of them if they are listed."""
+    if get_origin(form) is Literal:
+        return type(get_args(form)[0]), get_args(form)
+    if get_origin(form) is Annotated:
+        return get_args(form)[0], ()
+    if isinstance(form, type):
+        return form, ()
+    # What may be None: a value of its own, that nothing is bounded.
+    return _kind(get_args(form)[0])
+
+
+KNOBS = _knobs()
+"""Every knob by name, in the order in which they are listed everywhere."""
+DEGREES = tuple(name for name, knob in KNOBS.items() if knob.is_degree)
+"""Knobs that are whole numbers, and arrays in a grid of layouts."""
+RANK_DEGREES = tuple(name for name in DEGREES if KNOBS[name].searched and name != "micro_batch")
+_values_of = attrgetter(*KNOBS)
+
+
+@cache
+def _looked_at(job: Job) -> tuple[tuple[Knob, bool], ...]:
+    """Return the knobs with more rules than bounds, each with whether it is for a job."""
+    of_job = ((knob, knob.is_for(job)) for knob in KNOBS.values())
+    return tuple((knob, own) for knob, own in of_job if not (own and knob.is_degree))
+
+
+def _formed(knob: Knob, value: object) -> str:
+    assert knob.form is not None
+    try:
+        return knob.form(str(value))
+    except ValueError as fault:
+        raise ValueError(f"`{knob.name}` {fault}") from fault
+
+
+@cache
+def _counting() -> tuple[Knob, ...]:
+    """Return the knobs that are whole numbers."""
+    return tuple(knob for knob in KNOBS.values() if knob.counts)
+
+
+def _out_of_bounds(layout: Layout) -> Iterator[str]:
+    for knob in _counting():
+        value = getattr(layout, knob.name)
+        if type(value) is int and not knob.least <= value <= knob.most:
+            yield f"`{knob.name}` must be from {knob.least} to {knob.most}, found {value}"

@@ -1,0 +1,180 @@
+"""A study as its file describes it: one verb asked in every combination of some options.
+
+    name = "trn1-layouts"
+    title = "..."
+    verb = "train"
+
+    [fixed]                       # options of every cell, by their names on the command line
+    global_batch = 1024
+
+    [axes]                        # every combination is a cell
+    model = ["llama2-7b", "llama2-13b"]
+    tp = [8, 16, 32]
+    place = [                     # options that go together are one axis of tables
+        { on = "trn1.32xlarge:4" },
+        { on = "trn2.48xlarge:1", stack = "nxd-trn2" },
+    ]
+
+    [[exclude]]                   # leaves out cells where all of these hold
+    model = "llama2-7b"
+    tp = { above = 16 }
+
+It is a question, so nothing in it needs a source.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trnbench.errors import DataFileError, Fault, InputError
+from trnbench.facts.catalog.provenance import Provenance, Sourced
+from trnbench.facts.catalog.structure import structure
+from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.facts.records import Record, field, replace
+
+VERB = "verb"
+"""An option of a table of an axis: another verb than the study's."""
+STUDIED = ("matrix", "collective", "train", "compare", "plan", "fleet", "validate", "numerics")
+"""Verbs that a study may ask."""
+_BOUNDS = ("above", "below")
+_PLAIN = (str, int, float, bool)
+
+
+class Cell(Record):
+    """One question of a study: its place, what it is called on each axis, and what is asked."""
+
+    position: int
+    axes: Mapping[str, str]
+    verb: str
+    options: Mapping[str, Any]
+
+
+class Study(Sourced):
+    """A study: `verb` with the options `fixed`, in every combination of `axes` not excluded.
+
+    Of each answer the figures `keep` are kept; unless given, those that people see.
+    """
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    verb: str
+    fixed: dict[str, Any] = field(default_factory=dict)
+    axes: dict[str, Any] = field(default_factory=dict)
+    exclude: tuple[dict[str, Any], ...] = ()
+    keep: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse verbs that cannot be studied, axes without values, and limits on no axis."""
+        verbs = [self.verb]
+        for name, values in self.axes.items():
+            if not isinstance(values, list) or not values:
+                raise ValueError(f"the axis {name!r} is a list of values")
+            for value in values:
+                if not (isinstance(value, _PLAIN) or _is_table(value)):
+                    raise ValueError(f"the axis {name!r} has texts, numbers or tables of options")
+                verbs += [value[VERB]] if isinstance(value, dict) and VERB in value else []
+        for verb in verbs:
+            if verb not in STUDIED:
+                raise ValueError(f"`verb` is one of {', '.join(STUDIED)}; found {verb!r}")
+        if not self.axes:
+            raise ValueError("`axes` has at least one axis")
+        for limits in self.exclude:
+            for name, limit in limits.items():
+                if name not in self.axes:
+                    raise ValueError(f"`exclude` names {name!r}, which is no axis")
+                if not (_is_limit(limit) if isinstance(limit, dict) else _is_option(limit)):
+                    raise ValueError(
+                        f"`exclude` of {name!r} takes values, or numbers above and below"
+                    )
+        for name, value in self.fixed.items():
+            if not _is_option(value):
+                raise ValueError(f"`fixed.{name}` is a text, a number, or a list of these")
+
+    @property
+    def size(self) -> int:
+        """The number of combinations, those that are excluded among them."""
+        return math.prod(len(values) for values in self.axes.values())
+
+
+def _is_option(value: object) -> bool:
+    """Return whether a value can be an option: a text, a number, or a list of these."""
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(one, _PLAIN) for one in values)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and all(map(_is_option, value.values()))
+
+
+def _is_limit(limit: Mapping[str, object]) -> bool:
+    numbers = (isinstance(one, int | float) for one in limit.values())
+    return bool(limit) and set(limit) <= {*_BOUNDS} and all(numbers)
+
+
+def cells_of(study: Study) -> Iterator[Cell]:
+    """Yield the cells, the last axis moving fastest."""
+    position = 0
+    for values in itertools.product(*study.axes.values()):
+        chosen = dict(zip(study.axes, values, strict=True))
+        if any(_excluded(chosen, limits) for limits in study.exclude):
+            continue
+        options: dict[str, Any] = dict(study.fixed)
+        for name, value in chosen.items():
+            options |= value if isinstance(value, dict) else {name: value}
+        verb = options.pop(VERB, study.verb)
+        yield Cell(
+            position=position,
+            axes={name: label_of(value) for name, value in chosen.items()},
+            verb=verb,
+            options={name: _option(value) for name, value in options.items()},
+        )
+        position += 1
+
+
+def label_of(value: object) -> str:
+    """Return what a value of an axis is called in tables."""
+    if isinstance(value, dict):
+        return " ".join(label_of(one) for one in value.values())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def read_study(path: Path) -> Study:
+    """Return the study in a file, or raise DataFileError with every fault in it."""
+    found = structure(read_toml(path), Study)
+    if isinstance(found, list):
+        raise DataFileError(str(path), found, hint=f"also {'; '.join(map(str, found[1:]))}")
+    if found.name != path.stem:
+        message = f"{found.name!r} is not the file's name; expected {path.stem!r}"
+        raise DataFileError(str(path), [Fault(path="name", message=message)])
+    return replace(found, provenance=Provenance(path=str(path)))
+
+
+def axis_of(study: Study, name: str) -> str:
+    """Return an axis by its name."""
+    if name not in study.axes:
+        raise InputError(f"{study.name} has no axis {name!r}; its axes: {', '.join(study.axes)}")
+    return name
+
+
+def _excluded(chosen: Mapping[str, Any], limits: Mapping[str, Any]) -> bool:
+    return all(_holds(chosen[name], limit) for name, limit in limits.items())
+
+
+def _holds(value: object, limit: object) -> bool:
+    if isinstance(limit, dict):
+        if not isinstance(value, int | float):
+            return False
+        return bool(limit.get("above", -math.inf) < value < limit.get("below", math.inf))
+    return value in limit if isinstance(limit, list) else value == limit
+
+
+def _option(value: object) -> object:
+    """Return an option as it would be written on the command line."""
+    if isinstance(value, bool | list):
+        return value if isinstance(value, bool) else [str(one) for one in value]
+    return str(value)

@@ -1,0 +1,112 @@
+"""Suites: lists of work that one command runs. Chips, instances and models appear by name only."""
+
+from __future__ import annotations
+
+from trnbench.facts.catalog.provenance import Sourced
+from trnbench.facts.catalog.quantity import Bytes
+from trnbench.facts.numbers.formats import FORMATS
+from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.sizes import check_sizes
+
+
+class Product(Record):
+    """A matrix product: m x k by k x n, `batch` times; the label says where it comes from."""
+
+    m: int
+    k: int
+    n: int
+    batch: int = 1
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse sizes out of bounds."""
+        check_sizes(self)
+
+
+class MatrixSuite(Sourced):
+    """Matrix products to run in each of the formats on each of the chips."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    chips: tuple[str, ...]
+    formats: tuple[str, ...]
+    products: tuple[Product, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse empty lists and formats nobody knows."""
+        _refuse_empty(self, "chips", "formats", "products")
+        unknown = sorted(set(self.formats) - set(FORMATS))
+        if unknown:
+            raise ValueError(f"unknown number format {unknown[0]!r}; known: {', '.join(FORMATS)}")
+
+
+class Place(Record):
+    """So many instances of a type."""
+
+    instance: str
+    nodes: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse sizes out of bounds."""
+        check_sizes(self)
+
+
+class CollectiveSuite(Sourced):
+    """Collectives over all ranks of each place, with messages from `min_size` up by `factor`."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    places: tuple[Place, ...]
+    operations: tuple[Op, ...]
+    min_size_bytes: Bytes
+    max_size_bytes: Bytes
+    factor: int
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that do not grow."""
+        check_sizes(self)
+        _refuse_empty(self, "places", "operations")
+        if self.factor == 1 or self.min_size_bytes > self.max_size_bytes:
+            raise ValueError("sizes go up from `min_size` to `max_size` by a `factor` above 1")
+
+
+class TrainingCase(Record):
+    """One training configuration: a model on so many instances in a layout."""
+
+    label: str
+    model: str
+    instance: str
+    nodes: int
+    layout: Layout
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse sizes out of bounds."""
+        check_sizes(self)
+
+
+class TrainingSuite(Sourced):
+    """Training configurations to run one after the other."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    case: tuple[TrainingCase, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse an empty suite and labels that name two cases."""
+        _refuse_empty(self, "case")
+        labels = [case.label for case in self.case]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise ValueError(f"duplicate label {twice[0]!r}")
+
+
+def _refuse_empty(record: object, *names: str) -> None:
+    for name in names:
+        if not getattr(record, name):
+            raise ValueError(f"`{name}` is empty")

@@ -1,0 +1,164 @@
+"""Prices for both engines: an instruction of a NeuronCore, in cycles or seconds.
+
+Multiply, weight load, evacuation and transfer, one at a time and over arrays; how instructions
+overlap is each engine's business.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from trnbench.errors import InputError
+from trnbench.facts.arrays import FloatArray, Number, times
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores, VectorEngine
+from trnbench.facts.records import Record
+from trnbench.machine.tiling.legality import Rate
+
+EvacuationEngine: TypeAlias = Literal["vector", "scalar"]
+
+_EVACUATORS: tuple[EvacuationEngine, ...] = ("vector", "scalar")
+
+
+class TransferCost(Record):
+    """What a DMA transfer of some partitions' rows takes on the engines of a core."""
+
+    partitions_per_engine: int
+    engine_bytes_per_s: float
+    descriptor_overhead_s: float
+    memory_bytes_per_s: float
+
+    def occupancy_s(self, partitions: Number, row_bytes: Number, rows: Number = 1.0) -> FloatArray:
+        """Return the seconds of the busiest engine for `rows` rows of each partition.
+
+        An engine serves `partitions_per_engine` partitions, one descriptor a row. All engines
+        together draw no more than the core's share of memory bandwidth.
+        """
+        served = np.minimum(partitions, self.partitions_per_engine) * rows
+        engine_s = served / self.engine_bytes_per_s
+        memory_s = partitions * rows / self.memory_bytes_per_s
+        busiest = served * self.descriptor_overhead_s + row_bytes * engine_s
+        if np.ndim(engine_s) == 0 and engine_s >= memory_s:
+            return np.asarray(busiest)  # memory never is the slower of the two
+        return np.maximum(busiest, row_bytes * memory_s)
+
+    def engines(self, partitions: float) -> int:
+        """Return the number of engines that a transfer to or from these partitions uses."""
+        return math.ceil(partitions / self.partitions_per_engine)
+
+
+class Instructions(Record):
+    """Instruction costs of one core for one way of taking a product."""
+
+    tensor_clock_hz: float
+    passes: float
+    moving_min: int
+    load_rows_per_cycle: int
+    add_cycles_per_element: float
+    vector: VectorEngine
+    scalar: VectorEngine
+    evacuators: tuple[EvacuationEngine, ...]
+    transfer: TransferCost
+    start_latency_s: float
+    generation_s: float
+
+    def multiply_cycles(self, columns: Number, moving: Number) -> FloatArray:
+        """Return the tensor cycles of one multiply: a stationary tile against `moving` columns."""
+        return self._streaming(columns, moving) * self.passes
+
+    def multiply_s(self, columns: Number, moving: Number) -> FloatArray:
+        """Return the seconds of one multiply."""
+        return self._streaming(columns, moving) * (self.passes / self.tensor_clock_hz)
+
+    def weight_load_cycles(self, columns: Number) -> Number:
+        """Return the tensor cycles of loading a stationary tile of so many columns."""
+        return columns * np.float64(self.passes / self.load_rows_per_cycle)
+
+    def copy_s(self, engine: EvacuationEngine, columns: Number) -> FloatArray:
+        """Return the time of copying one accumulated tile out of PSUM on an engine, s."""
+        return self._pass_s(self._engine(engine), columns)
+
+    def add_s(self, columns: Number) -> FloatArray:
+        """Return the time of adding one accumulated tile to a partial sum in SBUF, s.
+
+        Only the vector engine takes two tensors.
+        """
+        return self._pass_s(self.vector, times(columns, self.add_cycles_per_element))
+
+    def copy_each_s(self, columns: Number) -> FloatArray:
+        """Return the mean time between copies when all evacuating engines work, s."""
+        if len(self.evacuators) == 1:
+            return self.copy_s(self.evacuators[0], columns)
+        vector, scalar = self.copy_s("vector", columns), self.copy_s("scalar", columns)
+        return vector * scalar / (vector + scalar)
+
+    def copy_alone_s(self, columns: Number) -> FloatArray:
+        """Return the time of one copy on the fastest of the evacuating engines, s."""
+        fastest = self.copy_s(self.evacuators[0], columns)
+        for engine in self.evacuators[1:]:
+            fastest = np.minimum(fastest, self.copy_s(engine, columns))
+        return fastest
+
+    def _engine(self, engine: EvacuationEngine) -> VectorEngine:
+        return self.vector if engine == "vector" else self.scalar
+
+    def _pass_s(self, engine: VectorEngine, columns: Number) -> FloatArray:
+        cycles = np.maximum(columns, engine.minimum_cycles) + engine.access_overhead_cycles
+        return cycles * (1 / engine.clock_hz)
+
+    def _streaming(self, columns: Number, moving: Number) -> FloatArray:
+        return np.maximum(np.minimum(self.moving_min, columns), moving)
+
+
+def instructions_of(chip: Chip, cores: NeuronCores, rate: Rate) -> Instructions:
+    """Return the instruction costs on a core of this chip.
+
+    Where a shared port lets only one of the evacuating engines at PSUM, the faster one copies.
+    """
+    dma = cores.dma
+    add_cycles = cores.vector.two_input_cycles_per_element
+    if add_cycles is None:
+        raise InputError(f"{chip.name}: cores.vector has no two_input_cycles_per_element")
+    return Instructions(
+        tensor_clock_hz=cores.tensor.clock_hz,
+        passes=rate.passes,
+        moving_min=cores.tensor.moving_min,
+        load_rows_per_cycle=cores.tensor.load_rows_per_cycle,
+        add_cycles_per_element=add_cycles,
+        vector=cores.vector,
+        scalar=cores.scalar,
+        evacuators=_evacuators(cores),
+        transfer=transfer_cost(chip, cores),
+        start_latency_s=dma.start_latency_s,
+        generation_s=dma.descriptor_generation_s or 0.0,
+    )
+
+
+def transfer_cost(chip: Chip, cores: NeuronCores) -> TransferCost:
+    """Return the costs of transfers on the DMA engines of one core.
+
+    A core gets an equal share of the chip's memory bandwidth, because its neighbours work too.
+    """
+    dma = cores.dma
+    return TransferCost(
+        partitions_per_engine=cores.sbuf.partitions // dma.engines_per_core,
+        engine_bytes_per_s=dma.bandwidth_per_engine_bytes_per_s,
+        descriptor_overhead_s=dma.descriptor_overhead_s,
+        memory_bytes_per_s=chip.memory.bandwidth_per_chip_bytes_per_s / cores.count,
+    )
+
+
+def _evacuators(cores: NeuronCores) -> tuple[EvacuationEngine, ...]:
+    shared = any(
+        port.memory == "psum" and set(_EVACUATORS) <= set(port.engines)
+        for port in cores.shared_ports
+    )
+    if not shared:
+        return _EVACUATORS
+    faster: EvacuationEngine = (
+        "vector" if cores.vector.clock_hz >= cores.scalar.clock_hz else "scalar"
+    )
+    return (faster,)

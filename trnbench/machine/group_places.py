@@ -1,0 +1,112 @@
+"""Which groups of a layout lie alike, and the few nodes on which one such kind is placed whole.
+
+Groups of a kind run side by side on as many nodes as it takes until their pattern repeats; nodes
+further on share no link with these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from trnbench.facts.arrays import IntArray
+from trnbench.machine.rank_groups import RankGroups
+
+if TYPE_CHECKING:
+    from trnbench.machine.message_plan.members import Members
+    from trnbench.machine.placement import Placement
+
+GroupPlace: TypeAlias = tuple[int, int, int, int, int]
+"""A group's ranks, stride, width and period, and the ranks over which groups are placed."""
+
+
+def places_of(groups: RankGroups, per_node: int, world: IntArray) -> tuple[IntArray, ...]:
+    """Return the five numbers of each layout's `GroupPlace`; whole nodes apart is one node apart.
+
+    A group is ranks first + k * stride, for k below `ranks`, and repeats after `period` ranks.
+    Where stride and width are whole nodes each rank of a group is on a node of its own, at the same
+    place of it. How many nodes lie between does not matter to a network that joins all nodes alike,
+    so the stride becomes one node and the period `ranks` nodes.
+
+    Groups are placed over the least number of ranks after which both groups and nodes begin anew,
+    lcm(period, ranks of a node): what lies further on repeats it and shares no link with it. A
+    cluster of `world` ranks, fewer than a node has, is placed as it is.
+    """
+    same = (groups.stride % per_node == 0) & (groups.width % per_node == 0)
+    period = np.where(same, groups.ranks * per_node, groups.period)
+    used = np.lcm(np.maximum(period, 1), per_node)
+    used = np.where(world < per_node, world, used)
+    return tuple(
+        np.broadcast_arrays(
+            groups.ranks,
+            np.where(same, per_node, groups.stride),
+            np.where(same, per_node, groups.width),
+            period,
+            used,
+        )
+    )
+
+
+def neighbours(stages: RankGroups, per_node: int) -> RankGroups:
+    """Return other stages between which messages take the same links as between these.
+
+    Between like nodes it only matters at which place of a node a message leaves and arrives. So
+    stages a whole number of nodes apart are as good as two on neighbouring nodes; others come as
+    near as they can, and are as many as it takes until the first one's place comes again (on three
+    nodes at least, as the last stage's messages go to the first).
+    """
+    ranks, stride = stages.ranks, stages.stride
+    pair = (stride % per_node == 0) & (ranks > 1)
+    spread = ~pair & (ranks > 1) & (stages.period == ranks * stride) & (stages.width == stride)
+    spread &= (stages.period > per_node) & (stages.period % per_node == 0)
+    near = np.where(stride > per_node, per_node + stride % per_node, np.maximum(stride, 1))
+    # `turn` steps of `near` come back to the first place of a node; so many whole turns that three
+    # nodes are filled.
+    turn = np.lcm(near, per_node) // near
+    again = turn * -(-3 * per_node // (turn * near))
+    ranks = np.where(pair, 2, np.where(spread, again, ranks))
+    stride = np.where(spread, near, stride)
+    return RankGroups(
+        ranks=ranks,
+        stride=stride,
+        width=np.where(spread, near, stages.width),
+        period=np.where(pair | spread, ranks * stride, stages.period),
+    )
+
+
+def members_at(node: Placement, where: GroupPlace, per_node: int, *, plain: bool) -> Members:
+    """Return the groups of one kind on as many nodes as it takes until they repeat.
+
+    `per_node` of a node's ranks are in use. `plain` groups only send from rank to rank.
+    """
+    from trnbench.machine.message_plan.members import even_members, members_of, plain_members
+
+    ranks, stride, width, period, used = where
+    nodes = -(-used // per_node)
+    if nodes == 1:
+        return even_members(node, _listed(where), 1)
+    several = node.of(nodes)
+    if period == used == ranks * stride and width == stride and per_node % stride == 0:
+        # Every node holds a like part of every group.
+        local = np.arange(stride)[:, None] + np.arange(per_node // stride) * stride
+        return even_members(several, local, nodes)
+    at, local = np.divmod(_listed(where), per_node)
+    members = at * node.ranks + local
+    # Algorithms are chosen by the first group: one that spans most nodes speaks for all.
+    widest = np.argmax(np.ptp(at, axis=1))
+    members = np.roll(members, -widest, axis=0)
+    return (
+        plain_members(several, members) if plain else members_of(several, members, symmetric=True)
+    )
+
+
+def _listed(where: GroupPlace) -> IntArray:
+    ranks, stride, width, period, used = where
+    groups = RankGroups(
+        ranks=np.asarray(ranks),
+        stride=np.asarray(stride),
+        width=np.asarray(width),
+        period=np.asarray(period),
+    )
+    return groups.members(used)

@@ -1,0 +1,390 @@
+"""A plan on its cluster: the links every message crosses. What both timed engines read.
+
+Rounds that repeat are kept once with their count. Where every node does the same, one node's
+messages stand for all: a message counts on its own node's links at both ends, because another
+node's like message comes in there.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.hardware.fabric import Switch
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field
+from trnbench.facts.workload.operation import Op
+from trnbench.machine.fabric import Fabric, LinkKind
+from trnbench.machine.message_plan.algorithm import Algorithm, Refusal, Site
+from trnbench.machine.message_plan.build import Outline, PlanStep, node_lines, outline, plan_of
+from trnbench.machine.message_plan.members import Members
+from trnbench.machine.message_plan.pattern import Fan
+from trnbench.machine.message_plan.plan import MessagePlan, RankMessages, rank_messages
+from trnbench.machine.message_plan.stages import stages_of
+from trnbench.machine.placement import Placement
+
+AnyArray = TypeVar("AnyArray", IntArray, FloatArray)
+
+
+class PlacedRound(Record, eq=False):
+    """Messages of `times` like rounds: links [message, hop] (the number `link_count` for none).
+
+    `share`: of the collective's size. `remote`: crosses the network. `adds`: largest share one
+    rank adds up in the round. `fanout`: messages a rank sends on one channel. `way`: messages of
+    one line and channel, which alone wait for each other on a ring that relays; `piece`: what they
+    carry, for which alone a pipelined tree waits.
+    """
+
+    phase: int
+    round_: int
+    times: int
+    source: IntArray
+    target: IntArray
+    links: IntArray
+    latency_s: FloatArray
+    share: FloatArray
+    remote: BoolArray
+    way: IntArray
+    piece: IntArray
+    adds: float
+    fanout: int
+
+
+class Placed(Record, eq=False):
+    """A collective of like groups on a cluster; its plan and its rounds are drawn when asked for.
+
+    `outlines`: what the plans of the members' grids do; all have the same phases.
+    `of_one_node`: links are one node's, and stand for every node's. `on_a_node`: the same groups
+    with one node for all, where only some phases may be read so.
+    """
+
+    placement: Placement
+    op: Op
+    members: Members
+    outlines: tuple[Outline, ...]
+    of_one_node: bool
+    on_a_node: Placed | None = None
+    plans: Memo[int, MessagePlan] = field(default_factory=Memo)
+    phase_rounds: Memo[int, tuple[PlacedRound, ...]] = field(default_factory=Memo)
+
+    @property
+    def groups(self) -> IntArray:
+        """All groups, rank by rank."""
+        return self.members.groups
+
+    @property
+    def link_count(self) -> int:
+        """Links that have a number of their own: one node's, or the cluster's."""
+        fabric = self.placement.fabric
+        return fabric.links_per_node * (1 if self.of_one_node else fabric.nodes)
+
+    @cached_property
+    def capacity(self) -> FloatArray:
+        """The speed of each link, bytes/s; the last entry, for no link, is infinite."""
+        return np.append(self.placement.fabric.capacity(np.arange(self.link_count)), np.inf)
+
+    @cached_property
+    def kind(self) -> IntArray:
+        """The kind of each link; the last entry, for no link, is -1."""
+        fabric = self.placement.fabric
+        return np.append(fabric.kind[np.arange(self.link_count) % fabric.links_per_node], -1)
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of one group."""
+        return self.members.ranks
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        """The phases of the plan, without their lines."""
+        return self.outlines[0].steps
+
+    @property
+    def plan(self) -> MessagePlan:
+        """The plan of the first group."""
+        return self.plan_on(0)
+
+    def plan_on(self, grid: int) -> MessagePlan:
+        """Return the plan on one of the members' grids."""
+        return self.plans.of(grid, lambda: plan_of(self.outlines[grid]))
+
+    @property
+    def rounds(self) -> tuple[PlacedRound, ...]:
+        """Every round kept, phase after phase."""
+        return tuple(found for phase in range(len(self.steps)) for found in self.rounds_of(phase))
+
+    def rounds_of(self, phase: int) -> tuple[PlacedRound, ...]:
+        """Return the rounds of one phase."""
+        return self.phase_rounds.of(phase, lambda: _rounds(self, phase))
+
+    def round_of(self, phase: int, round_: int, times: int) -> PlacedRound | None:
+        """Return `times` rounds like this one of a phase; None if nothing is sent."""
+        grids = range(len(self.outlines))
+        batches = [_batches(self, grid, phase, round_) for grid in grids]
+        runs = _runs(self.members.ways)
+        parts = [(groups, batches[grid]) for grid, groups in runs if batches[grid]]
+        return _placed_round(self, parts, phase, round_, times) if parts else None
+
+    @property
+    def messages(self) -> int:
+        """Messages of the rounds kept, each counted as often as it repeats."""
+        return sum(len(found.source) * found.times for found in self.rounds)
+
+    def link_name(self, link: int) -> str:
+        """Return a link as text, with its node where there are several."""
+        fabric = self.placement.fabric
+        node, local = divmod(link, fabric.links_per_node)
+        name = fabric.links[local].name
+        return name if self.of_one_node or fabric.nodes == 1 else f"n{node}:{name}"
+
+
+def place_members(
+    members: Members, op: Op, algorithm: Algorithm, *, pairs: IntArray | None = None
+) -> Placed | Refusal:
+    """Return a collective of groups that are ready to be placed."""
+    outlines = _outlines(members, op, algorithm, pairs)
+    if isinstance(outlines, Refusal):
+        return outlines
+    on_a_node = None
+    if members.one_node and not all(step.pattern.alike for step in outlines[0].steps):
+        on_a_node = Placed(
+            placement=members.placement, op=op, members=members, outlines=outlines, of_one_node=True
+        )
+        members = members.in_full()
+        outlines = _outlines(members, op, algorithm, pairs)
+        if isinstance(outlines, Refusal):
+            return outlines
+    placed = Placed(
+        placement=members.placement,
+        op=op,
+        members=members,
+        outlines=outlines,
+        of_one_node=members.one_node,
+        on_a_node=on_a_node,
+    )
+    return (_cut_off(placed) if members.placement.fabric.faulty else None) or placed
+
+
+def _outlines(
+    members: Members, op: Op, algorithm: Algorithm, pairs: IntArray | None
+) -> tuple[Outline, ...] | Refusal:
+    found: list[Outline] = []
+    placement = members.placement
+    for number, grid in enumerate(members.grids):
+        stages = None
+        if pairs is None and op != "send-receive" and members.ranks > 1:
+            site = Site(placement=placement, grid=grid, algorithm=algorithm)
+            stages = members.stages.of(
+                (number, algorithm), partial(stages_of, site, algorithm.name)
+            )
+        one = outline(placement, op, grid, algorithm, pairs, stages)
+        if isinstance(one, Refusal):
+            return one
+        found.append(one)
+    if len(found) > 1 and len({_structure(one) for one in found}) > 1:
+        return Refusal(reason="groups of different shape cannot run in step; run them one by one")
+    return tuple(found)
+
+
+def _structure(found: Outline) -> object:
+    return tuple((step.level, step.pattern.distinct_rounds) for step in found.steps)
+
+
+def _cut_off(placed: Placed) -> Refusal | None:
+    """Return which ranks dead links keep from each other, if any."""
+    for found in placed.rounds:
+        lost = np.flatnonzero((found.links == placed.link_count).all(axis=1))
+        if len(lost):
+            source, target = int(found.source[lost[0]]), int(found.target[lost[0]])
+            return Refusal(reason=f"rank {source} has no way to rank {target}")
+    return None
+
+
+def _rounds(placed: Placed, phase: int) -> tuple[PlacedRound, ...]:
+    rounds = placed.steps[phase].pattern.distinct_rounds
+    found = (placed.round_of(phase, round_, times) for round_, times in rounds if times)
+    return tuple(one for one in found if one is not None)
+
+
+def _runs(ways: tuple[int, ...]) -> list[tuple[int, slice]]:
+    """Return the runs of groups that follow each other on the same grid."""
+    starts = [0, *(at for at in range(1, len(ways)) if ways[at] != ways[at - 1]), len(ways)]
+    return [(ways[a], slice(a, b)) for a, b in pairwise(starts)]
+
+
+def _batches(placed: Placed, grid: int, phase: int, round_: int) -> list[RankMessages]:
+    """Return a round's messages between places in a group, or only those that one node sends.
+
+    The latter where every node holds a like part of every group (`local`), but for broadcasts,
+    whose root's node alone sends. A pattern that is wider than the lines of one node runs over
+    several: then only the positions on that node are asked what they send.
+    """
+    found = placed.outlines[grid]
+    step = found.steps[phase]
+    share = found.share_per_block[step.level]
+    if placed.members.local is None or found.op == "broadcast":
+        return rank_messages(step.pattern, round_, placed.plan_on(grid).phases[phase].lines, share)
+    lines = node_lines(found, step)
+    wide = step.pattern.positions > lines.shape[1]
+    return rank_messages(
+        step.pattern,
+        round_,
+        lines,
+        share,
+        sources=np.arange(lines.shape[1]) if wide else None,
+        in_node=placed.members.local.shape[1],
+    )
+
+
+def _placed_round(
+    placed: Placed,
+    parts: list[tuple[slice, list[RankMessages]]],
+    phase: int,
+    round_: int,
+    times: int,
+) -> PlacedRound:
+    """Return the messages of one round, of all groups, as flat arrays.
+
+    Order: part by part (`parts` are runs of groups that share a grid, and so the same batches of
+    messages), in a part group by group, in a group batch by batch. Every array follows it.
+    """
+    fabric, members = placed.placement.fabric, placed.members
+    none = fabric.nodes * fabric.links_per_node
+    blocks: list[list[IntArray]] = []
+    latencies: list[FloatArray] = []
+    shares: list[FloatArray] = []
+    adds: FloatArray = np.zeros(0)
+    first_way = 0
+    for groups, batches in parts:
+        count = len(members.ways[groups])
+        found = [_links(placed, groups, batch) for batch in batches]
+        hops = max(links.shape[-1] for _, _, links, _ in found)
+        # `way` numbers count from 0 in every batch of every group. To keep them apart, batch b of
+        # group g starts at  first_way + g * sum(widths) + widths[0] + ... + widths[b - 1],
+        # where widths[b] is how many numbers batch b uses: first_way counts those of the parts
+        # before, `each` those of the groups before, `starts` those of the batches before.
+        widths = [int(batch.way.max()) + 1 for batch in batches]
+        starts = [first_way + sum(widths[:at]) for at in range(len(widths))]
+        ways = [batch.way + start for batch, start in zip(batches, starts, strict=True)]
+        each = np.arange(count)[:, None] * sum(widths)
+        first_way += count * sum(widths)
+        # What depends on the group comes as [group, message] a batch and is joined along the
+        # messages before it is made flat; what is the same in every group is repeated.
+        blocks.append(
+            [
+                _joined([source for source, *_ in found]),
+                _joined([target for _, target, *_ in found]),
+                _joined([_padded(links, hops, none) for _, _, links, _ in found]),
+                (each + _stacked(ways)).ravel(),
+                _repeated([batch.piece for batch in batches], count),
+            ]
+        )
+        latencies.append(_joined([latency for *_, latency in found]))
+        shares.append(_repeated([batch.share for batch in batches], count))
+        # The share that each rank adds up, of all messages it gets at once; where one node stands
+        # for all, ranks count by their place in the node.
+        for batch, (_, target, *_) in zip(batches, found, strict=True):
+            if batch.reduces and batch.fan is Fan.POINT:
+                at = target % fabric.ranks_per_node if placed.of_one_node else target
+                added = np.bincount(at.ravel(), weights=_repeated([batch.share], count))
+                adds = _added(adds, added.astype(float))
+    # Paths of all parts get as many columns as the longest has.
+    hops = max(block[2].shape[-1] for block in blocks)
+    for block in blocks:
+        block[2] = _padded(block[2], hops, none)
+    source, target, links, way, piece = (
+        _stacked(list(column)) for column in zip(*blocks, strict=True)
+    )
+    local = links if fabric.nodes == 1 else _local(fabric, links)
+    return PlacedRound(
+        phase=phase,
+        round_=round_,
+        times=times,
+        source=source,
+        target=target,
+        links=local if placed.of_one_node else links,
+        latency_s=_stacked(latencies),
+        share=_stacked(shares),
+        remote=(np.append(fabric.kind, -1)[local] == LinkKind.NETWORK).any(axis=1),
+        way=way,
+        piece=piece,
+        adds=float(adds.max(initial=0.0)),
+        fanout=max(1, *(batch.fanout for _, batches in parts for batch in batches)),
+    )
+
+
+def _links(
+    placed: Placed, groups: slice, batch: RankMessages
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """Return [group, message] source, target, links and latency of a batch."""
+    members, routes = placed.members, placed.placement.routes
+    source, target = members.at(batch.source, groups), members.at(batch.target, groups)
+    if batch.fan is Fan.POINT:
+        links, latency = routes.between_ranks(source.ravel(), target.ravel())
+    else:
+        links = _fan_links(placed.placement.fabric, members, groups, batch)
+        # All ways in (or out) run side by side: in by one port, out by one.
+        latency = routes.latency(links[:, [0, -1]])
+    return source, target, links.reshape(*source.shape, -1), latency.reshape(source.shape)
+
+
+def _joined(columns: list[AnyArray]) -> AnyArray:
+    """Return [group, message, ...] batches behind one another within each group, as one row."""
+    found = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+    return found.reshape(-1, *found.shape[2:])
+
+
+def _repeated(columns: list[AnyArray], times: int) -> AnyArray:
+    """Return batches behind one another, and all of that once for each of so many groups."""
+    row = _stacked(columns)
+    return np.tile(row, times) if times > 1 else row
+
+
+def _padded(links: IntArray, hops: int, none: int) -> IntArray:
+    """Return paths with so many hops, `none` where a path is over."""
+    missing = hops - links.shape[-1]
+    if not missing:
+        return links
+    return np.concatenate([links, np.full((*links.shape[:-1], missing), none)], axis=-1)
+
+
+def _stacked(columns: list[AnyArray]) -> AnyArray:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+def _local(fabric: Fabric, links: IntArray) -> IntArray:
+    """Return local link numbers; `links_per_node` for none."""
+    none = fabric.nodes * fabric.links_per_node
+    return np.where(links == none, fabric.links_per_node, links % fabric.links_per_node)
+
+
+def _added(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the sum of two arrays by rank, the shorter one filled up with 0."""
+    if not len(a):
+        return b
+    size = max(len(a), len(b))
+    return np.pad(a, (0, size - len(a))) + np.pad(b, (0, size - len(b)))
+
+
+def _fan_links(fabric: Fabric, members: Members, groups: slice, batch: RankMessages) -> IntArray:
+    """Return the ports of a reducing switch that a joined or spread message crosses."""
+    assert batch.members is not None
+    level = next(
+        i for i, up in enumerate(fabric.levels) if isinstance(up.level, Switch) and up.level.reduces
+    )
+    many, one = fabric.up[level], fabric.down[level]
+    end = batch.target
+    if batch.fan is Fan.OUT:
+        many, one = one, many
+        end = batch.source
+
+    def port(table: IntArray, index: IntArray) -> IntArray:
+        node, local = np.divmod(members.at(index, groups), fabric.ranks_per_node)
+        return np.asarray(table[local // fabric.ranks_per_chip] + node * fabric.links_per_node)
+
+    found = [port(many, batch.members), port(one, end)[..., None]]
+    return np.concatenate(found, axis=2).reshape(-1, batch.members.shape[1] + 1)

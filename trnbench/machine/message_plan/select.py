@@ -1,0 +1,155 @@
+"""Which algorithm a stack uses for a group and a size: its table, or the one the user asks for.
+
+The first rule wins whose conditions hold and whose algorithm the group allows; rules passed over
+say why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from trnbench.errors import InputError, UnknownNameError
+from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.calibration.collective_stack import CollectiveStack, Rule, Tuning
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.operation import Op
+from trnbench.machine.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
+from trnbench.machine.message_plan.members import Members, members_of
+from trnbench.machine.message_plan.placed import Placed, place_members
+from trnbench.machine.placement import Groups, Placement
+
+
+class Selected(Record, eq=False):
+    """An algorithm in place, for sizes from `from_bytes` up to below `below_bytes`.
+
+    `passed_over`: rules that came first and why they could not be used.
+    """
+
+    from_bytes: float
+    below_bytes: float
+    algorithm: Algorithm
+    tuning_name: str
+    tuning: Tuning
+    placed: Placed
+    passed_over: tuple[str, ...]
+
+
+def select(
+    stack: CollectiveStack,
+    placement: Placement,
+    op: Op,
+    groups: Groups,
+    *,
+    algorithm: Algorithm | None = None,
+    tuning: str | None = None,
+    pairs: IntArray | None = None,
+    symmetric: bool = True,
+) -> tuple[Selected, ...] | Refusal:
+    """Return the algorithms by size (rising), or why none can run.
+
+    `algorithm` and `tuning` overrule the stack's table; an algorithm asked for keeps the tunings
+    and pieces that the table gives it.
+    """
+    members = members_of(placement, groups, symmetric=symmetric)
+    return select_for(stack, members, op, algorithm=algorithm, tuning=tuning, pairs=pairs)
+
+
+def select_for(
+    stack: CollectiveStack,
+    members: Members,
+    op: Op,
+    *,
+    algorithm: Algorithm | None = None,
+    tuning: str | None = None,
+    pairs: IntArray | None = None,
+) -> tuple[Selected, ...] | Refusal:
+    """Return the algorithms by size for groups that are ready to be placed."""
+    nodes, ranks = members.first_nodes, members.ranks
+    placements: dict[Algorithm, Placed | Refusal] = {}
+
+    def placed(wanted: Algorithm) -> Placed | Refusal:
+        if wanted not in placements:
+            placements[wanted] = place_members(members, op, wanted, pairs=pairs)
+        return placements[wanted]
+
+    fitting = [rule for rule in stack.rules if rule.fits(op, nodes, ranks)]
+    if algorithm is not None:
+        fitting = [rule for rule in fitting if _plays(rule, algorithm)]
+    chosen: list[Selected] = []
+    for limit in sorted({rule.limit_bytes(nodes) for rule in fitting} | {math.inf}):
+        covering = [rule for rule in fitting if rule.limit_bytes(nodes) >= limit]
+        passed: list[str] = []
+        for candidate in _candidates(stack, covering, algorithm, tuning):
+            wanted, name = candidate
+            found = placed(wanted)
+            if not isinstance(found, Refusal):
+                break
+            if algorithm is not None:
+                return found
+            why = f"{wanted.label}: {found.reason}"
+            passed += [why] if why not in passed else []
+        else:
+            reasons = "; ".join(passed) or "no rule covers this group"
+            return Refusal(reason=f"{stack.name} has no algorithm for it ({reasons})")
+        last = chosen[-1] if chosen else None
+        if last and (last.algorithm, last.tuning_name) == (wanted, name):
+            chosen[-1] = replace(last, below_bytes=limit)
+            continue
+        chosen.append(
+            Selected(
+                from_bytes=last.below_bytes if last else 0.0,
+                below_bytes=limit,
+                algorithm=wanted,
+                tuning_name=name,
+                tuning=stack.tuning(name),
+                placed=found,
+                passed_over=tuple(passed),
+            )
+        )
+    return tuple(chosen)
+
+
+def selected_for(selected: Sequence[Selected], size_bytes: FloatArray) -> IntArray:
+    """Return for each size the index of the choice that covers it."""
+    starts = np.array([choice.from_bytes for choice in selected])
+    return np.searchsorted(starts, size_bytes, side="right") - 1
+
+
+def algorithm_named(text: str) -> Algorithm:
+    """Return the algorithm a text names: "ring", "hierarchical" or "hierarchical:ring:tree"."""
+    name, *parts = text.split(":")
+    for part in (name, *parts):
+        if part not in ALGORITHMS:
+            raise UnknownNameError("collective algorithm", part, ALGORITHMS)
+    if len(parts) > (2 if name == "hierarchical" else 0):
+        raise InputError(
+            f"cannot read the algorithm {text!r}",
+            hint="only hierarchical takes parts, two at most: hierarchical:INNER:OUTER",
+        )
+    inner, outer = (*parts, None, None)[:2]
+    return Algorithm(name=name, inner=inner, outer=outer)
+
+
+def _plays(rule: Rule, algorithm: Algorithm) -> bool:
+    wanted = (algorithm.name, algorithm.inner, algorithm.outer)
+    return (rule.algorithm, rule.inner, rule.outer) == wanted
+
+
+def _candidates(
+    stack: CollectiveStack, rules: Sequence[Rule], algorithm: Algorithm | None, tuning: str | None
+) -> list[tuple[Algorithm, str]]:
+    """Return the algorithms to try in turn, each with its tuning: those of the rules, or one."""
+    if algorithm is not None:
+        tabled = next((rule.tuning for rule in rules), stack.tuning_for(algorithm.name))
+        name = tuning or tabled
+        return [(replace(algorithm, pieces=stack.tuning(name).pieces), name)]
+    found = []
+    for rule in rules:
+        name = tuning or rule.tuning
+        pieces = stack.tuning(name).pieces
+        wanted = Algorithm(name=rule.algorithm, inner=rule.inner, outer=rule.outer, pieces=pieces)
+        found.append((wanted, name))
+    return found

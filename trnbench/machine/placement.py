@@ -1,0 +1,144 @@
+"""Ranks on a cluster: which chip a rank is on, and the regular grid a group of ranks forms.
+
+A rank is a logical core on Trainium, a device on a GPU machine. Ranks count through cores of a
+chip, chips of a node, nodes of the cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from trnbench.errors import InputError
+from trnbench.facts.arrays import IntArray, distinct
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field, replace
+from trnbench.machine.fabric import Fabric, LinkFault, build_fabric
+from trnbench.machine.fabric_routes import Routes, build_routes
+
+
+class Placement(Record, eq=False):
+    """A cluster with its ranks, its links and the paths between them.
+
+    Worked out once: `node_grids` of groups inside a node, by their ranks and by what tells grids
+    apart, and `rings`, the ring orders on places of a level where all links are sound.
+    """
+
+    platform: Platform
+    fabric: Fabric
+    routes: Routes
+    node_grids: Memo[Hashable, RankGrid] = field(default_factory=Memo)
+    rings: Memo[tuple[int, tuple[int, ...]], IntArray] = field(default_factory=Memo)
+
+    def of(self, nodes: int) -> Placement:
+        """Return a cluster of as many of the same instances, all of them in good order."""
+        if self.fabric.faulty:
+            raise InputError("links of these instances are faulty: more like them are not sound")
+        fabric = replace(self.fabric, nodes=nodes)
+        return replace(self, fabric=fabric, routes=replace(self.routes, fabric=fabric))
+
+    @property
+    def nodes(self) -> int:
+        """Instances."""
+        return self.fabric.nodes
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the whole cluster."""
+        return self.fabric.ranks_per_node * self.fabric.nodes
+
+    @property
+    def ranks_per_chip(self) -> int:
+        """Ranks on each chip."""
+        return self.fabric.ranks_per_chip
+
+    @property
+    def memory_bandwidth_per_rank_bytes_per_s(self) -> float:
+        """Device memory bandwidth of one rank, bytes/s."""
+        chip = self.platform.chip
+        return chip.memory.bandwidth_per_chip_bytes_per_s / self.ranks_per_chip
+
+
+class RankGrid(Record, eq=False):
+    """A group as a grid of ranks, outermost axis first: nodes, units of each level, cores.
+
+    `ranks[...]` are numbers within the group; `places[axis]` are what stands along an axis: node
+    numbers, places on a level, or cores of a chip. `levels[axis]` is the index of a scale-up
+    level, `NODES`, `CORES` or, for chips in no regular pattern, `CHIPS`.
+    """
+
+    ranks: IntArray
+    levels: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+
+
+NODES, CORES, CHIPS = -1, -2, -3
+Groups = Sequence[Sequence[int] | IntArray] | IntArray
+
+
+def place(
+    platform: Platform,
+    *,
+    nodes: int = 1,
+    logical_size: int | None = None,
+    faults: Sequence[LinkFault] = (),
+) -> Placement:
+    """Return `nodes` instances of a platform with their ranks and links.
+
+    Instances that a switch joins stand there as one for each of its domains.
+    """
+    sizes = platform.chip.unit.logical_sizes
+    if logical_size is not None and logical_size not in sizes:
+        known = ", ".join(map(str, sizes)) or "none: a device is one rank"
+        raise InputError(f"{platform.chip.name} has no logical size {logical_size}; known: {known}")
+    ranks_per_chip = platform.chip.ranks(logical_size)
+    domain = min(platform.domain_of(nodes), nodes)
+    platform, nodes = platform.joined(domain), nodes // domain
+    fabric = build_fabric(
+        platform.instance, nodes=nodes, ranks_per_chip=ranks_per_chip, faults=faults
+    )
+    return Placement(platform=platform, fabric=fabric, routes=build_routes(fabric))
+
+
+def grid_of(placement: Placement, group: IntArray) -> RankGrid:
+    """Return the grid a group's ranks form (sorted); irregular parts become one axis."""
+    fabric = placement.fabric
+    group = np.sort(group)
+    node, local = np.divmod(group, fabric.ranks_per_node)
+    nodes = distinct(node)
+    per_node = len(group) // len(nodes)
+    same = len(group) % len(nodes) == 0 and bool(
+        (local.reshape(len(nodes), -1) == local[:per_node]).all()
+    )
+    if not same:
+        axis = tuple(range(len(group)))
+        return RankGrid(ranks=np.arange(len(group)), levels=(CHIPS,), places=(axis,))
+    shape: list[int] = []
+    levels: list[int] = []
+    places: list[tuple[int, ...]] = []
+
+    def axis_of(level: int, values: list[int]) -> None:
+        if len(values) > 1:
+            shape.append(len(values))
+            levels.append(level)
+            places.append(tuple(values))
+
+    axis_of(NODES, nodes.tolist())
+    inside = local[:per_node]
+    chips = sorted(set((inside // fabric.ranks_per_chip).tolist()))
+    cores = sorted(set((inside % fabric.ranks_per_chip).tolist()))
+    if len(chips) * len(cores) != per_node:
+        axis_of(CHIPS, inside.tolist())
+    else:
+        per_level = [sorted({chip // up.span % up.count for chip in chips}) for up in fabric.levels]
+        if math.prod(len(values) for values in per_level) == len(chips):
+            for index in reversed(range(len(per_level))):
+                axis_of(index, per_level[index])
+        else:
+            axis_of(CHIPS, chips)
+        axis_of(CORES, cores)
+    ranks = np.arange(len(group)).reshape(tuple(shape) or (1,))
+    return RankGrid(ranks=ranks, levels=tuple(levels), places=tuple(places))

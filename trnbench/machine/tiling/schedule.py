@@ -1,0 +1,351 @@
+"""Kernel schedules of a matrix product on one core: blocks, loop order, loads and buffers.
+
+    naive         every product loads both its tiles
+    hoisted       the stationary row of tiles stays while the moving tiles go by
+    blocked-free  blocks of the free dimensions M and N, the whole contraction in PSUM
+    blocked       blocks of M, N and K; partial sums of the blocks of K add up in SBUF
+
+They follow the matrix tutorial of the vendor. `blocked` differs in its block sizes, which are the
+largest near-square ones that fit SBUF, and in having M inside N and K inside both, so that partial
+sums fit for any M.
+
+Sizes are floats that hold whole numbers, because arrays of millions of shapes run through here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from trnbench.facts.arrays import BoolArray, FloatArray, Number
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.records import Record
+from trnbench.machine.tiling.choices import DEFAULT_KERNEL, Kernel
+from trnbench.machine.tiling.legality import Rate
+from trnbench.program.matrix import MatrixProduct
+
+ACCUMULATOR_BYTES = 4
+# What a kernel is, as the public NKI matmul tutorial builds it: tiles in a block of a free
+# dimension and of K; one buffer fills while the other is read; result rows that await their store.
+FREE_BLOCK_TILES = 2
+CONTRACTION_BLOCK_TILES = 8
+BUFFERS = 2
+SPARE_OUTPUT_ROWS = 2
+
+
+class Tile(Record):
+    """The largest product of one instruction: stationary columns, moving columns, depth."""
+
+    m: int
+    n: int
+    k: int
+
+
+class Transfer(Record, eq=False):
+    """The shape of a DMA transfer: partitions it touches, rows of each, bytes of a row."""
+
+    partitions: Number
+    rows: Number
+    row_bytes: Number
+
+    @property
+    def size_bytes(self) -> Number:
+        """Return all bytes it moves."""
+        return self.partitions * self.rows * self.row_bytes
+
+
+class Operand(Record):
+    """How an operand lies in memory: bytes of a stored element, and the elements along k that one
+    stands for (`ratio`), that a row of the array takes (`stored_depth`); `turned`: k innermost.
+    """
+
+    stored_bytes: float
+    stored_depth: int
+    ratio: int
+    turned: bool
+    partitions: int
+
+    @property
+    def dense_bytes(self) -> float:
+        """Return bytes per element of the dense operand."""
+        return self.stored_bytes / self.ratio
+
+    def load(self, columns: Number, contraction: Number) -> Transfer:
+        """Return the transfer that brings `columns` of a K tile of so many dense elements.
+
+        Turned, columns lie on the partitions and the contraction along the row.
+        """
+        stored = np.ceil(contraction / self.ratio)
+        if self.turned:
+            rows = np.ceil(columns / self.partitions)
+            return Transfer(
+                partitions=columns / rows, rows=rows, row_bytes=stored * self.stored_bytes
+            )
+        return Transfer(
+            partitions=np.ceil(stored / self.stored_depth),
+            rows=self.stored_depth,
+            row_bytes=columns * self.stored_bytes,
+        )
+
+    def turns(self, columns: Number) -> Number:
+        """Return the tensor-engine transposes that a loaded K tile needs."""
+        return np.ceil(columns / self.partitions) * self.stored_depth if self.turned else 0.0
+
+
+class KernelSchedule(Record, eq=False):
+    """One kernel on one core.
+
+    The outer loop goes over blocks of `outer`, then the other free dimension, then K. A block holds
+    `block_m` and `block_n` elements in `rows` x `columns` output tiles, of `m_tiles` x `n_tiles` in
+    all, and `block_k` tiles of K; the last of a dimension may be smaller. An
+    operand is loaded a K tile at a time, in transfers of at most `columns_a` / `columns_b` columns,
+    into one of `slots_a` / `slots_b` buffers; it is loaded again when its block changes
+    (`reload_a`, `reload_b`: for every output block). `output_rows` tile rows of results have room
+    in SBUF. `fits` says whether the kernel's least buffers do.
+    """
+
+    kernel: Kernel
+    tile: Tile
+    outer: Literal["m", "n"]
+    reload_a: bool
+    reload_b: bool
+    a: Operand
+    b: Operand
+    out_bytes: float
+    m: FloatArray
+    n: FloatArray
+    k: FloatArray
+    batch: FloatArray
+    m_tiles: FloatArray
+    n_tiles: FloatArray
+    k_tiles: FloatArray
+    rows: FloatArray
+    columns: FloatArray
+    block_m: FloatArray
+    block_n: FloatArray
+    block_k: FloatArray
+    m_blocks: FloatArray
+    n_blocks: FloatArray
+    k_blocks: FloatArray
+    columns_a: FloatArray
+    columns_b: FloatArray
+    slots_a: FloatArray
+    slots_b: FloatArray
+    output_rows: FloatArray
+    fits: BoolArray
+
+    def store(self, rows: Number, columns: Number) -> Transfer:
+        """Return the transfer that writes one row of output tiles."""
+        return Transfer(partitions=rows, rows=1, row_bytes=columns * self.out_bytes)
+
+    @property
+    def last_m(self) -> FloatArray:
+        """Return the elements of the last block of M."""
+        return self.m - (self.m_blocks - 1) * self.block_m
+
+    @property
+    def last_n(self) -> FloatArray:
+        """Return the elements of the last block of N."""
+        return self.n - (self.n_blocks - 1) * self.block_n
+
+    @property
+    def last_k(self) -> FloatArray:
+        """Return the tiles of the last block of K."""
+        return self.k_tiles - (self.k_blocks - 1) * self.block_k
+
+    @property
+    def last_contraction(self) -> FloatArray:
+        """Return the elements of the last K tile."""
+        return self.k - (self.k_tiles - 1) * self.tile.k
+
+
+class _Frame(Record):
+    """What all kernels of a product share."""
+
+    tile: Tile
+    a: Operand
+    b: Operand
+    room_bytes: float
+    a_bytes: float
+    b_bytes: float
+
+
+def kernel_reasons(kernel: Kernel, chip: Chip) -> tuple[str, ...]:
+    """Return why a chip has no such kernel; empty if it has, or if none is chosen."""
+    if chip.unit.has_kernels or kernel == DEFAULT_KERNEL:
+        return ()
+    return (f"{chip.name} has no kernel {kernel}, NeuronCores have; leave it out",)
+
+
+def schedule_of(
+    product: MatrixProduct, cores: NeuronCores, rate: Rate, kernel: Kernel
+) -> KernelSchedule:
+    """Return the schedule of a kernel for each product on one core."""
+    bank_columns = int(cores.psum.bank_per_partition_bytes) // ACCUMULATOR_BYTES
+    partitions = cores.sbuf.partitions
+    a = Operand(
+        stored_bytes=product.element_bytes_a * rate.ratio,
+        stored_depth=rate.rows_per_pe,
+        ratio=rate.ratio,
+        turned=product.transpose_a,
+        partitions=partitions,
+    )
+    b = Operand(
+        stored_bytes=product.element_bytes_b,
+        stored_depth=rate.depth,
+        ratio=1,
+        turned=product.transpose_b,
+        partitions=partitions,
+    )
+    frame = _Frame(
+        tile=Tile(
+            m=cores.tensor.columns,
+            n=min(cores.tensor.moving_max, bank_columns),
+            k=cores.tensor.rows * rate.depth,
+        ),
+        a=a,
+        b=b,
+        room_bytes=cores.sbuf.partition_bytes,
+        a_bytes=a.stored_depth * a.stored_bytes,
+        b_bytes=b.stored_depth * b.stored_bytes,
+    )
+    if kernel == "blocked":
+        return _blocked(product, frame)
+    return _whole_contraction(product, frame, kernel)
+
+
+def _blocked(product: MatrixProduct, frame: _Frame) -> KernelSchedule:
+    tile, room = frame.tile, frame.room_bytes
+    m_tiles, n_tiles, k_tiles = _tiles(product, tile)
+    block_k, k_blocks = _even(k_tiles, CONTRACTION_BLOCK_TILES)
+    out_bytes = product.element_bytes_out
+    held = out_bytes + np.minimum(k_blocks - 1, 1.0) * (ACCUMULATOR_BYTES - out_bytes)
+    # Per partition, a column of an operand takes this much in its buffers (and in the spare output
+    # rows), and a row of output tiles `held` a column: the largest square comes from a quadratic,
+    # then each dimension takes what the other leaves.
+    a_bytes = block_k * (BUFFERS * frame.a_bytes)
+    b_bytes = block_k * (BUFFERS * frame.b_bytes) + SPARE_OUTPUT_ROWS * held
+    grow = held / tile.m
+    linear = a_bytes + b_bytes
+    square = (np.sqrt(linear * linear + (4 * room) * grow) - linear) / (2 * grow)
+    columns = np.maximum(1, np.minimum(n_tiles, np.floor(square / tile.n))) * tile.n
+    rows = np.floor((room - columns * b_bytes) / ((a_bytes + grow * columns) * tile.m))
+    rows = np.maximum(1, np.minimum(m_tiles, rows))
+    left = np.floor((room - rows * tile.m * a_bytes) / ((b_bytes + rows * held) * tile.n))
+    columns = np.maximum(1, np.minimum(n_tiles, left))
+    block_m, m_blocks = _even(m_tiles, rows)
+    block_n, n_blocks = _even(n_tiles, columns)
+    width_m = np.minimum(block_m * tile.m, product.m)
+    width_n = np.minimum(block_n * tile.n, product.n)
+    used = width_m * a_bytes + width_n * (b_bytes + block_m * held)
+    slots = BUFFERS * block_k
+    return _schedule(product, frame, "blocked")(
+        outer="n",
+        reload_a=False,
+        reload_b=False,
+        m_tiles=m_tiles,
+        n_tiles=n_tiles,
+        k_tiles=k_tiles,
+        rows=block_m,
+        columns=block_n,
+        block_m=width_m,
+        block_n=width_n,
+        block_k=block_k,
+        m_blocks=m_blocks,
+        n_blocks=n_blocks,
+        k_blocks=k_blocks,
+        columns_a=width_m,
+        columns_b=width_n,
+        slots_a=slots,
+        slots_b=slots,
+        output_rows=block_m + SPARE_OUTPUT_ROWS,
+        fits=used <= room,
+    )
+
+
+def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) -> KernelSchedule:
+    tile = frame.tile
+    m_tiles, n_tiles, k_tiles = _tiles(product, tile)
+    a_tile, b_tile = tile.m * frame.a_bytes, tile.n * frame.b_bytes
+    row_bytes = tile.n * product.element_bytes_out
+    block_m, block_n = np.ones_like(m_tiles), np.ones_like(n_tiles)
+    if kernel == "blocked-free":
+        # Blocks shrink to one tile where the whole contraction of both would not fit.
+        need = k_tiles * (FREE_BLOCK_TILES * a_tile + b_tile)
+        both = need + k_tiles * (FREE_BLOCK_TILES - 1) * b_tile
+        held = (FREE_BLOCK_TILES + SPARE_OUTPUT_ROWS) * FREE_BLOCK_TILES * row_bytes
+        block_m = np.where(need + held <= frame.room_bytes, FREE_BLOCK_TILES, 1.0)
+        block_n = np.where(both + held <= frame.room_bytes, FREE_BLOCK_TILES, 1.0)
+        block_m, block_n = np.minimum(m_tiles, block_m), np.minimum(n_tiles, block_n)
+    output_rows = block_m + SPARE_OUTPUT_ROWS
+    room = frame.room_bytes - output_rows * block_n * row_bytes
+    a_slot, b_slot = block_m * a_tile, block_n * b_tile
+    most = BUFFERS * k_tiles
+    turned = frame.a.turned or frame.b.turned
+    if kernel == "naive":
+        slots_a = slots_b = np.floor(room / (a_slot + b_slot))
+        fits = slots_a >= (k_tiles if turned else 1)
+    else:
+        # A block of `a` stays for a whole row of blocks of `b`; one of `b` has to be there whole
+        # only if several output tiles use it, or if operands are turned before they are used.
+        least_b = np.where((block_m * block_n > 1) | turned, k_tiles, BUFFERS)
+        slots_a = np.minimum(most, np.floor((room - least_b * b_slot) / a_slot))
+        slots_a = np.where(slots_a < most, np.minimum(slots_a, k_tiles), slots_a)
+        slots_b = np.floor((room - slots_a * a_slot) / b_slot)
+        fits = (slots_a >= k_tiles) & (slots_b >= least_b)
+    width_m = np.minimum(block_m * tile.m, product.m)
+    width_n = np.minimum(block_n * tile.n, product.n)
+    return _schedule(product, frame, kernel)(
+        outer="m",
+        reload_a=kernel == "naive",
+        reload_b=True,
+        m_tiles=m_tiles,
+        n_tiles=n_tiles,
+        k_tiles=k_tiles,
+        rows=block_m,
+        columns=block_n,
+        block_m=width_m,
+        block_n=width_n,
+        block_k=k_tiles,
+        m_blocks=np.ceil(m_tiles / block_m),
+        n_blocks=np.ceil(n_tiles / block_n),
+        k_blocks=np.ones_like(k_tiles),
+        columns_a=np.minimum(tile.m, product.m),
+        columns_b=np.minimum(tile.n, product.n),
+        slots_a=slots_a,
+        slots_b=slots_b,
+        output_rows=output_rows,
+        fits=fits,
+    )
+
+
+def _schedule(product: MatrixProduct, frame: _Frame, kernel: Kernel) -> partial[KernelSchedule]:
+    """Return a schedule of the product that lacks its blocks and buffers."""
+    return partial(
+        KernelSchedule,
+        kernel=kernel,
+        tile=frame.tile,
+        a=frame.a,
+        b=frame.b,
+        out_bytes=product.element_bytes_out,
+        m=product.m,
+        n=product.n,
+        k=product.k,
+        batch=product.batch,
+    )
+
+
+def _tiles(product: MatrixProduct, tile: Tile) -> tuple[FloatArray, FloatArray, FloatArray]:
+    return (np.ceil(product.m / tile.m), np.ceil(product.n / tile.n), np.ceil(product.k / tile.k))
+
+
+def _even(tiles: FloatArray, at_most: Number) -> tuple[FloatArray, FloatArray]:
+    """Return (tiles of a block, blocks): as few blocks as allowed, as even as they come.
+
+    Fewer blocks of that size would not hold the tiles: they would have done with larger ones.
+    """
+    blocks = np.ceil(tiles / at_most)
+    return np.ceil(tiles / blocks), blocks

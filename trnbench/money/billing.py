@@ -1,0 +1,422 @@
+"""Wall time and machines -> what is billed, over arrays of runs; and one run's bill in words.
+
+Model, by purchase option:
+
+- on-demand, spot, quote: started seconds, at least the minimum.
+- reserved, savings-plan: whole terms are committed to. A run is charged with all of it, or, where
+  the buyer has other use for the rest, with its share; the bill shows both.
+- capacity-block: whole days of whole blocks, paid up front; what ends a block early and the seams
+  between blocks are paid for and not used.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.catalog.provenance import Source
+from trnbench.facts.hardware.instance import PurchaseOption
+from trnbench.facts.prices.purchase import BlockRules, PurchaseRules
+from trnbench.facts.records import Record
+from trnbench.facts.units import DAY_S, HOUR_S, Dimension, show, significant
+from trnbench.money.capacity_blocks import (
+    cheapest_row,
+    durations_of,
+    single_block_days,
+    sizes_of,
+)
+from trnbench.money.failures import ranged
+from trnbench.money.purchase import Offers, Origin, Tariff
+
+METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")
+LONGEST_S = 1000 * 365 * DAY_S
+"""A run that takes longer counts as one that never ends."""
+_SHARED = (
+    *("usd_per_hour", "elapsed_s", "billed_hours", "usable_hours", "seam_hours"),
+    *("cost_usd", "upfront_usd", "committed_usd", "share_usd"),
+)
+"""Figures that a bill has as the charges have them."""
+RateEnd = Literal["used", "low", "high"]
+"""The rate itself, or an end of its range."""
+
+
+class Charges(Record, eq=False):
+    """What runs are billed under one tariff; arrays over the runs, NaN where it cannot be bought.
+
+    `machines` are those paid for, at least as many as run. `billed_hours` and `usable_hours` are
+    of each machine; `restarts` are between blocks, `seam_hours` what they cost in all.
+    `elapsed_s`: from the start to the end, with the gaps between blocks. `upfront_usd`: due before
+    the start, terms being taken as paid by the month. `committed_usd`: what is signed for;
+    `share_usd`: the part of it that the run uses.
+    """
+
+    usd_per_hour: float
+    machines: FloatArray
+    billed_hours: FloatArray
+    usable_hours: FloatArray
+    restarts: FloatArray
+    seam_hours: FloatArray
+    elapsed_s: FloatArray
+    cost_usd: FloatArray
+    upfront_usd: FloatArray
+    committed_usd: FloatArray
+    share_usd: FloatArray
+
+    @property
+    def possible(self) -> BoolArray:
+        """Which runs can be bought so."""
+        return np.isfinite(self.cost_usd)
+
+
+class Bill(Record):
+    """One run's bill, every term of it; money in USD, hours of each machine.
+
+    `blocks_days` and `block_sizes` are what to buy: each of the lengths, one after the other, in
+    each of the sizes, side by side; `single_block_days` and `single_block_usd` are one block that
+    would hold the run, where it takes several. `storage_usd`: the part of the cost that goes to
+    checkpoints kept; the rest is for machines. `price_to` is the last day the rate was read.
+    """
+
+    instance: str
+    option: PurchaseOption
+    region: str | None
+    origin: Origin
+    nodes: int
+    machines: int
+    list_usd_per_hour: float
+    discount: float
+    usd_per_hour: float
+    wall_s: float
+    elapsed_s: float
+    billed_hours: float
+    usable_hours: float
+    restarts: int
+    seam_hours: float
+    cost_usd: float
+    upfront_usd: float
+    committed_usd: float
+    share_usd: float
+    storage_usd: float = 0.0
+    blocks_days: tuple[int, ...] = ()
+    block_sizes: tuple[int, ...] = ()
+    single_block_days: int | None = None
+    single_block_usd: float | None = None
+    price_to: datetime.date | None = None
+    source: Source | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class NoBill(Record):
+    """A run that cannot be bought so, with reasons."""
+
+    instance: str
+    option: PurchaseOption
+    reasons: tuple[str, ...]
+
+
+def charges(
+    offers: Offers,
+    tariff: Tariff,
+    *,
+    wall_s: ArrayLike,
+    nodes: ArrayLike,
+    seam_s: ArrayLike = 0.0,
+    rate: RateEnd = "used",
+) -> Charges:
+    """Return the bills of runs; `seam_s` is lost to stopping and starting between blocks."""
+    wall, count, seam = np.broadcast_arrays(
+        ending(wall_s), np.asarray(nodes, float), np.asarray(seam_s, float)
+    )
+    usd = {
+        "used": tariff.usd_per_hour,
+        "low": tariff.low_usd_per_hour,
+        "high": tariff.high_usd_per_hour,
+    }[rate]
+    rules = offers.rules
+    if tariff.option in METERED or rules is None:
+        return _metered(rules, usd, wall, count)
+    if tariff.option == "capacity-block":
+        return _blocks(rules.block_of(offers.instance), usd, wall, count, seam)
+    return _committed(rules, offers, tariff, usd, wall, count)
+
+
+def ending(wall_s: ArrayLike) -> FloatArray:
+    """Return wall times, infinite where they are too long to be called an end."""
+    wall = np.asarray(wall_s, float)
+    return np.where(wall <= LONGEST_S, wall, np.inf)
+
+
+def _metered(
+    rules: PurchaseRules | None, usd: float, wall: FloatArray, nodes: FloatArray
+) -> Charges:
+    billed = wall
+    if rules is not None:
+        step = rules.metered.step_s
+        billed = np.maximum(np.ceil(wall / step) * step, rules.metered.minimum_s)
+    hours = np.where(np.isfinite(wall), billed, np.nan) / HOUR_S
+    cost = hours * nodes * usd
+    none = np.zeros(wall.shape)
+    return Charges(
+        usd_per_hour=usd,
+        machines=nodes,
+        billed_hours=hours,
+        usable_hours=hours,
+        restarts=none,
+        seam_hours=none,
+        elapsed_s=wall,
+        cost_usd=cost,
+        upfront_usd=none,
+        committed_usd=none,
+        share_usd=cost,
+    )
+
+
+def _committed(
+    rules: PurchaseRules,
+    offers: Offers,
+    tariff: Tariff,
+    usd: float,
+    wall: FloatArray,
+    nodes: FloatArray,
+) -> Charges:
+    term = term_years(rules, offers, tariff) * rules.commitment.year_s
+    used = np.where(np.isfinite(wall), wall, np.nan)
+    committed_hours = np.ceil(used / term) * term / HOUR_S
+    committed = committed_hours * nodes * usd
+    share = used / HOUR_S * nodes * usd
+    whole = offers.terms.commitment == "whole"
+    hours = committed_hours if whole else used / HOUR_S
+    none = np.zeros(wall.shape)
+    return Charges(
+        usd_per_hour=usd,
+        machines=nodes,
+        billed_hours=hours,
+        usable_hours=hours,
+        restarts=none,
+        seam_hours=none,
+        elapsed_s=wall,
+        cost_usd=committed if whole else share,
+        upfront_usd=none,
+        committed_usd=committed,
+        share_usd=share,
+    )
+
+
+def _blocks(
+    rules: BlockRules, usd: float, wall: FloatArray, nodes: FloatArray, seam: FloatArray
+) -> Charges:
+    row = cheapest_row(rules, wall, seam)
+    machines = _machines(rules, nodes)
+    seams = row.blocks - 1
+    hours = row.days * DAY_S / HOUR_S
+    cost = hours * machines * usd
+    return Charges(
+        usd_per_hour=usd,
+        machines=machines,
+        billed_hours=hours,
+        usable_hours=hours - row.blocks * rules.ends_early_s / HOUR_S,
+        restarts=seams,
+        seam_hours=seams * seam / HOUR_S,
+        elapsed_s=wall + seams * (rules.ends_early_s + seam),
+        cost_usd=cost,
+        upfront_usd=cost,
+        committed_usd=cost,
+        share_usd=wall / HOUR_S * nodes * usd,
+    )
+
+
+def _machines(rules: BlockRules, nodes: FloatArray) -> FloatArray:
+    """Return the machines to buy for each number of them that runs; NaN where too many."""
+    distinct, where = np.unique(nodes, return_inverse=True)
+    bought = [
+        float(sum(sizes)) if (sizes := sizes_of(rules, int(count))) else np.nan
+        for count in distinct
+    ]
+    return np.array(bought)[where].reshape(nodes.shape)
+
+
+def single_block_usd(
+    offers: Offers, tariff: Tariff, *, wall_s: FloatArray, nodes: FloatArray
+) -> FloatArray:
+    """Return the cost of runs in one block each, USD; NaN where none holds them or is sold."""
+    if tariff.option != "capacity-block" or offers.rules is None:
+        return np.full(wall_s.shape, np.nan)
+    rules = offers.rules.block_of(offers.instance)
+    lengths = np.append(np.array(rules.durations_days, float), np.nan)
+    days = lengths[np.searchsorted(lengths[:-1], (wall_s + rules.ends_early_s) / DAY_S)]
+    return np.asarray(days * DAY_S / HOUR_S * _machines(rules, nodes) * tariff.usd_per_hour)
+
+
+def term_years(rules: PurchaseRules, offers: Offers, tariff: Tariff) -> int:
+    """Return the years a tariff commits to: as its row states, else as the buyer asks.
+
+    Else a rate of the user's own is taken for the shortest term, and a published one for the
+    longest, so that no term is charged short.
+    """
+    stated = tariff.price.term_years if tariff.price else None
+    unstated = (max if tariff.price else min)(rules.commitment.years)
+    return stated or offers.terms.term_years or unstated
+
+
+def bill(
+    offers: Offers, tariff: Tariff, *, wall_s: float, nodes: int, seam_s: float = 0.0
+) -> Bill | NoBill:
+    """Return one run's bill in full, or why it cannot be bought so."""
+    charged = charges(offers, tariff, wall_s=wall_s, nodes=nodes, seam_s=seam_s)
+    if not charged.possible:
+        return NoBill(
+            instance=tariff.instance,
+            option=tariff.option,
+            reasons=_reasons(offers, tariff, wall_s=wall_s, nodes=nodes),
+        )
+    rules, one = offers.rules, None
+    days: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    if rules is None or tariff.option in METERED:
+        notes = _spot_notes(rules, tariff)
+    elif tariff.option == "capacity-block":
+        block = rules.block_of(offers.instance)
+        days = durations_of(block, round(float(charged.billed_hours) * HOUR_S / DAY_S))
+        sizes = sizes_of(block, nodes) or ()
+        one = _single_block(block, wall_s, charged) if len(days) > 1 else None
+        notes = _block_notes(block, days, one, nodes, charged)
+        if tariff.discount:
+            notes.append("whether the discount covers Capacity Blocks is for its contract to say")
+    else:
+        notes = [_commitment_words(rules, offers, tariff, charged)]
+    return Bill(
+        instance=tariff.instance,
+        option=tariff.option,
+        region=tariff.region,
+        origin=tariff.origin,
+        nodes=nodes,
+        machines=round(float(charged.machines)),
+        list_usd_per_hour=tariff.list_usd_per_hour,
+        discount=tariff.discount,
+        wall_s=wall_s,
+        restarts=round(float(charged.restarts)),
+        **{name: float(getattr(charged, name)) for name in _SHARED},
+        storage_usd=0.0,
+        blocks_days=days,
+        block_sizes=sizes,
+        single_block_days=one[0] if one else None,
+        single_block_usd=one[1] if one else None,
+        price_to=tariff.price.date_to if tariff.price else None,
+        source=tariff.source,
+        notes=(*tariff.notes, *notes),
+        warnings=(*tariff.warnings, *_zone_warnings(sizes, nodes)),
+    )
+
+
+def added(parts: Sequence[int]) -> str:
+    """Return a sum as people write it: 42 + 3, or 3 x 182 + 119."""
+    counted = Counter(parts)
+    return " + ".join(f"{n} x {part}" if n > 1 else str(part) for part, n in counted.items())
+
+
+def _reasons(offers: Offers, tariff: Tariff, *, wall_s: float, nodes: int) -> tuple[str, ...]:
+    reasons = []
+    if not np.isfinite(ending(wall_s)):
+        reasons.append("the run never ends")
+    if tariff.option == "capacity-block" and offers.rules is not None:
+        rules = offers.rules.block_of(offers.instance)
+        if sizes_of(rules, nodes) is None:
+            reasons.append(f"{nodes} machines: Capacity Blocks hold {rules.most} on a day at most")
+    return tuple(reasons or ["starting between two Capacity Blocks takes longer than a block"])
+
+
+def _commitment_words(
+    rules: PurchaseRules, offers: Offers, tariff: Tariff, charged: Charges
+) -> str:
+    years = term_years(rules, offers, tariff)
+    share = significant(float(charged.share_usd))
+    committed = significant(float(charged.committed_usd))
+    charged_for = {
+        "whole": f"all of it is charged; the run uses {share} USD of it",
+        "share": f"only the run's part of {committed} USD is charged, the rest is of use to others",
+    }[offers.terms.commitment]
+    known = offers.terms.term_years or (tariff.price and tariff.price.term_years)
+    stated = "" if known else " (assumed)"
+    return f"a commitment of {years} year{'s' * (years > 1)}{stated}; {charged_for}"
+
+
+def _spot_notes(rules: PurchaseRules | None, tariff: Tariff) -> list[str]:
+    if tariff.option != "spot" or rules is None:
+        return []
+    notice = show(rules.spot.notice_s, Dimension.SECONDS)
+    notes = [
+        f"machines may be taken back at {notice} notice, and there may not be as many",
+        _interruption_words(rules),
+    ]
+    if tariff.price is None:
+        return notes
+    low, high = significant(tariff.low_usd_per_hour), significant(tariff.high_usd_per_hour)
+    zones = tariff.price.zones or 1
+    if zones == 1:
+        return ["the price of the only zone read", *notes]
+    return [f"the median of {zones} zones, {low} to {high} USD/h", *notes]
+
+
+def _interruption_words(rules: PurchaseRules) -> str:
+    spot = rules.spot
+    taken = ranged(spot.reclaimed_per_month, rules.provenance, "spot.reclaimed_per_month")
+    wait = ranged(spot.wait_s, rules.provenance, "spot.wait")
+    month, until, low, high = (
+        show(seconds, Dimension.SECONDS)
+        for seconds in (spot.month_s, wait.value, wait.low, wait.high)
+    )
+    return (
+        f"{taken.kind.word}: {100 * taken.value:.3g} % of machines are taken back in {month} "
+        f"({100 * taken.low:.3g}-{100 * taken.high:.3g} %); another is there after {until} "
+        f"({low} to {high})"
+    )
+
+
+def _zone_warnings(sizes: Sequence[int], nodes: int) -> tuple[str, ...]:
+    if len(sizes) < 2 or nodes < 2:
+        return ()
+    return (
+        f"{added(sizes)} machines in separate blocks may lie in different zones, which no network "
+        "of a step joins: buy them in one zone",
+    )
+
+
+def _single_block(rules: BlockRules, wall_s: float, charged: Charges) -> tuple[int, float] | None:
+    """Return (days, USD) of one block that holds a run; None where none does."""
+    days = single_block_days(rules, wall_s)
+    if days is None:
+        return None
+    return days, days * DAY_S / HOUR_S * float(charged.machines) * charged.usd_per_hour
+
+
+def _block_notes(
+    rules: BlockRules,
+    lengths: Sequence[int],
+    one: tuple[int, float] | None,
+    nodes: int,
+    charged: Charges,
+) -> list[str]:
+    early = show(rules.ends_early_s, Dimension.SECONDS)
+    notes = [f"paid whole and up front; each block is usable until {early} before its end"]
+    if charged.machines > nodes:
+        notes.append(f"{int(charged.machines)} machines are the fewest on sale for {nodes}")
+    if len(lengths) > 1:
+        if one is not None:
+            notes.append(
+                f"bought as one {one[0]}-day block: {significant(one[1])} USD, no restart; the "
+                "cost's upper end, as blocks in a row in one zone are only assumed to be on sale"
+            )
+        else:
+            notes.append("blocks in a row in one zone are assumed to be on sale")
+        notes.append("an extension of a running block, where there is one, saves the restart")
+    if sum(lengths[:-1]) * DAY_S > rules.ahead_s:
+        ahead = show(rules.ahead_s, Dimension.SECONDS)
+        notes.append(f"blocks are sold at most {ahead} ahead: later ones at the rates of then")
+    return notes

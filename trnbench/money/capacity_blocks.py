@@ -1,0 +1,130 @@
+"""Capacity Blocks: the fewest paid days that hold a run, as one block or several in a row.
+
+Model: a run of `wall_s` seconds in k blocks of d1, d2, ... days has the hours of those days, less
+what every block loses at its end, less a seam (a checkpoint before the end, a start in the next)
+between two blocks. All days cost the same, so the cheapest purchase has the fewest days. For a
+number of days only the fewest blocks that add up to it matter, hence a table of days by blocks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.prices.purchase import BlockRules
+from trnbench.facts.records import Record
+from trnbench.facts.units import DAY_S
+
+_LONGEST_IN_TABLE = 20
+"""The table is as long as this many of the longest blocks; beyond half of it days just repeat."""
+
+
+class Rows(Record, eq=False):
+    """Blocks bought in a row: paid days and number of blocks; where `possible` is not set, NaN."""
+
+    days: FloatArray
+    blocks: FloatArray
+    possible: BoolArray
+
+
+def cheapest_row(rules: BlockRules, wall_s: ArrayLike, seam_s: ArrayLike) -> Rows:
+    """Return the blocks with the fewest days that hold runs; of equal days the fewest blocks."""
+    wall, seam = np.broadcast_arrays(np.asarray(wall_s, float), np.asarray(seam_s, float))
+    table = _table(rules)
+    lost = seam + rules.ends_early_s
+    longest = rules.longest_days * DAY_S - lost
+    # A seam less than blocks, so that every block loses the same.
+    needed = wall - seam
+    possible = np.isfinite(wall) & np.isfinite(seam) & (longest > 0)
+    half = (_LONGEST_IN_TABLE // 2) * longest
+    with np.errstate(invalid="ignore", divide="ignore"):
+        whole = np.where(possible, np.maximum(np.ceil((needed - half) / longest), 0.0), 0.0)
+    rest = np.where(possible, needed - whole * longest, 0.0)
+    days = np.full(wall.shape, np.inf)
+    blocks = np.full(wall.shape, np.nan)
+    for count, reached in enumerate(table.days_of, start=1):
+        least = np.searchsorted(reached, (rest + count * lost) / DAY_S)
+        found = np.append(reached, np.inf)[least]
+        better = found < days
+        days = np.where(better, found, days)
+        blocks = np.where(better, count, blocks)
+    return Rows(
+        days=np.where(possible, days + whole * rules.longest_days, np.nan),
+        blocks=np.where(possible, blocks + whole, np.nan),
+        possible=possible,
+    )
+
+
+def single_block_days(rules: BlockRules, wall_s: float) -> int | None:
+    """Return the length of the one block that holds a run; None if none is long enough."""
+    usable = (days for days in rules.durations_days if days * DAY_S - rules.ends_early_s >= wall_s)
+    return next(usable, None)
+
+
+def durations_of(rules: BlockRules, days: int) -> tuple[int, ...]:
+    """Return the fewest block lengths that add up to a number of days, longest first."""
+    fewest = _table(rules).fewest
+    chosen: list[int] = []
+    while days >= len(fewest):
+        chosen.append(rules.longest_days)
+        days -= rules.longest_days
+    while days:
+        fitting = (d for d in reversed(rules.durations_days) if d <= days)
+        block = next(d for d in fitting if fewest[days - d] == fewest[days] - 1)
+        chosen.append(block)
+        days -= block
+    return tuple(sorted(chosen, reverse=True))
+
+
+def sizes_of(rules: BlockRules, nodes: int) -> tuple[int, ...] | None:
+    """Return the block sizes to buy for a number of machines, largest first; None if too many.
+
+    The fewest machines that suffice, then the fewest blocks.
+    """
+    most = nodes + max(rules.sizes) if rules.most is None else rules.most
+    fewest = _fewest_sizes(rules.sizes, most)
+    bought = next((n for n in range(nodes, most + 1) if np.isfinite(fewest[n])), None)
+    if bought is None:
+        return None
+    chosen: list[int] = []
+    while bought:
+        fitting = (size for size in sorted(rules.sizes, reverse=True) if size <= bought)
+        size = next(s for s in fitting if fewest[bought - s] == fewest[bought] - 1)
+        chosen.append(size)
+        bought -= size
+    return tuple(chosen)
+
+
+class _Table(Record, eq=False):
+    """`fewest[n]`: the fewest blocks of n days in all; `days_of[k - 1]`: the n of k blocks."""
+
+    fewest: FloatArray
+    days_of: tuple[FloatArray, ...]
+
+
+@cache
+def _table(rules: BlockRules) -> _Table:
+    fewest = _fewest(rules.durations_days, _LONGEST_IN_TABLE * rules.longest_days)
+    most = int(fewest[np.isfinite(fewest)].max())
+    days_of = tuple(np.flatnonzero(fewest == count).astype(float) for count in range(1, most + 1))
+    return _Table(fewest=fewest, days_of=days_of)
+
+
+@cache
+def _fewest_sizes(sizes: tuple[int, ...], most: int) -> FloatArray:
+    return _fewest(sizes, most)
+
+
+def _fewest(parts: tuple[int, ...], most: int) -> FloatArray:
+    """Return for 0 to `most` the fewest parts that add up to it; infinite where none do."""
+    fewest = np.full(most + 1, np.inf)
+    fewest[0] = 0
+    usable = np.array([part for part in parts if part <= most])
+    for total in range(1, most + 1):
+        fitting = usable[usable <= total]
+        if len(fitting):
+            fewest[total] = fewest[total - fitting].min() + 1
+    return fewest

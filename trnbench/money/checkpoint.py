@@ -1,0 +1,33 @@
+"""How large a checkpoint is: weights and optimizer state, each number once, whatever the layout.
+
+A job with adapters saves these; the weights beside them are those it was given.
+"""
+
+from __future__ import annotations
+
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.program.block import Block
+from trnbench.program.grid import Grid
+from trnbench.program.optimizer import state_bytes
+from trnbench.program.step import training_step
+
+_READ = ("sequence", "precision", "job", *(name for name, one in KNOBS.items() if one.of_jobs))
+
+
+def checkpoint_bytes(model: Model, layout: PartialLayout) -> float:
+    """Return the bytes of a whole checkpoint: what a single rank would hold of what is saved."""
+    alone = PartialLayout(global_batch=1, **{name: layout[name] for name in _READ})
+    program = training_step(model, alone.complete())
+    saved = (
+        float(program.instances(kind)) * _block_bytes(program.grid, block)
+        for kind, block in program.blocks.items()
+    )
+    return sum(saved)
+
+
+def _block_bytes(grid: Grid, block: Block) -> float:
+    states = [state_bytes(grid, bucket) for bucket in block.buckets if not bucket.frozen]
+    fixed = (one.weight.bytes * one.held for one in block.parameters.values() if one.use == "fixed")
+    return float(sum((of.weights + of.optimizer for of in states), start=sum(fixed, start=0.0)))

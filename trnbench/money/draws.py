@@ -1,0 +1,128 @@
+"""What purchases take and cost in common random draws, and how often each is the cheapest.
+
+In every draw all purchases meet the same deviations: of how often machines fail and how long they
+need to come back, of the rates of a purchase option, and, by the caller, of the speed. What
+failures happen to fall into a run is of each purchase alone. Each draw is billed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trnbench.facts.arrays import FloatArray, quantiles
+from trnbench.facts.records import Record
+from trnbench.money.billing import charges, ending
+from trnbench.money.cost import storage_usd
+from trnbench.money.failures import Estimate, Unsure
+from trnbench.money.goodput import goodput
+from trnbench.money.market import Market
+from trnbench.money.purchase import Tariff
+from trnbench.predict.common_draws import CommonDraws
+from trnbench.predict.ranges import TAIL, Range
+
+
+class Purchase(Record, eq=False):
+    """A run on `nodes` instances of a market, bought at a tariff; None where it has no price.
+
+    `work_s`: seconds of pure training, draw by draw. `name` tells it from other purchases.
+    """
+
+    name: str
+    market: Market
+    nodes: int
+    tariff: Tariff | None
+    work_s: FloatArray
+
+
+class DrawnPurchase(Record, eq=False):
+    """A purchase draw by draw: seconds from start to end, and USD; NaN where it has no price."""
+
+    elapsed_s: FloatArray
+    cost_usd: FloatArray
+
+
+def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
+    """Return the seconds and USD of a purchase in each draw."""
+    market, tariff = purchase.market, purchase.tariff
+    spot = market.offers.rules if tariff is not None and tariff.option == "spot" else None
+    operations = market.operations(spot)
+    drawn: dict[Unsure, FloatArray] = {
+        name: draws.of(name, _range(estimate))
+        for name, estimate in operations.estimates.items()
+        if estimate.low != estimate.high
+    }
+    taken = goodput(
+        operations,
+        work_s=purchase.work_s,
+        nodes=purchase.nodes,
+        checkpoint_bytes=market.checkpoint_bytes,
+        interval_s=market.interval_s,
+        ranges=False,
+        drawn=drawn,
+    )
+    luck = draws.deviations(f"failures of {purchase.name}")
+    with np.errstate(invalid="ignore"):
+        wall_s = np.maximum(taken.wall_s + taken.deviation_s * luck, purchase.work_s)
+    if tariff is None:
+        return DrawnPurchase(elapsed_s=ending(wall_s), cost_usd=np.full(wall_s.shape, np.nan))
+    charged = charges(
+        market.offers, tariff, wall_s=wall_s, nodes=purchase.nodes, seam_s=taken.seam_s
+    )
+    stored = storage_usd(market.offers, market.checkpoint_bytes, charged.elapsed_s)
+    rate = rates_usd_per_hour(tariff, draws) / tariff.usd_per_hour
+    return DrawnPurchase(elapsed_s=charged.elapsed_s, cost_usd=rate * charged.cost_usd + stored)
+
+
+def rates_usd_per_hour(tariff: Tariff, draws: CommonDraws) -> FloatArray:
+    """Return draws of a rate after the discount, within its range; those of an option together."""
+    low, rate, high = tariff.low_usd_per_hour, tariff.usd_per_hour, tariff.high_usd_per_hour
+    drawn = draws.of(f"rate {tariff.option}", Range(value=rate, low=low, high=high))
+    return np.clip(drawn, low, high)
+
+
+def cheapest_probabilities(
+    costs: Sequence[FloatArray | None], keeps: Sequence[bool]
+) -> tuple[float, ...]:
+    """Return of each row the share of draws in which it is the cheapest, 0 for one without a price.
+
+    Of the rows that keep what was asked; of all with a price where none does. Of equal cost the
+    first counts.
+    """
+    able = [cost is not None and keep for cost, keep in zip(costs, keeps, strict=True)]
+    if not any(able):
+        able = [cost is not None for cost in costs]
+    tables = {
+        place: np.nan_to_num(cost, nan=np.inf)
+        for place, cost in enumerate(costs)
+        if cost is not None and able[place]
+    }
+    if not tables:
+        return (0.0,) * len(costs)
+    least = np.array([*tables.values()]).argmin(axis=0)
+    wins = (np.bincount(least, minlength=len(tables)) / len(least)).tolist()
+    found = dict(zip(tables, wins, strict=True))
+    return tuple(found.get(place, 0.0) for place in range(len(costs)))
+
+
+def ratio_ends(one: FloatArray, other: FloatArray) -> tuple[float, float]:
+    """Return the ends of the 80 % interval of a ratio of two figures in common draws."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = one / other
+    known = ratios[np.isfinite(ratios)]
+    if not len(known):
+        return float("nan"), float("nan")
+    low, high = quantiles(known, (TAIL, 1 - TAIL))
+    return low, high
+
+
+def level_of(figures: FloatArray, confidence: float) -> float:
+    """Return the smallest figure that this share of the draws does not exceed."""
+    return float(np.quantile(np.nan_to_num(figures, nan=np.inf), confidence, method="higher"))
+
+
+def _range(estimate: Estimate) -> Range:
+    return Range(
+        value=estimate.value, low=estimate.low, high=estimate.high, linear=estimate.low <= 0
+    )

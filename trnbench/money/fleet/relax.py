@@ -1,0 +1,119 @@
+"""What stands in the way of a fleet, and what it costs: found by solving again without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trnbench.facts.records import Record, replace
+from trnbench.money.fleet.problem import Fleet, FleetPlan
+from trnbench.money.fleet.programme import Effort, solve
+
+MOST = 24
+"""So many limits are priced by solving again."""
+LONGER = 4
+"""The days are this many times as many where their number is lifted."""
+
+
+class Lifted(Record):
+    """A limit, in words, and the fleet without it; `task` is the job that it is of, if of one."""
+
+    what: str
+    fleet: Fleet
+    task: str = ""
+
+
+class LimitCost(Record):
+    """What a limit costs: so many USD less without it; `sure` if that is more than the gap."""
+
+    what: str
+    usd: float
+    sure: bool
+
+
+def liftable(fleet: Fleet) -> Iterator[Lifted]:
+    """Yield every limit of a fleet but its number of days."""
+    for number, task in enumerate(fleet.tasks):
+
+        def changed(number: int = number, **keys: object) -> Fleet:
+            one = replace(fleet.tasks[number], **keys)
+            tasks = (*fleet.tasks[:number], one, *fleet.tasks[number + 1 :])
+            return replace(fleet, tasks=tasks)
+
+        if task.deadline is not None:
+            yield Lifted(
+                what=f"deadline of {task.name}", fleet=changed(deadline=None), task=task.name
+            )
+        if task.earliest:
+            yield Lifted(
+                what=f"earliest start of {task.name}", fleet=changed(earliest=0), task=task.name
+            )
+    for number, limit in enumerate(fleet.limits):
+        rest = (*fleet.limits[:number], *fleet.limits[number + 1 :])
+        yield Lifted(what=limit.name, fleet=replace(fleet, limits=rest))
+    for month in fleet.budgets:
+        others = {name: usd for name, usd in fleet.budgets.items() if name != month}
+        yield Lifted(what=f"budget of {month}", fleet=replace(fleet, budgets=others))
+    if fleet.budget is not None:
+        yield Lifted(what="budget", fleet=replace(fleet, budget=None))
+
+
+def longer(fleet: Fleet) -> Lifted:
+    """Return the fleet with more days, its months going on as they ended."""
+    horizon = LONGER * fleet.horizon
+    more = ("later",) * (horizon - fleet.horizon)
+    changed = replace(fleet, horizon=horizon, months=(*fleet.months, *more))
+    return Lifted(what=f"horizon of {fleet.horizon} days", fleet=changed)
+
+
+def binding(fleet: Fleet, effort: Effort) -> tuple[str, ...]:
+    """Return the limits that each alone make a fleet impossible; else the fewest found together.
+
+    Nothing, where the fleet is impossible without any of them too.
+    """
+
+    def possible(one: Fleet) -> bool:
+        return solve(one, aim="any", effort=effort).schedule is not None
+
+    lifts = [*liftable(fleet), longer(fleet)]
+    alone = [one.what for one in lifts if possible(one.fleet)]
+    if alone:
+        return tuple(alone)
+    free = _without(fleet, {one.what for one in lifts})
+    if not possible(free):
+        return ()
+    needed = {one.what for one in lifts}
+    for one in lifts:
+        rest = needed - {one.what}
+        if possible(_without(fleet, rest)):
+            needed = rest
+    return (" and ".join(one.what for one in lifts if one.what in needed),)
+
+
+def _without(fleet: Fleet, names: set[str]) -> Fleet:
+    """Return a fleet without some of its limits."""
+    for name in sorted(names):
+        lifts = [*liftable(fleet), longer(fleet)]
+        found = next((one for one in lifts if one.what == name), None)
+        if found is not None:
+            fleet = found.fleet
+    return fleet
+
+
+def limit_costs(fleet: Fleet, plan: FleetPlan, effort: Effort) -> tuple[LimitCost, ...]:
+    """Return what each limit costs that might: solved again without it, dearest first.
+
+    A deadline or start of a job that has its cheapest way already costs nothing, and is not asked.
+    """
+    cheapest = {task.name: min((way.usd for way in task.ways), default=0.0) for task in fleet.tasks}
+    at_least = {run.task.name for run in plan.runs if run.way.usd <= cheapest[run.task.name]}
+    pooled = {run.task.name for run in plan.runs if run.way.pool is not None}
+    found = []
+    asked = [one for one in liftable(fleet) if one.task not in at_least - pooled]
+    for one in asked[:MOST]:
+        solved = solve(one.fleet, effort=effort, below=plan.usd)
+        if solved.schedule is not None:
+            saved = plan.usd - solved.schedule.usd
+            if saved > 0:
+                sure = saved > effort.gap * plan.usd
+                found.append(LimitCost(what=one.what, usd=saved, sure=sure))
+    return tuple(sorted(found, key=lambda cost: -cost.usd))

@@ -1,0 +1,208 @@
+"""From time of pure training to wall time: checkpoints, failures, restarts, each term visible.
+
+Ranges: an 80 % interval joins the chance of failures (by their variance) with what is not known of
+rates and times (each moved to the ends of its range alone, the effects added as squares).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trnbench.errors import InputError
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record
+from trnbench.facts.units import DAY_S
+from trnbench.money.failures import Operations, Unsure
+from trnbench.money.recovery import daly_interval_s, segment_variance_s2, until_done_s
+
+LEVEL = 0.8
+"""The share of cases that an interval holds, as for predicted step times."""
+_DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
+
+
+class Goodput(Record, eq=False):
+    """Wall time of runs by what it is spent on, seconds; arrays over the runs.
+
+    `start_s` of all parts of a run; `work_s` pure training; `checkpoint_s` standing still for the
+    store; `lost_s` work done again; `restart_s` recovering. `segments` of `interval_s` of work
+    lie between checkpoints; one stops training for `dump_s` and is written in `write_s`.
+    `failures` are those expected, `each_restart_s` what one costs beside lost work. `seam_s`: what
+    a planned stop and start costs. `low_wall_s` and `high_wall_s` bound the wall time.
+    """
+
+    start_s: FloatArray
+    work_s: FloatArray
+    checkpoint_s: FloatArray
+    lost_s: FloatArray
+    restart_s: FloatArray
+    segments: FloatArray
+    interval_s: FloatArray
+    dump_s: FloatArray
+    write_s: FloatArray
+    failures: FloatArray
+    failures_per_day: FloatArray
+    each_restart_s: FloatArray
+    deviation_s: FloatArray
+    low_wall_s: FloatArray
+    high_wall_s: FloatArray
+    seam_s: FloatArray
+
+    @property
+    def wall_s(self) -> FloatArray:
+        """All of it together, expected seconds."""
+        return self.start_s + self.work_s + self.checkpoint_s + self.lost_s + self.restart_s
+
+    @property
+    def goodput(self) -> FloatArray:
+        """The share of the wall time that is pure training."""
+        return self.work_s / self.wall_s
+
+
+def goodput(
+    operations: Operations,
+    *,
+    work_s: ArrayLike,
+    nodes: ArrayLike,
+    checkpoint_bytes: ArrayLike,
+    interval_s: float | None = None,
+    ranges: bool = True,
+    drawn: Mapping[Unsure, FloatArray] | None = None,
+) -> Goodput:
+    """Return the wall time of runs, s; `interval_s` between checkpoints is Daly's unless given.
+
+    `checkpoint_bytes` are of a whole checkpoint, over all ranks. Without `ranges` the ends of the
+    wall time are the wall time itself. `drawn` replaces estimates, run by run.
+    """
+    work, count, size = np.broadcast_arrays(
+        np.asarray(work_s, float), np.asarray(nodes, float), np.asarray(checkpoint_bytes, float)
+    )
+    if np.any(work <= 0) or np.any(count < 1) or np.any(size <= 0):
+        raise InputError("a run needs work, a node and a checkpoint of more than 0 bytes")
+    if interval_s is not None and not interval_s > 0:
+        raise InputError(f"checkpoint interval {interval_s:g} s must be above 0")
+    central = _conditions(operations, count, size, drawn)
+    segments = _segments(central, work, interval_s)
+    done = _done(central, work, segments)
+    restarts = _restarts(central, done)
+    wall = central.start_s + done + restarts
+    deviation = np.sqrt(
+        segments
+        * segment_variance_s2(
+            work / segments + central.dump_s, central.restart_s, central.failures_per_s
+        )
+    )
+    low, high = wall, wall
+    if ranges:
+        low, high = _ends(operations, count, size, work, wall, deviation, interval_s)
+    return Goodput(
+        start_s=np.broadcast_to(central.start_s, work.shape),
+        work_s=work,
+        checkpoint_s=segments * central.dump_s,
+        lost_s=np.maximum(done - work - segments * central.dump_s, 0.0),
+        restart_s=restarts,
+        segments=segments,
+        interval_s=work / segments,
+        dump_s=central.dump_s,
+        write_s=central.write_s,
+        failures=central.failures_per_s * (done + restarts),
+        failures_per_day=central.failures_per_s * DAY_S,
+        each_restart_s=central.restart_s,
+        deviation_s=deviation,
+        low_wall_s=low,
+        high_wall_s=high,
+        seam_s=central.write_s + operations.launch_s + central.write_s,
+    )
+
+
+class _Conditions(Record, eq=False):
+    failures_per_s: FloatArray
+    restart_s: FloatArray
+    dump_s: FloatArray
+    write_s: FloatArray
+    start_s: float | FloatArray
+
+
+def _conditions(
+    operations: Operations,
+    nodes: FloatArray,
+    size: FloatArray,
+    moved: Mapping[Unsure, float] | Mapping[Unsure, FloatArray] | None = None,
+) -> _Conditions:
+    """Return the failures and recoveries of runs, with some numbers moved from their estimates."""
+    at: dict[Unsure, float | FloatArray] = {
+        name: estimate.value for name, estimate in operations.estimates.items()
+    }
+    at.update(moved or {})
+    write = size / np.minimum(
+        nodes * at["write_per_node_bytes_per_s"], at["write_total_bytes_per_s"]
+    )
+    failed, taken = at["failures_per_node_day"], at["interruptions_per_node_day"]
+    often = failed + taken
+    recovery = at["recovery_s"]
+    if np.all(often > 0):
+        recovery = (failed * recovery + taken * operations.reclaimed_recovery_s) / often
+    return _Conditions(
+        failures_per_s=nodes * often / DAY_S,
+        restart_s=recovery + write,
+        dump_s=at["stalled_share"] * write,
+        write_s=write,
+        start_s=at["start_s"],
+    )
+
+
+def _segments(met: _Conditions, work: FloatArray, interval_s: float | None) -> FloatArray:
+    """Return into how many segments work is cut."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mtbf = 1 / met.failures_per_s
+        interval = (
+            np.where(met.failures_per_s > 0, daly_interval_s(met.dump_s, mtbf), np.inf)
+            if interval_s is None
+            else np.full(work.shape, interval_s)
+        )
+        # The next checkpoint cannot begin before the last one is written.
+        return np.maximum(np.rint(work / np.maximum(interval, met.write_s - met.dump_s)), 1.0)
+
+
+def _done(met: _Conditions, work: FloatArray, segments: FloatArray) -> FloatArray:
+    """Return the time to pass every segment, without restarts."""
+    return segments * until_done_s(work / segments + met.dump_s, met.failures_per_s)
+
+
+def _restarts(met: _Conditions, done_s: FloatArray) -> FloatArray:
+    """Return the time of all restarts, those broken off included."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(done_s * np.expm1(met.restart_s * met.failures_per_s))
+
+
+def _ends(
+    operations: Operations,
+    nodes: FloatArray,
+    size: FloatArray,
+    work: FloatArray,
+    wall: FloatArray,
+    deviation: FloatArray,
+    interval_s: float | None,
+) -> tuple[FloatArray, FloatArray]:
+    def wall_with(name: Unsure, value: float) -> FloatArray:
+        met = _conditions(operations, nodes, size, {name: value})
+        # Whoever runs the job sees the rates and sets the interval by them.
+        done = _done(met, work, _segments(met, work, interval_s))
+        return met.start_s + done + _restarts(met, done)
+
+    below = above = (_DEVIATIONS * deviation) ** 2
+    for name, estimate in operations.estimates.items():
+        for value in (estimate.low, estimate.high):
+            if value != estimate.value:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    moved = wall_with(name, value) - wall
+                    below = below + np.minimum(moved, 0) ** 2
+                    above = above + np.maximum(moved, 0) ** 2
+    ends = np.isfinite(wall)
+    return (
+        np.where(ends, np.maximum(wall - np.sqrt(below), work), wall),
+        np.where(ends, wall + np.sqrt(above), wall),
+    )

@@ -1,0 +1,194 @@
+"""How a buyer asks for prices: day, region, options, discount, and prices of their own."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar, get_args
+
+from trnbench.errors import InputError, UnitError, UnknownNameError
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.instance import PurchaseOption
+from trnbench.facts.prices.price import ANY, load_prices
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import Dimension, parse
+from trnbench.money.commitment import Commitment
+
+PURCHASE_OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)
+FOR_A_TERM: tuple[PurchaseOption, ...] = ("reserved", "savings-plan")
+COMMITTED: tuple[PurchaseOption, ...] = ("on-demand", "capacity-block", "reserved")
+"""Options that nobody takes back once bought; of equal cost the earlier is taken."""
+
+MOST = 1e6
+"""No machine costs more in an hour, and none so many times another: a slip of the hand."""
+
+V = TypeVar("V")
+
+_OWN = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<usd>[^=]+)")
+_ASSUMED = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<times>[\d.,]+)\s*[xX*]\s*(?P<of>[^=\s]+)")
+
+
+class Multiple(Record):
+    """A price assumed to be `times` that of another instance."""
+
+    times: float
+    of: str
+
+
+class Kept(Record):
+    """The last `count` checkpoints, held in one of the seller's stores."""
+
+    count: int
+    store: str
+
+
+class PriceTerms(Record):
+    """How a buyer asks for prices; instances by their own names, not aliases.
+
+    `region` None: the cheapest of those the provider's rules name. `options` None: whatever is
+    committed, or a rate of the user's own. `own`: USD per instance-hour. `discount` is off
+    published and assumed rates. `term_years` of reserved instances and savings plans, if only one
+    length will do. `commitment`: whether a term that outlasts the run is charged
+    "whole" or only by the run's "share" of it, the rest being of use to others. `kept`: the
+    checkpoints whose store is charged for; None: storage is not part of the bill. Rates read more
+    than `max_age_s` before the day are warned of.
+    """
+
+    on: datetime.date
+    region: str | None = None
+    options: tuple[PurchaseOption, ...] | None = None
+    discount: float = 0.0
+    own: Mapping[str, float] = field(default_factory=dict)
+    assumed: Mapping[str, Multiple] = field(default_factory=dict)
+    term_years: int | None = None
+    commitment: Commitment = "whole"
+    kept: Kept | None = None
+    max_age_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a discount that is none."""
+        if not 0 <= self.discount < 1:
+            raise InputError(f"discount {self.discount:g} must be from 0 to below 1")
+
+
+def load_price_terms(
+    catalog: Catalog,
+    *,
+    on: datetime.date,
+    region: str | None = None,
+    options: Sequence[str] = (),
+    discount: float = 0.0,
+    prices: Sequence[str] = (),
+    assumptions: Sequence[str] = (),
+    term_years: int | None = None,
+    commitment: Commitment = "whole",
+    kept: str | None = None,
+    max_age_s: float | None = None,
+) -> PriceTerms:
+    """Return a buyer's terms from texts ("NAME=USD", "NAME=4x OTHER", option names), checked."""
+    own = _by_instance(catalog, map(parse_own_price, prices))
+    assumed = _by_instance(catalog, map(parse_assumption, assumptions))
+    if both := own.keys() & assumed.keys():
+        raise InputError(f"{min(both)} has both a price and an assumed price; give one")
+    if region is not None:
+        check_region(catalog, region)
+    if twice := [text for text in options if options.count(text) > 1]:
+        raise InputError(f"the purchase option {twice[0]} is named twice")
+    return PriceTerms(
+        on=on,
+        region=region,
+        options=tuple(parse_option(text) for text in options) or None,
+        discount=discount,
+        own=own,
+        assumed={
+            name: replace(multiple, of=_instance_name(catalog, multiple.of))
+            for name, multiple in assumed.items()
+        },
+        term_years=term_years,
+        commitment=commitment,
+        kept=None if kept is None else parse_kept(kept),
+        max_age_s=max_age_s,
+    )
+
+
+def _by_instance(catalog: Catalog, priced: Iterable[tuple[str, V]]) -> dict[str, V]:
+    """Return prices by the instances' own names; two for one instance are refused."""
+    found: dict[str, V] = {}
+    for name, value in priced:
+        instance = _instance_name(catalog, name)
+        if instance in found:
+            raise InputError(f"{instance} is given two prices")
+        found[instance] = value
+    return found
+
+
+def parse_own_price(text: str) -> tuple[str, float]:
+    """Return (instance, USD per instance-hour) of "trn2-ultraserver=143.04"."""
+    match = _OWN.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"price {text!r} is not NAME=USD, e.g. trn2-ultraserver=143.04")
+    try:
+        usd = parse(match["usd"], Dimension.USD_PER_HOUR, bare=True)
+    except UnitError as error:
+        raise InputError(f"price {text!r}: {error.message}") from None
+    if not 0 < usd <= MOST:
+        raise InputError(f"price {text!r} must be above 0 USD per hour, and {MOST:,.0f} at most")
+    return match["name"], usd
+
+
+def parse_assumption(text: str) -> tuple[str, Multiple]:
+    """Return (instance, multiple of another's price) of "trn2-ultraserver=4x trn2.48xlarge"."""
+    match = _ASSUMED.fullmatch(text.strip())
+    example = "e.g. 'trn2-ultraserver=4x trn2.48xlarge'"
+    if match is None:
+        raise InputError(f"assumed price {text!r} is not NAME=TIMESx OTHER, {example}")
+    try:
+        times = parse(match["times"], Dimension.COUNT)
+    except UnitError as error:
+        raise InputError(f"assumed price {text!r}: {error.message}") from None
+    if not 0 < times <= MOST:
+        raise InputError(
+            f"assumed price {text!r}: the multiple must be above 0, and {MOST:,.0f} at most"
+        )
+    if match["name"] == match["of"]:
+        raise InputError(f"assumed price {text!r}: a multiple of itself is no price")
+    return match["name"], Multiple(times=times, of=match["of"])
+
+
+def parse_kept(text: str) -> Kept:
+    """Return the checkpoints of "3@s3-standard"."""
+    count, found, store = text.strip().partition("@")
+    if not (found and store and count.isdecimal() and count.isascii() and 0 < len(count) < 9):
+        raise InputError(f"checkpoints {text!r} are not COUNT@STORE, e.g. 3@s3-standard")
+    if int(count) < 1:
+        raise InputError(f"checkpoints {text!r}: keep one or more")
+    return Kept(count=int(count), store=store)
+
+
+def parse_option(text: str) -> PurchaseOption:
+    """Return the purchase option of this name."""
+    for option in PURCHASE_OPTIONS:
+        if option == text:
+            return option
+    raise UnknownNameError("purchase option", text, PURCHASE_OPTIONS)
+
+
+def check_region(catalog: Catalog, region: str) -> None:
+    """Raise for a region in which no price list has a row."""
+    known = [name for name, _ in regions(catalog)]
+    if region not in known:
+        raise UnknownNameError("region", region, known)
+
+
+def regions(catalog: Catalog) -> list[tuple[str, int]]:
+    """Return the regions in which price lists have rows, and of how many instances, by name."""
+    found: Counter[str] = Counter()
+    for entry in catalog.entries("prices"):
+        found.update({row.region for row in load_prices(catalog, entry.name).price} - {ANY})
+    return sorted(found.items())
+
+
+def _instance_name(catalog: Catalog, name: str) -> str:
+    return catalog.find("instances", name).name

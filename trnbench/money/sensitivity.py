@@ -1,0 +1,71 @@
+"""What would change a plan: one assumption moved at a time, and everything chosen anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from trnbench.facts.records import Record
+from trnbench.money.market import Market, candidates
+from trnbench.money.objective import Candidate, Limits, Order, ranked
+
+Moved = Literal["price", "speed", "failures"]
+PRICE_STEPS = (0.8, 1.25)
+"""Rates of Capacity Blocks have moved by as much within half a year."""
+ENDS: tuple[Literal["low", "high"], ...] = ("low", "high")
+
+
+class Change(Record):
+    """One assumption moved: `factor` times what was assumed.
+
+    `same` is the plan itself under the change, None if it never ends or is not on sale then, and
+    `kept` whether it keeps the limits. `best` is the best plan then, None if nothing keeps them.
+    Prices and speeds are moved for the plan's instance type only, failures for all.
+    """
+
+    moved: Moved
+    factor: float
+    same: Candidate | None
+    kept: bool
+    best: Candidate | None
+
+
+def sensitivity(
+    markets: Sequence[Market],
+    plan: Candidate,
+    limits: Limits,
+    objective: Order,
+    *,
+    speeds: Sequence[float],
+) -> tuple[Change, ...]:
+    """Return the best plans when price, speed and failures of a plan move to their ends.
+
+    `speeds` are multiples of the plan's speed: the ends of its interval.
+    """
+    own = next(market for market in markets if market.instance.name == plan.instance)
+
+    def instead(one: Market) -> list[Market]:
+        return [one if market is own else market for market in markets]
+
+    moves: list[tuple[Moved, float, list[Market]]] = [
+        *(("price", factor, instead(own.changed(price=factor))) for factor in PRICE_STEPS),
+        *(("speed", factor, instead(own.changed(speed=factor))) for factor in speeds),
+    ]
+    for end in ENDS:
+        if _rate(own, end) != _rate(own, "value"):
+            failing = [one.changed(failures_per_node_day=_rate(one, end)) for one in markets]
+            moves.append(("failures", _rate(own, end) / _rate(own, "value"), failing))
+    found = []
+    for moved, factor, changed in moves:
+        every = [way for market in changed for way in candidates(market)]
+        what = (plan.instance, plan.nodes, plan.option)
+        same = next((one for one in every if (one.instance, one.nodes, one.option) == what), None)
+        kept = same is not None and limits.kept_by(same)
+        best = next(iter(ranked(every, limits, objective)), None)
+        found.append(Change(moved=moved, factor=factor, same=same, kept=kept, best=best))
+    return tuple(found)
+
+
+def _rate(market: Market, end: Literal["low", "value", "high"]) -> float:
+    """Return failures of a node in a day: at best, most likely, or at worst."""
+    return float(getattr(market.operations().failures_per_node_day, end))

@@ -1,0 +1,155 @@
+"""The answer of a search, from its counts and from the layouts it kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from trnbench.engines.analytic.step.memory import memory
+from trnbench.engines.analytic.step.utilization import check_peak, mfu
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record
+from trnbench.predict.search.counts import Counts
+from trnbench.predict.search.legality import nearest_refusal
+from trnbench.predict.search.ranking import Entries, LayoutRanking
+from trnbench.predict.search.result import ClusterResult, Found, NearestMiss, Ranked, SearchResult
+from trnbench.predict.search.runs import Run
+from trnbench.predict.search.space import Space
+from trnbench.program.step import training_step
+
+
+class Ending(Record, eq=False):
+    """What a search ends with; `refusals`: what chip and stack said of exchanges and formats.
+
+    `stopped`: it was ended before all was looked at.
+    """
+
+    space: Space
+    counts: Counts
+    runs: Sequence[Run]
+    ranking: LayoutRanking
+    misses: LayoutRanking
+    available_bytes: float
+    refusals: tuple[str, ...]
+    stopped: bool
+
+
+def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
+    """Return the answer of a search that took so long."""
+    best, misses = ending.ranking.of_clusters(), ending.misses.of_clusters()
+    ideal: Memo[Literal["rank"], float] = Memo()
+    found = {
+        number: _Records(ending=ending, entries=entries, ideal=ideal)
+        for number, entries in best.items()
+    }
+    clusters = []
+    for number, nodes in enumerate(ending.space.question.nodes):
+        missed = misses.get(number) if number not in best else None
+        clusters.append(
+            ClusterResult(
+                nodes=nodes + ending.space.question.generation_nodes,
+                tally=ending.counts.tally(slice(number, number + 1)),
+                ranked=_ranked(found[number]) if number in found else (),
+                nearest=None if missed is None else _nearest(ending, missed),
+            )
+        )
+    tally = ending.counts.tally()
+    # A stable sort: of equals, that on the cluster asked for first.
+    fastest = sorted(
+        (
+            (np.float32(score), records, place)
+            for _, records in sorted(found.items())
+            for place, score in enumerate(records.entries.score.tolist())
+        ),
+        key=lambda one: one[0],
+    )
+    near = [cluster.nearest for cluster in clusters if cluster.nearest is not None]
+    nearest = None if fastest else min(near, key=lambda miss: miss.ratio, default=None)
+    ranked = Ranked(min(len(fastest), top), lambda at: fastest[at][1].record(fastest[at][2]))
+    # The fastest is made at once: one above the peak is a fault of its calibration.
+    _ = ranked[:1]
+    return SearchResult(
+        tally=tally,
+        ranked=ranked,
+        by_nodes={cluster.nodes: cluster for cluster in clusters},
+        nearest=nearest,
+        reasons=() if fastest else _reasons(ending, nearest),
+        complete=tally.unseen == 0 and not ending.stopped,
+        elapsed_s=elapsed_s,
+    )
+
+
+class _Records(Record, eq=False):
+    """What makes records of the layouts that a cluster kept.
+
+    `ideal`: the seconds of a step on one rank at its peak, the same in every layout.
+    """
+
+    ending: Ending
+    entries: Entries
+    ideal: Memo[Literal["rank"], float]
+
+    def record(self, number: int) -> Found:
+        """Return one of them."""
+        entries, question = self.entries, self.ending.space.question
+        run, place = self.ending.runs[int(entries.run[number])], int(entries.place[number])
+        layout, step_time_s = run.layout(place), float(entries.score[number])
+        sequences_per_s = float(layout.global_batch) / step_time_s
+        ideal_rank_s = self.ideal.of("rank", lambda: _ideal_rank_s(self.ending, entries))
+        mfu = ideal_rank_s / (int(layout.ranks) * step_time_s)
+        check_peak(mfu, question.stack.provenance.path or question.stack.name)
+        return Found(
+            nodes=run.nodes(place),
+            layout=layout,
+            step_time_s=step_time_s,
+            sequences_per_s=sequences_per_s,
+            tokens_per_s=sequences_per_s * float(layout.sample_tokens),
+            mfu=mfu,
+            memory_bytes=float(entries.memory_bytes[number]),
+            memory_capacity_bytes=question.platform.memory_per_rank_bytes(question.logical_size),
+        )
+
+
+def _ranked(records: _Records) -> Ranked:
+    return Ranked(len(records.entries), records.record)
+
+
+def _ideal_rank_s(ending: Ending, entries: Entries) -> float:
+    """Return the time of a step on one rank at its peak: the same FLOP in every layout, s."""
+    question = ending.space.question
+    layout = ending.runs[int(entries.run[0])].layout(int(entries.place[0]))
+    alone = training_step(question.model, layout, known_legal=True)
+    share = mfu(alone, question.platform, np.array(1.0), logical_size=question.logical_size)
+    return float(share) * int(layout.ranks)
+
+
+def _nearest(ending: Ending, entries: Entries) -> NearestMiss:
+    run, place = ending.runs[int(entries.run[0])], int(entries.place[0])
+    size = float(entries.memory_bytes[0])
+    return NearestMiss(
+        nodes=run.nodes(place),
+        layout=run.layout(place),
+        memory_bytes=size,
+        ratio=size / ending.available_bytes,
+    )
+
+
+def _reasons(ending: Ending, nearest: NearestMiss | None) -> tuple[str, ...]:
+    """Return in words why there is no best layout."""
+    question = ending.space.question
+    if not ending.counts.legal:
+        return nearest_refusal(ending.space)
+    if ending.refusals or nearest is None:
+        return ending.refusals
+    alone = training_step(question.model, nearest.layout)
+    expected = memory(
+        alone,
+        question.platform,
+        fragmentation_ratio=question.stack.fragmentation,
+        overheads=question.stack.memory,
+        logical_size=question.logical_size,
+    )
+    kept = f"needs {nearest.ratio:.2f}x of what is left by {question.kept_free}"
+    return (expected.refusal() or kept,)

@@ -1,0 +1,88 @@
+"""How many layouts came how far, by cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from trnbench.facts.arrays import IntArray
+from trnbench.predict.search.legality import ScheduleFamily
+from trnbench.predict.search.result import Tally
+
+MEMORY, COLLECTIVE, FORMAT = "memory", "collective", "format"
+"""What rejects a legal layout: it does not fit, the stack cannot, the chip cannot."""
+
+
+class Counts:
+    """Counts of a search; those of what is illegal are known before any of it is looked at."""
+
+    def __init__(self, clusters: int) -> None:
+        self._clusters = clusters
+        self._considered, self._legal = self._none(), self._none()
+        self._priced, self._done = self._none(), 0
+        self._rejected: dict[str, IntArray] = {}
+
+    def take(self, families: Iterable[ScheduleFamily]) -> None:
+        """Count the layouts of families, and which rule rejects those that are illegal."""
+        for look in (look for family in families for look in family.looks):
+            variants = len(look.variants)
+            self._considered += variants * look.considered
+            self._legal += variants * look.legal
+            for rule, count in look.rejected.items():
+                self._add(rule, variants * count)
+
+    @property
+    def legal(self) -> int:
+        """Legal layouts in all."""
+        return int(self._legal.sum())
+
+    @property
+    def done(self) -> int:
+        """Legal layouts that were priced or rejected so far."""
+        return self._done
+
+    def price(self, cluster: IntArray) -> None:
+        """Count priced layouts, given the cluster of each."""
+        self._priced += self.by_cluster(cluster)
+        self._done += len(cluster)
+
+    def priced_on(self) -> IntArray:
+        """Return how many layouts were priced on each cluster."""
+        return self._priced
+
+    def reject(self, rule: str, count: IntArray) -> None:
+        """Count legal layouts that are rejected, given how many on each cluster."""
+        if count.any():
+            self._add(rule, count)
+            self._done += int(count.sum())
+
+    def by_cluster(self, cluster: IntArray) -> IntArray:
+        """Return how many layouts there are on each cluster, given the cluster of each."""
+        return np.bincount(cluster, minlength=self._clusters)
+
+    def tally(self, clusters: slice = slice(None)) -> Tally:
+        """Return the counts of some clusters together."""
+        rejected = {rule: int(count[clusters].sum()) for rule, count in self._rejected.items()}
+        legal, priced = int(self._legal[clusters].sum()), int(self._priced[clusters].sum())
+        feasible = priced + rejected.get(COLLECTIVE, 0) + rejected.get(FORMAT, 0)
+        return Tally(
+            considered=int(self._considered[clusters].sum()),
+            legal=legal,
+            feasible=feasible,
+            priced=priced,
+            unseen=legal - feasible - rejected.get(MEMORY, 0),
+            rejected_by_reason=_sorted(rejected),
+        )
+
+    def _add(self, rule: str, count: IntArray) -> None:
+        self._rejected[rule] = self._rejected.get(rule, self._none()) + count
+
+    def _none(self) -> IntArray:
+        return np.zeros(self._clusters, dtype=np.int64)
+
+
+def _sorted(rejected: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the rules that rejected something, the busiest first."""
+    busy = sorted(rejected.items(), key=lambda item: (-item[1], item[0]))
+    return {rule: count for rule, count in busy if count}

@@ -1,0 +1,366 @@
+"""Which layouts of a space are legal, and by which rule the others are not, for every cluster.
+
+Most points of a large space do not fill their cluster, or break a rule whatever the micro-batch is.
+So what decides how many ranks there are (nodes, pp, tp, cp) is sorted out first, with the least of
+the other degrees: more ranks for experts, chunks or samples mend no broken rule. The other degrees
+are then looked at only for those that passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnbench.facts.arrays import BoolArray, IntArray
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import Layout, Schedule
+from trnbench.facts.workload.recompute import repeated_layers
+from trnbench.machine.rank_groups import platform_answer
+from trnbench.machine.routable_groups import OF_EXPERTS, group_reasons
+from trnbench.machine.routable_groups import OUTER as GROUPS
+from trnbench.predict.search.question import Question
+from trnbench.predict.search.space import DIMENSIONS, Space, Variant
+from trnbench.program.grid import Grid, grid_of
+from trnbench.program.legality import reasons
+from trnbench.program.points import Points
+from trnbench.program.reasons import Reason, first_causes
+from trnbench.program.step import SHARED_KNOBS
+
+OUTER = 3
+"""So many axes of the grid, the first ones, say how many ranks there are."""
+AT_ONCE = 1 << 20
+"""Points of which all rules are looked at together."""
+PLACE: type[Any] = np.int32
+"""Numbers of places along one axis: short ones, as there is a row of them for each layout."""
+
+GROUP_KNOBS = ("expert_tp", "shard", "context_parallel")
+"""Modes that say which ranks exchange with each other."""
+_OF_CHUNKS = ("schedule", "stages drawn")
+"""Rules that more chunks may mend."""
+
+AnyNumber = TypeVar("AnyNumber", bound=np.generic)
+
+
+class Looks(Record, eq=False):
+    """Variants that look at the same layouts of a family: `at` some of its outer degrees.
+
+    `everywhere`: at all of the family's. `considered` counts layouts by cluster, `rejected` by the
+    first rule they break and by cluster.
+    """
+
+    variants: tuple[Variant, ...]
+    at: BoolArray
+    everywhere: bool
+    legal: IntArray
+    considered: IntArray
+    rejected: Mapping[str, IntArray]
+
+
+class ScheduleFamily(Record, eq=False):
+    """The layouts of a schedule for some variants, which find the same of them legal.
+
+    In order: layouts of one cluster behind those of the one before.
+    """
+
+    schedule: Schedule
+    legal: Points
+    looks: tuple[Looks, ...]
+
+
+def families(space: Space) -> tuple[ScheduleFamily, ...]:
+    """Return the layouts of a space, sorted by what is legal of them."""
+    found: dict[tuple[Schedule, Variant], dict[bool, list[Variant]]] = {}
+    for schedule in space.schedules:
+        for variant in space.variants:
+            lowest = variant["zero"] == space.first["zero"]
+            alike = found.setdefault((schedule, own_modes(variant)), {})
+            alike.setdefault(lowest, []).append(variant)
+    platform: Memo[Variant, Mapping[str, BoolArray]] = Memo()
+    outer = {}
+    for own, variant in {own_modes(variant): variant for variant in space.variants}.items():
+        found_rules = platform.of(group_modes(variant), partial(_platform_rules, space, variant))
+        outer[own] = {**found_rules, **_outer_rules(space, variant)}
+    families: list[ScheduleFamily] = []
+    for (schedule, own), alike in found.items():
+        looked_at = [(tuple(some), _looked_at(space, schedule, some[0])) for some in alike.values()]
+        anywhere = np.logical_or.reduce([at for _, at in looked_at])
+        layout = space.layout(schedule, looked_at[0][0][0])
+        sorted_out = _sorted_out(space, outer[own], layout, anywhere)
+        looks = tuple(_looks(sorted_out, variants, at) for variants, at in looked_at)
+        families.append(ScheduleFamily(schedule=schedule, legal=sorted_out.legal, looks=looks))
+    return tuple(families)
+
+
+def _looked_at(space: Space, schedule: Schedule, variant: Variant) -> BoolArray:
+    """Return the outer degrees at which a variant makes a program of its own."""
+    mask = space.runs(variant) & space.once(variant.changed(schedule=schedule))
+    return np.broadcast_to(_outer(mask), _outer_shape(space))
+
+
+def own_modes(variant: Variant) -> Variant:
+    """Return the modes of a variant on which its operations and its legality depend."""
+    shared = dict.fromkeys(SHARED_KNOBS)
+    if repeated_layers(str(variant["recompute"])) is not None:
+        del shared["recompute"]
+    return variant.changed(**shared)
+
+
+def block_modes(variant: Variant) -> Variant:
+    """Return the modes of a variant on which its operations depend, not what its stages hold."""
+    again = repeated_layers(str(variant["recompute"])) is not None
+    changed = {"recompute": "full:1"} if again else {}
+    return variant.changed(pipeline_layout=None, stage_split=None, **changed)
+
+
+def group_modes(variant: Variant) -> Variant:
+    """Return the modes of a variant on which its groups of ranks depend."""
+    return Variant(**{name: variant[name] for name in GROUP_KNOBS})
+
+
+def nearest_refusal(space: Space) -> tuple[str, ...]:
+    """Return in words what refuses a layout of a space that breaks as few rules as any."""
+    found = (
+        _least_broken(space, schedule, variant)
+        for schedule in space.schedules
+        if len(space.chunks(schedule))
+        for variant in space.variants
+    )
+    return min(found, key=len, default=())
+
+
+def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[str, ...]:
+    question = space.question
+    platform = _platform_rules(space, variant)
+    rules = (*platform.values(), *_outer_rules(space, variant).values())
+    outer = np.unravel_index(
+        np.argmin(sum(rules, np.zeros(_outer_shape(space), dtype=np.int64))), _outer_shape(space)
+    )
+    layout = _with_inner(space, space.layout(schedule, variant), tuple(map(np.atleast_1d, outer)))
+    grid = grid_of(layout)
+    routed = _routed(question, grid, OF_EXPERTS)
+    inner = [reason.broken for reason in (*reasons(question.model, grid), *routed)]
+    faults = sum(inner, np.zeros(grid.shape, dtype=np.int64))
+    index = tuple(int(i) for i in np.unravel_index(np.argmin(faults), grid.shape))
+    at = grid.at(index)
+    alone = grid_of(grid.layout_at(index))
+    refused = (
+        *_refused(question, alone, int(space.axes["nodes"][outer[0]])),
+        *_routed(question, alone, (*GROUPS, *OF_EXPERTS)),
+    )
+    broken = first_causes((*refused, *reasons(question.model, alone)))
+    return tuple(reason.words(at) for reason in broken)
+
+
+class _SortedOut(Record, eq=False):
+    """The legal layouts at some outer degrees; `rejected` by rule and by place among these degrees.
+
+    `legal_at`: how many are legal at each of the outer degrees, of `inner` points.
+    """
+
+    space: Space
+    legal: Points
+    legal_at: IntArray
+    rejected: Mapping[str, IntArray]
+    inner: int
+
+
+def _sorted_out(
+    space: Space, outer_rules: Mapping[str, BoolArray], layout: Layout, looked_at: BoolArray
+) -> _SortedOut:
+    """Return what is legal of a schedule in some modes at the outer degrees looked at."""
+    shape, chunks = _outer_shape(space), space.chunks(layout.schedule)
+    inner = len(space.axes["ep"]) * len(chunks) * len(space.axes["micro_batch"])
+    rejected: dict[str, IntArray] = {}
+    left = looked_at.copy()
+    for rule, broken in outer_rules.items():
+        out = left & broken
+        if out.any():
+            rejected[rule] = inner * out.astype(np.int64)
+            left &= ~out
+    legal: list[tuple[IntArray, ...]] = []
+    legal_at = np.zeros(shape, dtype=np.int64)
+    outer = np.nonzero(left)
+    at_once = max(AT_ONCE // max(inner, 1), 1)
+    for start in range(0, len(outer[0]), at_once):
+        part = tuple(axis[start : start + at_once] for axis in outer)
+        lost, legal_at[part], places = _inner_legal(space, layout, part)
+        legal.append(places)
+        for rule, count in lost.items():
+            if count.any():
+                rejected.setdefault(rule, np.zeros(shape, dtype=np.int64))[part] += count
+    none = (np.zeros(0, dtype=PLACE),) * DIMENSIONS
+    several = zip(*(legal or [none]), strict=True)
+    index = legal[0] if len(legal) == 1 else tuple(map(np.concatenate, several))
+    return _SortedOut(
+        space=space,
+        legal=Points(shape=space.shape, index=index),
+        legal_at=legal_at,
+        rejected=rejected,
+        inner=inner,
+    )
+
+
+def _looks(found: _SortedOut, variants: tuple[Variant, ...], at: BoolArray) -> Looks:
+    """Return what of it variants look at."""
+    space = found.space
+    rejected = {
+        rule: _by_cluster(space, (count * at).sum(axis=(1, 2)))
+        for rule, count in found.rejected.items()
+    }
+    return Looks(
+        variants=variants,
+        at=at,
+        everywhere=not (found.legal_at[~at]).any(),
+        legal=_by_cluster(space, (found.legal_at * at).sum(axis=(1, 2))),
+        considered=found.inner * _by_cluster(space, np.count_nonzero(at, axis=(1, 2))),
+        rejected={rule: count for rule, count in rejected.items() if count.any()},
+    )
+
+
+def _inner_legal(
+    space: Space, layout: Layout, outer: tuple[IntArray, ...]
+) -> tuple[Mapping[str, IntArray], IntArray, tuple[IntArray, ...]]:
+    """Return how many layouts each rule rejects at some outer degrees, and leaves, and where."""
+    lost: dict[str, IntArray] = {}
+    chunks = space.chunks(layout.schedule)
+    grid = grid_of(_with_inner(space, layout, outer))
+    found = (*reasons(space.question.model, grid), *_routed(space.question, grid, OF_EXPERTS))
+    rules = [(reason.rule, reason.broken) for reason in found]
+    rules.append(("chunks", space.uneven_chunks(grid)))
+    rules.append(("same program", space.seen_before(grid)))
+    rules.append(("same order", space.same_order(layout.schedule, grid.micro_batches)))
+    # Rules mind experts, or how micro-batches are cut, never both: what is left is a product.
+    rows, ep, *cut = grid.shape
+    experts, cuts = np.ones((rows, ep, 1, 1), np.bool_), np.ones((rows, 1, *cut), np.bool_)
+    of_experts, of_cuts = _of_each(experts), _of_each(cuts)
+    count = of_experts * of_cuts
+    for rule, broken in rules:
+        if not broken.any():
+            continue
+        # (Where there is one expert degree, all rules are of the second kind.)
+        if broken.ndim == len(grid.shape) and broken.shape[1] > 1:
+            assert broken.shape[2:] == (1, 1), rule
+            experts &= ~broken
+            of_experts = _of_each(experts)
+        else:
+            cuts &= ~broken
+            of_cuts = _of_each(cuts)
+        before, count = count, of_experts * of_cuts
+        lost[rule] = lost.get(rule, 0) + (before - count)
+    left = experts & cuts
+    # The inner places are few: telling one's degrees is looking them up.
+    inner = np.indices(left.shape[1:]).astype(PLACE).reshape(3, -1)
+    place = np.flatnonzero(left) - np.repeat(np.arange(rows) * inner.shape[1], count)
+    columns = (inner[0], chunks.astype(PLACE)[inner[1]], inner[2])
+    index = (
+        *(np.repeat(axis.astype(PLACE), count) for axis in outer),
+        *(axis.take(place) for axis in columns),
+    )
+    return lost, count, index
+
+
+def _of_each(mask: BoolArray) -> IntArray:
+    """Return the number of inner degrees at which a mask holds, for each of the outer ones."""
+    return np.asarray(np.count_nonzero(mask.reshape(len(mask), -1), axis=1))
+
+
+def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
+    """Return layouts of some outer degrees [outer, ep, vpp, micro_batch], with all inner ones."""
+    return replace(
+        _at_rows(space, layout, outer),
+        ep=space.axes["ep"].reshape(1, -1, 1, 1),
+        vpp=space.axes["vpp"][space.chunks(layout.schedule)].reshape(1, 1, -1, 1),
+        micro_batch=space.axes["micro_batch"].reshape(1, 1, 1, -1),
+    )
+
+
+def _at_rows(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
+    """Return layouts with some outer degrees, along the first of four axes."""
+    column = (-1, 1, 1, 1)
+    dp = np.broadcast_to(_outer(space.dp), _outer_shape(space))[outer]
+    return replace(
+        layout,
+        tp=space.axes["tp"][outer[1]].reshape(column),
+        pp=space.axes["pp"][outer[0]].reshape(column),
+        cp=space.axes["cp"][outer[2]].reshape(column),
+        dp=dp.reshape(column),
+    )
+
+
+def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
+    """Return the degrees that do not divide, whatever the inner ones; schedules come later."""
+    question = space.question
+    layout = replace(
+        space.layout(space.schedules[0], variant),
+        ep=int(space.axes["ep"][0]),
+        vpp=int(space.axes["vpp"][0]),
+        micro_batch=int(space.axes["micro_batch"][0]),
+    )
+    found = reasons(question.model, grid_of(layout))
+    return {reason.rule: _outer(reason.broken) for reason in found if reason.rule not in _OF_CHUNKS}
+
+
+def _platform_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
+    """Return the masks of layouts that the platform refuses, rule by rule, over all clusters."""
+    question, shape = space.question, _outer_shape(space)
+    # No platform minds the inner degrees.
+    layout = replace(space.layout(space.schedules[0], variant), ep=1, vpp=1, micro_batch=1)
+    found = {
+        reason.rule: np.broadcast_to(_outer(reason.broken), shape)
+        for reason in _refused(question, grid_of(layout), space.column("nodes"))
+    }
+    # What can be routed is asked of those groups only that fill their cluster.
+    left = np.ones(shape, dtype=np.bool_)
+    for broken in found.values():
+        left &= ~broken
+    rows = np.nonzero(left)
+    if len(rows[0]):
+        few = replace(_at_rows(space, layout, rows), ep=1, vpp=1, micro_batch=1)
+        for reason in _routed(question, grid_of(few), GROUPS):
+            found[reason.rule] = np.zeros(shape, dtype=np.bool_)
+            found[reason.rule][rows] = reason.broken.ravel()
+    return found
+
+
+def _refused(question: Question, grid: Grid, nodes: int | IntArray) -> tuple[Reason, ...]:
+    platform = platform_answer(
+        question.platform,
+        grid,
+        nodes=nodes,
+        logical_size=question.logical_size,
+        whole_nodes=question.whole_nodes,
+    )
+    return (*_not_run(question), *platform.refused)
+
+
+def _routed(question: Question, grid: Grid, axes: tuple[str, ...]) -> tuple[Reason, ...]:
+    found = group_reasons(question.platform, grid, axes, logical_size=question.logical_size)
+    return tuple(found)
+
+
+def _not_run(question: Question) -> Iterator[Reason]:
+    """Yield a reason against every layout where the stack refuses the model or a settled knob."""
+    refused = question.refused
+    if refused:
+        yield Reason(rule="stack", broken=np.array(True), words=lambda _: "; ".join(refused))
+
+
+def _outer_shape(space: Space) -> tuple[int, ...]:
+    return space.shape[:OUTER]
+
+
+def _by_cluster(space: Space, count: IntArray) -> IntArray:
+    """Return the number of layouts on each cluster, from that at each place of the first axis."""
+    clusters = np.bincount(space.clusters, weights=count, minlength=len(space.question.nodes))
+    return clusters.astype(np.int64)
+
+
+def _outer(array: NDArray[AnyNumber]) -> NDArray[AnyNumber]:
+    """Return an array over the outer axes alone; the inner ones have one value."""
+    full = array.reshape((1,) * (DIMENSIONS - array.ndim) + array.shape)
+    return full.reshape(full.shape[:OUTER])

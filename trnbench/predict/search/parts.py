@@ -1,0 +1,124 @@
+"""A search's layouts, some at a time: blocks are sorted out together, of them parts are lowered.
+
+Blocks and parts are of whole clusters, which no answer of another depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from trnbench.facts.arrays import BoolArray, IntArray
+from trnbench.facts.records import replace
+from trnbench.predict.search.legality import OUTER, PLACE, ScheduleFamily
+from trnbench.predict.search.question import Question
+from trnbench.predict.search.space import ALONG, Space, space_of
+from trnbench.program.points import Points
+
+BLOCK = 1 << 24
+"""Points, of those whose ranks fill their cluster, that are sorted out before any is looked at."""
+
+
+def blocks(space: Space) -> Iterator[Space]:
+    """Yield a space in blocks of whole clusters, so that a block's legal layouts fit in memory.
+
+    A single cluster is never cut.
+    """
+    inner = prod(space.shape[OUTER:])
+    ranks = space.axes["nodes"] * space.question.ranks_per_node
+    cut = np.multiply.outer(space.axes["tp"], space.axes["cp"]).ravel()
+    stages = np.stack([ranks, space.axes["pp"]], axis=1).tolist()
+    filled = [np.count_nonzero(has % (pp * cut) == 0) for has, pp in stages]
+    clusters = space.clusters
+    points = np.bincount(clusters, weights=filled, minlength=len(space.question.nodes)) * inner
+    held = 0.0
+    chosen: list[int] = []
+    for cluster, more in enumerate(points.tolist()):
+        if chosen and held + more > BLOCK:
+            yield space.of(np.isin(clusters, chosen))
+            held, chosen = 0.0, []
+        held += more
+        chosen.append(cluster)
+    whole = len(chosen) == len(points)
+    yield space if whole else space.of(np.isin(clusters, chosen))
+
+
+def is_large(question: Question) -> bool:
+    """Tell whether the layouts of a question are looked at in several blocks."""
+    several = blocks(space_of(question))
+    next(several)
+    return next(several, None) is not None
+
+
+def parts(
+    space: Space, families: Sequence[ScheduleFamily], *, most: int
+) -> Iterator[tuple[Space, tuple[ScheduleFamily, ...]]]:
+    """Yield a space and its families in parts of whole clusters, all in one if it is not too large.
+
+    A part has at most `most` points, chunks aside, unless a single cluster has more. All clusters
+    of a part have domains of one size.
+    """
+    used = _used(space, families)
+    inner = prod(np.count_nonzero(used[axis]) for axis in set(ALONG.values()) - {0, ALONG["vpp"]})
+    clusters = space.clusters
+    points = np.bincount(clusters[used[0]], minlength=len(space.question.nodes)) * inner
+    sizes = [*map(space.question.platform.domain_of, space.question.nodes), 0]
+    start = 0
+    for end in range(1, len(points) + 1):
+        few = end < len(points) and points[start : end + 1].sum() <= most
+        if few and sizes[end] == sizes[start]:
+            continue
+        if start == 0 and end == len(points):
+            yield _trimmed(space, families, used)
+        elif points[start:end].any():
+            # Places along the first axis are in the order of clusters, and so are layouts.
+            first, last = np.searchsorted(clusters, (start, end))
+            mine = [_between(family, first, last) for family in families]
+            yield _trimmed(space, mine, _used(space, mine))
+        start = end
+
+
+def _between(family: ScheduleFamily, first: int, last: int) -> ScheduleFamily:
+    """Return a family's layouts at some places along the first axis."""
+    start, end = np.searchsorted(family.legal.index[0], (first, last))
+    index = tuple(axis[start:end] for axis in family.legal.index)
+    return replace(family, legal=Points(shape=family.legal.shape, index=index))
+
+
+def _used(space: Space, families: Sequence[ScheduleFamily]) -> tuple[BoolArray, ...]:
+    """Return, along each axis, the values at which a layout is legal."""
+    found = []
+    for axis, size in enumerate(space.shape):
+        used = np.zeros(size, dtype=np.bool_)
+        for family in families:
+            if size > 1:
+                used[family.legal.index[axis]] = True
+            elif len(family.legal):
+                used[:] = True
+        found.append(used)
+    return tuple(found)
+
+
+def _trimmed(
+    space: Space, families: Sequence[ScheduleFamily], used: Sequence[BoolArray]
+) -> tuple[Space, tuple[ScheduleFamily, ...]]:
+    """Return a space and its families with the values used."""
+    axes = {name: values[used[ALONG[name]]] for name, values in space.axes.items()}
+    small = Space(question=space.question, axes=axes)
+    moved = [None if one.all() else (np.cumsum(one) - 1).astype(PLACE) for one in used]
+
+    def of_family(family: ScheduleFamily) -> ScheduleFamily:
+        index: tuple[IntArray, ...] = tuple(
+            at if place is None else place.take(at)
+            for place, at in zip(moved, family.legal.index, strict=True)
+        )
+        outer = np.ix_(*used[:OUTER])
+        return replace(
+            family,
+            legal=Points(shape=small.shape, index=index),
+            looks=tuple(replace(look, at=look.at[outer]) for look in family.looks),
+        )
+
+    return small, tuple(map(of_family, families))

@@ -1,0 +1,151 @@
+"""What a search is asked: a model, clusters to train it on, and what is settled beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+
+from trnbench.errors import InputError
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.supports import Support
+from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload.layout import KNOBS, Layout
+from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.sizes import MAX_SIZE
+from trnbench.predict.fit import fragmentation_range, reserve_range
+from trnbench.predict.supported import beyond, refusal, runs, support_of
+from trnbench.program.features import features_of_knob, plain_features
+from trnbench.program.precision import recipe_named
+
+
+class Question(Record):
+    """A step to be laid out on clusters of `nodes` instances each.
+
+    Those that only write answers come on top: `generation_nodes`.
+
+    What `layout` leaves open is searched, or has its default if it is none of the searched knobs;
+    batch, sequence and precision have none. `headroom` is the share of a rank's usable memory to be
+    left free; None leaves free what the upper ends of the platform's reserve and the allocator's
+    losses may take. Without `whole_nodes` a layout may leave ranks of a single node idle, if `dp`
+    is fixed. With `assume_supported` what the stack refuses is searched, if it was asked for.
+    """
+
+    model: Model
+    platform: Platform
+    efficiency: TrainingEfficiency
+    collectives: CollectiveStack
+    nodes: tuple[int, ...]
+    layout: PartialLayout
+    headroom: float | None = None
+    logical_size: int | None = None
+    generation_nodes: int = 0
+    whole_nodes: bool = True
+    assume_supported: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing on any machine, whatever is still to be chosen."""
+        if not self.nodes or not all(1 <= count < MAX_SIZE for count in self.nodes):
+            raise InputError(f"node counts must be from 1 to {MAX_SIZE - 1}: {self.nodes}")
+        if len(set(self.nodes)) != len(self.nodes):
+            raise InputError(f"a node count stands twice: {self.nodes}")
+        share = self.headroom
+        if share is not None and not (isfinite(share) and 0 <= share < 1):
+            raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom}")
+        silent = [name for name in self.layout.open if KNOBS[name].needed]
+        if silent:
+            raise InputError(f"a search has to be told the {' and the '.join(silent)}")
+        try:
+            recipe_named(self.completed.precision)
+        except ValueError as fault:
+            raise InputError(str(fault)) from fault
+        if self.efficiency.samples is not None:
+            raise InputError("layouts are ranked by one number each, not by samples")
+
+    @property
+    def stack(self) -> TrainingStack:
+        """The training stack, which bounds what is looked at."""
+        return self.efficiency.stack
+
+    def runs(self, feature: str) -> bool:
+        """Tell whether the stack is known to run a feature."""
+        return runs(self.stack, feature)
+
+    def allows(self, feature: str) -> bool:
+        """Tell whether a feature may be looked at where its knob is asked for."""
+        return self.assume_supported or support_of(self.stack, feature).status != "refused"
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What the stack refuses of the model and the settled knobs, in words."""
+        if self.assume_supported:
+            return ()
+        found = dict.fromkeys(one for one in self._beyond() if one.status == "refused")
+        return (
+            *(refusal(self.stack, one) for one in found),
+            *(refusal(self.stack, one) for one in map(self._none_of, self.layout.wanted) if one),
+        )
+
+    def _beyond(self) -> Iterator[Support]:
+        """Yield what is beyond what the stack runs, of knobs asked for also with open degrees."""
+        yield from beyond(self.stack, self.model, self.layout)
+        for name, _ in self.layout.pairs:
+            degrees = [one for one in KNOBS[name].acts_with if self.layout.number(one) is None]
+            if degrees:
+                of_knob = features_of_knob(KNOBS[name])
+                cut = self.layout.changed(**dict.fromkeys(degrees, 2))
+                found = beyond(self.stack, self.model, cut)
+                yield from (one for one in found if one.feature in of_knob)
+
+    def _none_of(self, name: str) -> Support | None:
+        """Return what the stack says of a knob that was asked for, if it refuses all but one value.
+
+        One value is what runs where nothing is said.
+        """
+        plain = plain_features()
+        asked = [one for one in features_of_knob(KNOBS[name]) if one not in plain]
+        if any(map(self.allows, asked)):
+            return None
+        return support_of(self.stack, asked[0])
+
+    @property
+    def fragmentation_ratio(self) -> float:
+        """The share of passing memory that layouts are counted to lose."""
+        if self.headroom is None:
+            return fragmentation_range(self.stack).high
+        return self.stack.fragmentation
+
+    @property
+    def available_bytes(self) -> float:
+        """What a layout may use of a rank's memory."""
+        capacity = self.platform.memory_per_rank_bytes(self.logical_size)
+        reserve = reserve_range(self.platform, self.logical_size)
+        if self.headroom is None:
+            return capacity - reserve.high
+        return (capacity - reserve.value) * (1 - self.headroom)
+
+    @property
+    def kept_free(self) -> str:
+        """What has to stay free, in words."""
+        if self.headroom is not None:
+            return f"a headroom of {self.headroom:.0%}"
+        reserve = show(reserve_range(self.platform, self.logical_size).high, Dimension.BYTES)
+        return (
+            f"a reserve of {reserve} and {self.fragmentation_ratio:.0%} lost to fragmentation, "
+            "their upper ends (--headroom 0 counts with their values)"
+        )
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks of one instance."""
+        return self.platform.instance.chips * self.platform.chip.ranks(self.logical_size)
+
+    @property
+    def completed(self) -> Layout:
+        """The layout with its open knobs at their defaults, attention at the stack's."""
+        return self.layout.complete(
+            {"attention": self.stack.attention, "stage_split": self.stack.stage_split}
+        )

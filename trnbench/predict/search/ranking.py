@@ -1,0 +1,102 @@
+"""The best layouts seen so far, for every cluster.
+
+Order: the least score; scores that agree to 7 digits are equal, and then the earlier one wins.
+Layouts come in the order of the space's variants (recompute, ZeRO stage), then its schedules, then
+its grid (clusters, and small degrees before large ones), so equals are decided for the plainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from trnbench.facts.arrays import FloatArray, IntArray, distinct
+from trnbench.facts.records import Record
+from trnbench.program.points import Points
+
+
+class Entries(Record, eq=False):
+    """Layouts as columns: which run of the search saw them, where in the grid, what of them."""
+
+    score: FloatArray
+    memory_bytes: FloatArray
+    run: IntArray
+    place: IntArray
+    cluster: IntArray
+
+    def __len__(self) -> int:
+        """Layouts."""
+        return len(self.score)
+
+    def at(self, chosen: IntArray) -> Entries:
+        """Return some of them, in this order."""
+        return Entries(
+            score=self.score[chosen],
+            memory_bytes=self.memory_bytes[chosen],
+            run=self.run[chosen],
+            place=self.place[chosen],
+            cluster=self.cluster[chosen],
+        )
+
+
+class LayoutRanking:
+    """Keeps the `top` layouts with the least score of every cluster."""
+
+    def __init__(self, *, clusters: int, top: int) -> None:
+        self._top = top
+        self._worst = np.full(clusters, np.inf)
+        self._columns: list[Entries] = []
+
+    def add(
+        self,
+        run: int,
+        points: Points,
+        cluster: IntArray,
+        score: FloatArray,
+        memory_bytes: FloatArray,
+    ) -> None:
+        """Take in layouts that a run of the search has come to; runs count up."""
+        good = np.flatnonzero(score <= self._worst[cluster])
+        if not len(good):
+            return
+        index = tuple(axis[good] for axis in points.index)
+        self._columns.append(
+            Entries(
+                score=score[good],
+                memory_bytes=memory_bytes[good],
+                run=np.full(len(good), run),
+                place=np.ravel_multi_index(index, points.shape),
+                cluster=cluster[good],
+            )
+        )
+        self._keep_best()
+
+    def of_clusters(self) -> Mapping[int, Entries]:
+        """Return the best of every cluster that has any, best first, by number."""
+        if not self._columns:
+            return {}
+        (kept,) = self._columns
+        return {
+            int(cluster): kept.at(np.flatnonzero(kept.cluster == cluster))
+            for cluster in distinct(kept.cluster)
+        }
+
+    def _keep_best(self) -> None:
+        joined = Entries(
+            score=np.concatenate([part.score for part in self._columns]),
+            memory_bytes=np.concatenate([part.memory_bytes for part in self._columns]),
+            run=np.concatenate([part.run for part in self._columns]),
+            place=np.concatenate([part.place for part in self._columns]),
+            cluster=np.concatenate([part.cluster for part in self._columns]),
+        )
+        equal = joined.score.astype(np.float32)
+        order = np.lexsort((joined.place, joined.run, equal, joined.cluster))
+        cluster = joined.cluster[order]
+        first = np.searchsorted(cluster, cluster)
+        rank = np.arange(len(order)) - first
+        kept = joined.at(order[rank < self._top])
+        self._columns = [kept]
+        full = np.flatnonzero(rank == self._top - 1)
+        # A score that is equal in 7 digits may still come earlier in the order.
+        self._worst[cluster[full]] = joined.score[order[full]] * (1 + np.finfo(np.float32).eps)

@@ -1,0 +1,423 @@
+"""Every legal layout of a question: memory for all of them, time for those that fit.
+
+One program is lowered and priced for each variant of the space; its arrays span few axes of the
+grid and are broadcast to the layouts asked for, so what differs only in degrees costs a few sums.
+Schedules share a program, and groups of ranks are placed once for all programs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from trnbench.engines.analytic.step.compute import Products
+from trnbench.engines.analytic.step.engines import Engines, keep_forms
+from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
+from trnbench.engines.analytic.step.job_memory import JobMemory
+from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
+from trnbench.engines.analytic.step.memory_reader import Flights
+from trnbench.engines.analytic.step.time import step_prices
+from trnbench.errors import InputError
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.layout import Schedule
+from trnbench.predict.job_rates import host_states_refusal, job_rates
+from trnbench.predict.search.answer import Ending, answer
+from trnbench.predict.search.counts import COLLECTIVE, FORMAT, MEMORY, Counts
+from trnbench.predict.search.legality import (
+    OUTER,
+    Looks,
+    ScheduleFamily,
+    block_modes,
+    families,
+    group_modes,
+    own_modes,
+)
+from trnbench.predict.search.parts import blocks, parts
+from trnbench.predict.search.question import Question
+from trnbench.predict.search.ranking import LayoutRanking
+from trnbench.predict.search.result import SearchResult
+from trnbench.predict.search.runs import Run, Seen
+from trnbench.predict.search.space import ALONG, DIMENSIONS, Space, Variant, space_of
+from trnbench.program.host_states import host_states_bytes
+from trnbench.program.points import Points
+from trnbench.program.schedule import splits_backward
+from trnbench.program.stages import StageRole
+from trnbench.program.step import StepProgram, training_step
+
+CHUNK = 32_768
+"""Layouts at a time: their arrays fit a processor's cache."""
+
+GRID = 1 << 19
+"""Points of a grid, chunks aside, for which a program's arrays are made at once."""
+KEPT_BYTES = 30 << 20
+"""Below what glibc still learns from: 32 MiB."""
+CHUNKS = ALONG["vpp"]
+"""No exchange depends on how many chunks a stage has."""
+
+
+class _Piece(Record, eq=False):
+    """Some layouts of a schedule, all with one stage or all with several; `count`: by cluster.
+
+    `flights`: what is known of their schedule for all variants.
+    """
+
+    points: Points
+    piped: bool
+    count: IntArray
+    flights: Flights = field(default_factory=dict)
+
+    def looked_at(self, look: Looks) -> BoolArray | None:
+        """Return which of the layouts some variants look at, None if at all of them."""
+        if look.everywhere:
+            return None
+        found = self.points.pick(look.at.reshape(*look.at.shape, *(1,) * (DIMENSIONS - OUTER)))
+        return None if found.all() else np.broadcast_to(found, len(self.points))
+
+    def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
+        """Return the classes of stages of these layouts, that which mostly holds most first."""
+        roles = (stage.role for stage in program.stages)
+        return tuple(role for role in roles if (role != "only") == self.piped)
+
+
+class _Family(Record, eq=False):
+    """The layouts of a schedule as some of its variants look at them."""
+
+    schedule: Schedule
+    pieces: Sequence[_Piece]
+    look: Looks
+
+
+class SearchHooks(Record):
+    """What the asker hears and says on the way, between one chunk of layouts and the next.
+
+    `progress` hears of (layouts done, legal layouts as far as is known, what they are), `watch`
+    gets every layout priced, and `cancel` ends the search once it is true: what was found until
+    then stays.
+    """
+
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None
+    cancel: Callable[[], bool] = lambda: False
+    watch: Callable[[Seen], None] = lambda seen: None
+
+
+class Share(Record):
+    """Which blocks of layouts a search looks at: this one and each so many-th after it."""
+
+    number: int = 0
+    of: int = 1
+
+
+def search(
+    question: Question,
+    *,
+    top: int = 20,
+    hooks: SearchHooks | None = None,
+    share: Share | None = None,
+) -> SearchResult:
+    """Return the best layouts of every cluster, and how many layouts came how far.
+
+    With a share of the layouts, of the clusters that it has: `reunited` makes one answer of all.
+    """
+    if top < 1:
+        raise InputError(f"the number of layouts to keep must be at least 1: {top}")
+    started = time.perf_counter()
+    _keep_pages()
+    space = space_of(question)
+    counts = Counts(len(question.nodes))
+    state = _Search(question, counts, top, hooks or SearchHooks())
+    share = share or Share()
+    every = tuple(blocks(space))[share.number :: share.of]
+    for number, block in enumerate(every):
+        if number and state.stopped():
+            break
+        found = families(block)
+        counts.take(found)
+        # Blocks are about as large: what is still to come is likely to have as many.
+        state.expected = counts.legal * len(every) // (number + 1)
+        if any(len(family.legal) for family in found):
+            for part in parts(block, found, most=GRID):
+                state.go(*part)
+    state.keep_forms()
+    ending = Ending(
+        space=space,
+        counts=counts,
+        runs=state.runs,
+        ranking=state.ranking,
+        misses=state.misses,
+        available_bytes=state.available_bytes,
+        refusals=state.every_refusal(),
+        stopped=state.has_stopped,
+    )
+    return answer(ending, top=top, elapsed_s=time.perf_counter() - started)
+
+
+class _Batch(Record, eq=False):
+    """The layouts of a run that fit in memory; `family`: all its legal ones."""
+
+    number: int
+    run: Run
+    memory: JobMemory
+    points: Points
+    memory_bytes: FloatArray
+    family: _Family
+
+
+class _Search:
+    """A search under way: what it has seen so far."""
+
+    def __init__(self, question: Question, counts: Counts, top: int, hooks: SearchHooks) -> None:
+        self.question = question
+        self.counts = counts
+        self.hooks = hooks
+        self.ranking = LayoutRanking(clusters=len(question.nodes), top=top)
+        self.misses = LayoutRanking(clusters=len(question.nodes), top=1)
+        self.runs: list[Run] = []
+        self.available_bytes = question.available_bytes
+        careful, expected = question.fragmentation_ratio, question.stack.fragmentation
+        self.lost = (careful,) if careful == expected else (careful, expected)
+        self.refusals: dict[str, None] = {}
+        self.least_on_host = np.inf
+        self.has_stopped = False
+        self.expected = 0
+        self._engines: Engines = {}
+
+    def keep_forms(self) -> None:
+        """Store the closed forms of placed groups for the next process that asks."""
+        keep_forms(self._engines)
+
+    def every_refusal(self) -> tuple[str, ...]:
+        """Return in words what was refused of layouts that fit on the chips."""
+        least, instance = self.least_on_host, self.question.platform.instance
+        host = host_states_refusal(instance, least) if np.isfinite(least) else None
+        return (*self.refusals, *((host,) if host else ()))
+
+    def stopped(self) -> bool:
+        """Tell whether the asker has had enough."""
+        self.has_stopped = self.has_stopped or self.hooks.cancel()
+        return self.has_stopped
+
+    def go(self, space: Space, found: tuple[ScheduleFamily, ...]) -> None:
+        """Look at every variant of a space: first which layouts fit, then how long they take."""
+        of_variant: dict[Variant, list[_Family]] = {}
+        for sorted_out in found:
+            pieces = self._pieces(space, sorted_out)
+            for look in sorted_out.looks if pieces else ():
+                family = _Family(schedule=sorted_out.schedule, pieces=pieces, look=look)
+                for variant in look.variants if look.at.any() else ():
+                    of_variant.setdefault(variant, []).append(family)
+        lowered: dict[Variant, StepProgram] = {}
+        batches: list[_Batch] = []
+        for variant in space.variants:
+            mine = of_variant.get(variant)
+            if not mine or self.stopped():
+                continue
+            layout = space.layout(space.schedules[0], variant)
+            own = block_modes(own_modes(variant))
+            like = lowered.get(own)
+            program = training_step(self.question.model, layout, like=like, known_legal=True)
+            lowered[own] = program
+            memory = JobMemory.of(program, self.question.stack.memory)
+            for family in mine:
+                memory = memory.played(_played(program, family.schedule))
+                run = Run(space=space, variant=variant, whole=memory.program.layout)
+                batches.append(self._fitting(run, memory, family))
+        fitting = [batch for batch in batches if len(batch.points)]
+        if fitting and not self.stopped():
+            self._price(space, fitting)
+        for batch in batches:
+            self._miss(batch)
+
+    def _price(self, space: Space, fitting: list[_Batch]) -> None:
+        """Time all layouts of a space that fit."""
+        products = Products()
+        exchanges: Memo[Variant, Exchanges] = Memo()
+        prices: dict[tuple[Variant, bool], JobPrices] = {}
+        for batch in fitting:
+            variant = batch.run.variant
+            groups = group_modes(variant)
+            shared = exchanges.of(groups, partial(self._exchanges, space, fitting, groups))
+            # A schedule changes when things happen; what they cost, only if it splits slots.
+            key = block_modes(variant), splits_backward(batch.run.whole.schedule)
+            if key not in prices:
+                prices[key] = job_prices(
+                    batch.memory.program,
+                    partial(
+                        step_prices,
+                        platform=self.question.platform,
+                        exchanges=shared,
+                        products=products,
+                    ),
+                    logical_size=self.question.logical_size,
+                    rates=job_rates(self.question.platform.instance, None),
+                )
+                self._refuse(prices[key])
+            self._time(batch, prices[key].played(batch.memory.program))
+
+    def _exchanges(self, space: Space, fitting: list[_Batch], groups: Variant) -> Exchanges:
+        """Return the prices of exchanges that all programs with the same groups share."""
+        wanted = np.zeros((*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :]), dtype=np.bool_)
+        mine = [batch for batch in fitting if group_modes(batch.run.variant) == groups]
+        for batch in mine:
+            at = batch.points.index
+            wanted[(*at[:CHUNKS], np.zeros_like(at[CHUNKS]), *at[CHUNKS + 1 :])] = True
+        program, nodes = mine[0].memory.program, int(space.axes["nodes"][0])
+        question = self.question
+        domain = question.platform.domain_of(nodes)
+        return exchanges_of(
+            program,
+            question.platform.joined(domain),
+            question.efficiency,
+            question.collectives,
+            logical_size=question.logical_size,
+            wanted=wanted,
+            engines=self._engines,
+        )
+
+    def _refuse(self, prices: JobPrices) -> None:
+        self.refusals.update(dict.fromkeys(prices.reasons))
+        self.refusals.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
+
+    def _fitting(self, run: Run, memory: JobMemory, family: _Family) -> _Batch:
+        """Return the layouts that fit, and count those that do not."""
+        number = len(self.runs)
+        self.runs.append(run)
+        kept: list[Points] = []
+        sizes: list[FloatArray] = []
+        platform = self.question.platform
+        on_host = host_states_bytes(memory.program, platform.ranks(self.question.logical_size))
+        for piece in family.pieces:
+            if self.stopped():
+                break
+            left, mine, count = piece, piece.looked_at(family.look), piece.count
+            if mine is not None:
+                count = self._by_cluster(run.space, piece.points.some(mine))
+            if piece.piped:
+                # Most layouts that do not fit do not on their first stage.
+                (needed,) = self._needed(
+                    memory, piece, self.lost[:1], piece.roles(memory.program)[0]
+                )
+                fits = needed <= self.available_bytes
+                mine = fits if mine is None else fits & mine
+            if mine is not None:
+                left = replace(piece, points=piece.points.some(mine), flights={})
+            needed, *expected = self._needed(memory, left, self.lost, *left.roles(memory.program))
+            fits = needed <= self.available_bytes
+            held = platform.instance.host.memory_bytes or np.inf
+            hosted = left.points.pick(on_host) <= held
+            if not hosted.all() and (fits & ~hosted).any():
+                least = np.min(
+                    np.broadcast_to(left.points.pick(on_host), fits.shape)[fits & ~hosted]
+                )
+                self.least_on_host = min(self.least_on_host, float(least))
+            fits = fits & hosted
+            kept.append(left.points.some(fits))
+            sizes.append((expected[0] if expected else needed)[fits])
+            self.counts.reject(MEMORY, count - self._by_cluster(run.space, kept[-1]))
+            self._tell()
+        return _Batch(
+            number=number,
+            run=run,
+            memory=memory,
+            points=_joined(run.space.shape, kept),
+            memory_bytes=np.concatenate([np.zeros(0), *sizes]),
+            family=family,
+        )
+
+    def _miss(self, batch: _Batch) -> None:
+        """Note which layouts came nearest on clusters where none has a price."""
+        without = self.counts.priced_on()[batch.run.space.clusters] == 0
+        if not without.any():
+            return
+        for piece in batch.family.pieces:
+            if self.stopped():
+                break
+            wanted, mine = without[piece.points.index[0]], piece.looked_at(batch.family.look)
+            points = piece.points.some(wanted if mine is None else wanted & mine)
+            left = replace(piece, points=points, flights={})
+            (needed,) = self._needed(
+                batch.memory, left, self.lost[:1], *left.roles(batch.memory.program)
+            )
+            over = needed > self.available_bytes
+            missed, too_much = points.some(over), needed[over]
+            clusters = batch.run.space.clusters[missed.index[0]]
+            self.misses.add(batch.number, missed, clusters, too_much, too_much)
+
+    def _needed(
+        self, memory: JobMemory, piece: _Piece, lost: Sequence[float], *roles: StageRole
+    ) -> list[FloatArray]:
+        """Return what layouts need, on stages of these roles, at these shares of lost memory."""
+        return memory.bytes(
+            piece.points, fragmentation_ratios=lost, flights=piece.flights, roles=roles
+        )
+
+    def _time(self, batch: _Batch, prices: JobPrices) -> None:
+        """Time the layouts that fit, and keep the best."""
+        start = 0
+        for chunk in self._chunks(batch.points):
+            size = batch.memory_bytes[start : start + len(chunk)]
+            start += len(chunk)
+            step_time_s = prices.time_s(chunk)
+            clusters = batch.run.space.clusters[chunk.index[0]]
+            priced = np.isfinite(step_time_s)
+            if not priced.all():
+                rule = FORMAT if prices.reasons else COLLECTIVE
+                self.counts.reject(rule, self.counts.by_cluster(clusters[~priced]))
+                chunk, clusters = chunk.some(priced), clusters[priced]
+                step_time_s, size = step_time_s[priced], size[priced]
+            self.counts.price(clusters)
+            self.ranking.add(batch.number, chunk, clusters, step_time_s, size)
+            self.hooks.watch(
+                Seen(run=batch.run, points=chunk, step_time_s=step_time_s, memory_bytes=size)
+            )
+            self._tell()
+
+    def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[_Piece, ...]:
+        """Return the legal layouts of a family a few at a time."""
+        piped = (space.axes["pp"] > 1)[family.legal.index[0]]
+        return tuple(
+            _Piece(points=chunk, piped=several, count=self._by_cluster(space, chunk))
+            for several in (False, True)
+            for chunk in family.legal.some(piped == several).chunks(CHUNK)
+        )
+
+    def _by_cluster(self, space: Space, points: Points) -> IntArray:
+        return self.counts.by_cluster(space.clusters[points.index[0]])
+
+    def _chunks(self, points: Points) -> Iterator[Points]:
+        for chunk in points.chunks(CHUNK):
+            if self.stopped():
+                return
+            yield chunk
+
+    def _tell(self) -> None:
+        self.hooks.progress(self.counts.done, self.expected, "layouts")
+
+
+def _keep_pages() -> None:
+    """Let the C library keep the memory of arrays that come and go.
+
+    It returns what is freed at the end of the heap at once, and asks for it back zeroed, page by
+    page, for the next array. Once a large one was freed it keeps as much; none of it was touched.
+    """
+    large = np.empty(KEPT_BYTES, dtype=np.uint8)
+    del large
+
+
+def _played(program: StepProgram, schedule: Schedule) -> StepProgram:
+    """Return a program in another schedule: the same operations in another order."""
+    if schedule == program.layout.schedule:
+        return program
+    layout = replace(program.layout, schedule=schedule)
+    grid = replace(program.grid, layout=layout, schedule=schedule)
+    return replace(program, layout=layout, grid=grid)
+
+
+def _joined(shape: tuple[int, ...], parts: list[Points]) -> Points:
+    columns = zip(*(part.index for part in parts), strict=True)
+    empty = (np.zeros(0, dtype=np.int64),) * len(shape)
+    return Points(shape=shape, index=tuple(map(np.concatenate, columns)) or empty)

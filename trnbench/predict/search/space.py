@@ -1,0 +1,367 @@
+"""Which layouts a search looks at: axes of an open grid, and what only takes a few values.
+
+    (nodes, pp) x tp x cp x ep x vpp x micro_batch     one grid; dp is what the ranks leave
+    schedule                                           other points of the same programs
+    every other searched mode                          one program each
+    what `candidates` names                            only where it is asked for
+
+Numbers of nodes share few of their divisors, so nodes and pipeline stages lie along one axis.
+
+A degree takes every value that can divide what it cuts: `tp` those the platform lists (divisors of
+a node's ranks where none are listed), `pp` divisors of the cluster's ranks up to the layers, `cp`
+divisors of the sequence if the stack has context parallelism, `ep` divisors of the experts (of a
+recommender's table columns), `vpp` divisors of the fullest stage's layers, `micro_batch` every
+divisor of the global batch. The stack bounds everything to what its software runs; what the user
+fixed is taken as it is.
+
+Layouts that come to the same are looked at once: without a pipeline one schedule, of a single
+micro-batch no GPipe beside 1F1B, on a single data rank the lowest ZeRO stage, with fused attention
+no selective recompute, and no recompute of recommenders, which have no layers. Sequence
+parallelism is on where the stack has it, tp is above 1 and divides the sequence: it saves memory
+and moves as many bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from math import gcd, isqrt, prod
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+
+from trnbench.errors import InputError
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import KNOBS, Knob, Layout, Schedule, StageSplit, Value
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.pipeline_layout import stages_of
+from trnbench.facts.workload.recompute import repeated_layers
+from trnbench.predict.search.candidates import MOST_LIGHTER, candidates
+from trnbench.predict.search.question import Question
+from trnbench.program.blocks import layers_of
+from trnbench.program.features import PARALLEL, feature_of
+from trnbench.program.grid import Grid, grid_of
+from trnbench.program.keeping import recompute_that_runs
+from trnbench.program.stages import shares_of
+
+Axis = Literal["nodes", "pp", "tp", "cp", "ep", "vpp", "micro_batch"]
+ALONG: Mapping[Axis, int] = {
+    "nodes": 0,
+    "pp": 0,
+    "tp": 1,
+    "cp": 2,
+    "ep": 3,
+    "vpp": 4,
+    "micro_batch": 5,
+}
+"""Along which axis of the grid each lies."""
+DIMENSIONS = len(set(ALONG.values()))
+
+Variant: TypeAlias = PartialLayout
+"""The modes that ask for a program of their own."""
+MODES = tuple(
+    knob
+    for knob in KNOBS.values()
+    if (knob.preferred or knob.on_request) and knob.name != "schedule"
+)
+MOST_PROGRAMS = 20_000
+"""Programs that are lowered for a question at most."""
+
+
+class Space(Record, eq=False):
+    """Every layout a question asks about; `axes` are the values that lie along the grid's axes."""
+
+    question: Question
+    axes: Mapping[Axis, IntArray]
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the grid."""
+        sizes = {along: len(self.axes[name]) for name, along in ALONG.items()}
+        return tuple(sizes.values())
+
+    @cached_property
+    def clusters(self) -> IntArray:
+        """The cluster, by its number in the question, of each place along the first axis."""
+        number = {nodes: number for number, nodes in enumerate(self.question.nodes)}
+        return np.array([number[nodes] for nodes in self.axes["nodes"].tolist()], dtype=np.int64)
+
+    @cached_property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Schedules looked at."""
+        return cast("tuple[Schedule, ...]", _values(self.question, KNOBS["schedule"]))
+
+    @cached_property
+    def first(self) -> PartialLayout:
+        """Of every mode the value that is looked at first: of equals, it is the one that counts."""
+        values = {name: found[0] for name, found in self.modes.items()}
+        return PartialLayout(schedule=self.schedules[0], **values)
+
+    @cached_property
+    def modes(self) -> Mapping[str, tuple[Value | None, ...]]:
+        """Of every mode but the schedule the values that are looked at."""
+        wanted = self.question.layout.wanted
+        found = {
+            knob.name: candidates(self.question, knob.name, self._degrees)
+            if knob.name in wanted
+            else _values(self.question, knob)
+            for knob in MODES
+        }
+        if (many := prod(map(len, found.values()))) > MOST_PROGRAMS:
+            several = ", ".join(f"{len(found[name])} of {KNOBS[name].option}" for name in wanted)
+            raise InputError(
+                f"{several}: with the other knobs {many:,} programs, at most {MOST_PROGRAMS:,} "
+                "are looked at",
+                hint="ask for fewer knobs at once, or settle some (--zero 1)",
+            )
+        return found
+
+    @property
+    def _degrees(self) -> Mapping[str, IntArray]:
+        return {name: self.axes[name] for name in self.axes}
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """Programs looked at."""
+        values = self.modes
+        found = (
+            Variant(**dict(zip(values, one, strict=True))) for one in product(*values.values())
+        )
+        return tuple(
+            variant
+            for variant in found
+            if self._goes_together(variant) and self.runs(variant).any()
+        )
+
+    def _goes_together(self, modes: PartialLayout) -> bool:
+        """Tell whether modes make sense beside each other: groups share what ZeRO slices."""
+        wanted = self.question.layout.wanted
+        if "shard" in wanted and modes["shard"] is not None and modes["zero"] == 0:
+            return False
+        drawn = "pipeline_layout" in wanted and modes["pipeline_layout"] is not None
+        return not drawn or modes["stage_split"] == self.first["stage_split"]
+
+    def layout(self, schedule: Schedule, variant: Variant) -> Layout:
+        """Return the whole grid in a schedule and variant, as one layout of arrays."""
+        columns = {name: self.column(name) for name in ALONG if name != "nodes"}
+        modes = {**variant.given, "schedule": schedule}
+        return replace(self.question.completed, **columns, dp=self.dp, **modes)
+
+    def column(self, axis: Axis) -> IntArray:
+        """Return the values of an axis, lying along it."""
+        shape = [1] * DIMENSIONS
+        shape[ALONG[axis]] = -1
+        return self.axes[axis].reshape(shape)
+
+    @cached_property
+    def dp(self) -> IntArray:
+        """Data parallel ranks: what the others leave of a cluster; where they do not fit, 1."""
+        dp = self.question.layout.number("dp")
+        if dp is not None:
+            return np.asarray(dp)
+        others = self.column("tp") * self.column("pp") * self.column("cp")
+        return np.maximum(self.column("nodes") * self.question.ranks_per_node // others, 1)
+
+    def of(self, places: BoolArray) -> Space:
+        """Return the space at some places along the first axis."""
+        axes = {
+            name: values[places] if ALONG[name] == 0 else values
+            for name, values in self.axes.items()
+        }
+        return Space(question=self.question, axes=axes)
+
+    def runs(self, variant: Variant) -> BoolArray:
+        """Return where a variant cuts the stream as is best there, if that is to be searched.
+
+        Sequence parallelism saves memory and moves as many bytes: it is on where it divides.
+        """
+        if len(self.modes["sequence_parallel"]) == 1:
+            return np.asarray(True)
+        return np.asarray(self._cut_evenly == variant["sequence_parallel"])
+
+    @cached_property
+    def _cut_evenly(self) -> BoolArray:
+        return np.asarray(self.question.completed.sequence % self.column("tp") == 0)
+
+    def once(self, modes: PartialLayout) -> BoolArray:
+        """Return where modes make a program that the modes looked at before do not make."""
+        once = np.asarray(True)
+        for name, value in modes.pairs:
+            acts_with = KNOBS[name].acts_with
+            if acts_with and value != self.first[name]:
+                once = once & (prod(map(self._degree, acts_with)) > 1)
+                if name in self.question.layout.wanted:
+                    once = once & self._own(name, value)
+        return once
+
+    def _own(self, name: str, value: Value) -> BoolArray:
+        """Return where a value that was asked for is no other name of one looked at before."""
+        match name:
+            case "shard":
+                return np.asarray(self.dp * self.column("cp") > int(value))
+            case "expert_tp":
+                return np.asarray(self.column("tp") > int(value))
+            case "pipeline_layout":
+                return np.asarray(len(stages_of(str(value))) % self.column("pp") == 0)
+            case "stage_split":
+                before = self.modes[name][: self.modes[name].index(value)]
+                pp = self.column("pp")
+                same = (np.equal(self._split(pp, value), self._split(pp, one)) for one in before)
+                alike = [one.all(axis=0) for one in same]
+                return ~np.logical_or.reduce(alike) if alike else np.asarray(True)
+        return np.asarray(True)
+
+    def _split(self, pp: IntArray, split: Value | None) -> FloatArray:
+        """Return which stages there are, and with how many layers, split so, for each degree."""
+        degrees = pp.astype(np.float64)
+        layout = replace(self.question.completed, stage_split=cast("StageSplit", split))
+        model = self.question.model.with_depths(layout.mtp_depths)
+        layers = layers_of(model, grid_of(layout))
+        told = [
+            one * (many > 0)
+            for _, many, *others in shares_of(cast("StageSplit", split), layers, degrees)
+            for one in (many, *others)
+        ]
+        return np.stack(np.broadcast_arrays(*told))
+
+    def seen_before(self, grid: Grid) -> BoolArray:
+        """Return where recompute or stages drawn come to what has another name, by chunks."""
+        transformer = self.question.model.transformer
+        seen = np.asarray(False)
+        if transformer is None:
+            return seen
+        drawn = stages_of(grid.pipeline_layout) if grid.pipeline_layout is not None else ()
+        again, wanted = repeated_layers(grid.recompute), self.question.layout.wanted
+        if again is not None and "recompute" in wanted:
+            held = max(drawn, default=0) or np.ceil(transformer.layers / (grid.pp * grid.vpp))
+            seen = np.asarray(again >= held)
+        if drawn and "pipeline_layout" in wanted:
+            splits = self.modes["stage_split"]
+            if any(self._stages(len(drawn), split) == drawn for split in splits):
+                seen = seen | (grid.vpp == 1)
+        return seen
+
+    def _stages(self, pp: int, split: Value | None) -> tuple[int, ...]:
+        """Return the layers of each stage of so many, split so."""
+        ways = self._split(np.array([pp]), split)[:, 0].reshape(-1, 3).astype(np.int64).tolist()
+        return tuple(held for many, _, held in ways for _ in range(many))
+
+    def _degree(self, name: str) -> IntArray:
+        return self.dp if name == "dp" else self.column(cast("Axis", name))
+
+    def chunks(self, schedule: Schedule) -> IntArray:
+        """Return the places along `vpp` that a schedule looks at: one chunk, or several."""
+        vpp, given = self.axes["vpp"], self.question.layout
+        if given["vpp"] is not None or given["schedule"] is not None:
+            return np.arange(len(vpp))
+        return np.flatnonzero((vpp > 1) == (schedule == "interleaved"))
+
+    def same_order(self, schedule: Schedule, micro_batches: FloatArray) -> BoolArray:
+        """Return where a schedule is another one's double: all of it is one micro-batch."""
+        double = schedule == "gpipe" and "1f1b" in self.schedules
+        return np.asarray((micro_batches == 1) & double)
+
+    def uneven_chunks(self, grid: Grid) -> BoolArray:
+        """Return where chunks of the fullest stage are no whole number of layers."""
+        transformer = self.question.model.transformer
+        drawn = grid.pipeline_layout is not None
+        if drawn or self.question.layout["vpp"] is not None or transformer is None:
+            return np.asarray(False)
+        return np.asarray(np.ceil(transformer.layers / grid.pp) % grid.vpp != 0)
+
+
+def space_of(question: Question) -> Space:
+    """Return every layout that a question asks about."""
+    given = question.completed
+    transformer, recommender = question.model.transformer, question.model.recommender
+    layers = transformer.layers if transformer else 1
+    drawn = question.layout.text("pipeline_layout")
+    # Of stages drawn by hand each may be empty.
+    stages_at_most = layers if drawn is None else len(stages_of(drawn))
+    ranks = {nodes: nodes * question.ranks_per_node for nodes in question.nodes}
+    stages = [
+        (nodes, pp)
+        for nodes in question.nodes
+        for pp in _fixed(question, "pp")
+        or (_divisors([ranks[nodes]], stages_at_most) if question.runs(PARALLEL["pp"]) else (1,))
+    ]
+    tp: Sequence[int] = (1,)
+    cp, vpp, ep = tp, tp, tp
+    if transformer is not None:
+        if question.runs(PARALLEL["tp"]):
+            tp = _tensor_degrees(question)
+        if question.runs(PARALLEL["cp"]):
+            cp = _divisors(gcd(int(given.sequence), count) for count in ranks.values())
+        if "interleaved" in _values(question, KNOBS["schedule"]):
+            more = range(MOST_LIGHTER + 2) if "pipeline_layout" in question.layout.wanted else (0,)
+            fullest = {-(-(layers + extra) // pp) for _, pp in stages if pp > 1 for extra in more}
+            vpp = _divisors(fullest | {1}) if drawn is None else _divisors([stages_at_most])
+        if transformer.moe is not None and question.runs(PARALLEL["ep"]):
+            ep = _divisors([transformer.moe.experts])
+    if recommender is not None:
+        ep = _divisors([recommender.embedding_size])
+    values: Mapping[Axis, Sequence[int]] = {
+        "nodes": [nodes for nodes, _ in stages],
+        "pp": [pp for _, pp in stages],
+        "tp": _fixed(question, "tp") or tp,
+        "cp": _fixed(question, "cp") or cp,
+        "ep": _fixed(question, "ep") or ep,
+        "vpp": _fixed(question, "vpp") or vpp,
+        "micro_batch": _fixed(question, "micro_batch") or _divisors([int(given.global_batch)]),
+    }
+    axes = {name: np.array(found, dtype=np.int64) for name, found in values.items()}
+    return Space(question=question, axes=axes)
+
+
+def _tensor_degrees(question: Question) -> tuple[int, ...]:
+    degrees = question.platform.legal_degrees(question.logical_size)
+    if degrees is not None:
+        return degrees.tensor_parallel
+    return _divisors([question.ranks_per_node])
+
+
+def _divisors(numbers: Iterable[int], most: int | None = None) -> tuple[int, ...]:
+    """Return the divisors of any of the numbers, up to a limit."""
+    found = {
+        divisor
+        for number in numbers
+        for small in range(1, isqrt(number) + 1)
+        if number % small == 0
+        for divisor in (small, number // small)
+    }
+    return tuple(sorted(d for d in found if most is None or d <= most))
+
+
+def _fixed(question: Question, name: str) -> tuple[int, ...]:
+    """Return the value of a degree that is not to be searched, or nothing."""
+    value = question.layout.number(name)
+    return () if value is None else (value,)
+
+
+def _values(question: Question, mode: Knob) -> tuple[Value | None, ...]:
+    """Return the values of a mode that are looked at: the one given, or what the stack supports."""
+    values = _supported(question, mode)
+    if mode.name != "recompute":
+        return values
+    attention = question.completed.attention
+    plain = (recompute_that_runs(str(value), attention) for value in values)
+    return tuple(dict.fromkeys(plain))
+
+
+def _supported(question: Question, mode: Knob) -> tuple[Value | None, ...]:
+    given = question.layout[mode.name]
+    if given is not None:
+        return (given,)
+    if not mode.preferred:
+        return (getattr(question.completed, mode.name),)
+    if mode.part == "layers" and question.model.transformer is None:
+        return (getattr(question.completed, mode.name),)
+    # A group that shares slices asks for a stage that has some.
+    sliced = mode.name == "zero" and question.layout["shard"] is not None
+    return tuple(
+        value
+        for value in mode.preferred[1 if sliced else 0 :]
+        if value is False or question.runs(feature_of(mode, value))
+    ) or (getattr(question.completed, mode.name),)

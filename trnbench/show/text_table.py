@@ -1,0 +1,171 @@
+"""Tables of text for a terminal: aligned columns, no boxes, bold headings where colour is on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import zip_longest
+
+from trnbench.facts.records import Record, force_setattr
+from trnbench.facts.terminal_text import markdown_text, shown
+
+GAP = "  "
+NARROWEST = 20
+"""A column is broken into lines no shorter than this."""
+BOLD = "\x1b[1m"
+DIM = "\x1b[2m"
+RESET = "\x1b[0m"
+_UNBROKEN = "\xa0"
+"""A blank at which no line ends: between a number and its %."""
+
+
+class Style(Record):
+    """What the output can show: characters a line, and whether it takes colour.
+
+    Texts are wrapped at `width`; tables keep to it only where a terminal would break them.
+    """
+
+    width: int = 100
+    colour: bool = False
+    terminal: bool = False
+
+    def strong(self, text: str) -> str:
+        """Return `text` in bold, where colour is on."""
+        return f"{BOLD}{text}{RESET}" if self.colour and text else text
+
+    def faint(self, text: str) -> str:
+        """Return `text` dimmed, where colour is on."""
+        return f"{DIM}{text}{RESET}" if self.colour and text else text
+
+    def wrap(self, text: str, indent: str = "") -> str:
+        """Return `text` broken into lines of the width, each behind `indent`."""
+        return wrap(text, self.width, indent)
+
+    def lines(self, texts: Iterable[str], indent: str = "") -> str:
+        """Return texts below each other, each wrapped."""
+        return "\n".join(self.wrap(text, indent) for text in texts)
+
+    def table(
+        self, headings: Iterable[str], rows: Iterable[Iterable[str]], indent: str = ""
+    ) -> str:
+        """Return a drawn table: see `text_table`."""
+        return draw(text_table(headings, rows), self, indent=indent)
+
+    def titled(self, title: str, text: str) -> str:
+        """Return a text right below its title; nothing where there is no text."""
+        return f"{self.strong(title)}\n{text}" if text else ""
+
+
+PLAIN = Style()
+
+
+def percent(share: float | None, *, sign: str = "") -> str:
+    """Return a share in percent with one decimal, with `sign` "+" also where it is positive."""
+    return "-" if share is None else f"{100 * share:{sign}.1f} %"
+
+
+class TextTable(Record):
+    """Headings, rows of text, and which columns align to the right.
+
+    A cell is one line, whatever a data file or a path says: its control characters are written out.
+    """
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[bool, ...]
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "headings", tuple(map(shown, self.headings)))
+        force_setattr(self, "rows", tuple(tuple(map(shown, row)) for row in self.rows))
+
+
+def text_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> TextTable:
+    """Return a table; a column whose heading begins with > aligns to the right."""
+    heads = tuple(headings)
+    return TextTable(
+        headings=tuple(head.removeprefix(">") for head in heads),
+        rows=tuple(map(tuple, rows)),
+        right=tuple(head.startswith(">") for head in heads),
+    )
+
+
+def without_last_column(table: TextTable) -> TextTable:
+    """Return the table without its last column."""
+    return TextTable(
+        headings=table.headings[:-1],
+        rows=tuple(row[:-1] for row in table.rows),
+        right=table.right[:-1],
+    )
+
+
+def width_of(table: TextTable) -> int:
+    """Return how many characters a line of the drawn table has."""
+    columns = zip_longest(table.headings, *table.rows, fillvalue="")
+    return sum(max(map(len, column)) + len(GAP) for column in columns) - len(GAP)
+
+
+def folded(
+    table: TextTable, width: int, marked: Collection[int] = ()
+) -> tuple[TextTable, tuple[int, ...]]:
+    """Return the table with its last column broken into lines that fit, and where `marked` are."""
+    if width_of(table) <= width:
+        return table, tuple(marked)
+    rest = without_last_column(table)
+    room = max(width - width_of(rest) - len(GAP), len(table.headings[-1]), NARROWEST)
+    rows: list[tuple[str, ...]] = []
+    places: list[int] = []
+    blank = ("",) * len(rest.headings)
+    for number, row in enumerate(table.rows):
+        first, *more = wrap(row[-1], room, "").splitlines() or [""]
+        lines = [(*row[:-1], first), *((*blank, line) for line in more)]
+        places += range(len(rows), len(rows) + len(lines)) if number in marked else ()
+        rows += lines
+    return TextTable(headings=table.headings, rows=tuple(rows), right=table.right), tuple(places)
+
+
+def draw(
+    table: TextTable, style: Style = PLAIN, *, indent: str = "", bold: Collection[int] = ()
+) -> str:
+    """Return the table as lines of text, `bold` rows bold; the last column is never padded."""
+    widths = [
+        max(map(len, column)) for column in zip_longest(table.headings, *table.rows, fillvalue="")
+    ]
+
+    def line(cells: tuple[str, ...]) -> str:
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, table.right, strict=True)
+        ]
+        return indent + GAP.join(padded).rstrip()
+
+    heading = style.strong(line(table.headings))
+    rule = style.faint(indent + GAP.join("-" * width for width in widths))
+    rows = [
+        style.strong(line(row)) if number in bold else line(row)
+        for number, row in enumerate(table.rows)
+    ]
+    return "\n".join([heading, rule, *rows])
+
+
+def markdown(table: TextTable) -> str:
+    """Return the table in Markdown."""
+
+    def line(cells: tuple[str, ...]) -> str:
+        return "| " + " | ".join(map(markdown_text, cells)) + " |"
+
+    rule = "| " + " | ".join("---:" if right else "---" for right in table.right) + " |"
+    return "\n".join([line(table.headings), rule, *map(line, table.rows)])
+
+
+def wrap(text: str, width: int, indent: str) -> str:
+    """Return `text` broken into lines of at most `width`, each behind `indent`."""
+    from textwrap import fill
+
+    told = fill(
+        text.replace(" %", f"{_UNBROKEN}%"),
+        width=max(width, len(indent) + 20),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return told.replace(_UNBROKEN, " ")
