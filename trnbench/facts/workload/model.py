@@ -16,7 +16,7 @@ from typing import Literal
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Total
 from trnbench.facts.records import Record, field, replace
-from trnbench.facts.workload.layers import LayerKind, Scan, layer_order
+from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, Scan, layer_order
 from trnbench.facts.workload.recommender import Recommender
 from trnbench.facts.workload.sizes import MAY_BE_ZERO, MOST_DEPTHS, check_sizes
 
@@ -190,6 +190,8 @@ class Transformer(Record):
     def __post_init__(self) -> None:
         """Refuse layers without a feed-forward part, and parts that no layer has."""
         check_sizes(self)
+        if self.layers > MAX_LAYERS:
+            raise ValueError(f"`layers` {self.layers:,} are more than {MAX_LAYERS:,}")
         if (self.pattern is None) != (not self.kinds):
             raise ValueError("`pattern` lists the layers of `kinds`: expected both or neither")
         if self.pattern is None and self.attention is None:
