@@ -84,7 +84,7 @@ def changed_copy(folder: Path, *, meaning: bool) -> None:
     (folder / "trnbench" / "_data").mkdir()
     for data in ("specs", "workloads"):
         (folder / "trnbench" / "_data" / data).symlink_to(ROOT / data)
-    edits = [("workload/layout.py", BEFORE, FIELD + BEFORE)]
+    edits = [("facts/workload/layout.py", BEFORE, FIELD + BEFORE)]
     if meaning:
         edits += [
             ("program/grid.py", "    precision: Prec", "    made_up: str\n    precision: Prec"),

@@ -13,7 +13,7 @@ from trnbench.scenario import Scenario
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import compare_request
 from trnbench.tui.scenario_form import scenario_fields, texts_of
-from trnbench.tui.settings import State, read_config, read_state, write_state
+from trnbench.tui.settings import SessionState, read_config, read_state, write_state
 from trnbench.verbs.again import command_question
 
 
@@ -69,16 +69,18 @@ def test_forms_begin_with_the_users_own_defaults(tmp_path, monkeypatch):
 
 def test_state_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "deep" / "tui.toml"
-    state = State(view="matrix", theme="nord", texts={"matrix": {"chips": 'a "quoted" name'}})
+    state = SessionState(
+        view="matrix", theme="nord", texts={"matrix": {"chips": 'a "quoted" name'}}
+    )
     write_state(path, state)
     assert read_state(path) == state
 
 
 def test_a_state_that_cannot_be_read_is_as_good_as_none(tmp_path):
     path = tmp_path / "tui.toml"
-    assert read_state(path) == State()
+    assert read_state(path) == SessionState()
     path.write_text("view = [", encoding="utf-8")
-    assert read_state(path) == State()
+    assert read_state(path) == SessionState()
 
 
 def test_a_configuration_names_theme_and_keys(tmp_path):

@@ -102,7 +102,7 @@ def test_a_file_of_several_kinds_is_read_back_by_kinds(tmp_path, ending):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is not JSON"),
+        ("{", "not valid JSON"),
         ("[]", "is no JSON of measured rows"),
         ('{"schema": "trnbench.measured/1", "rows": [{"a": 1}]}', "cells are no texts"),
     ],

@@ -21,7 +21,7 @@ from trnbench.show.redaction import (
     without_own_options,
 )
 from trnbench.store import runs as store
-from trnbench.store.check import Finding, findings
+from trnbench.store.check import RunFault, findings
 from trnbench.store.database import Say, begin_anew, opened, read
 from trnbench.store.faults import Damaged
 from trnbench.store.place import identity, store_path
@@ -99,14 +99,14 @@ def remove_runs(names: Sequence[str]) -> list[KeptRun]:
     return [*found.values()]
 
 
-def check_runs() -> tuple[int, list[Finding]]:
+def check_runs() -> tuple[int, list[RunFault]]:
     """Return how many runs are kept, and what is damaged of all that is."""
     path = store_path()
     try:
         with read(path) as connection:
             return store.counted(connection), [*findings(connection)]
     except Damaged as damage:
-        return 0, [Finding(kind="file", name=str(path), reason=damage.message)]
+        return 0, [RunFault(kind="file", name=str(path), reason=damage.message)]
 
 
 def recover_runs(named: Path | None, *, say: Say) -> tuple[Path, Recovered]:

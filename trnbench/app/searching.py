@@ -13,7 +13,7 @@ from trnbench.facts.processes.children import forked_pool
 from trnbench.facts.records import Record
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.search.parts import is_large
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, reunited
 from trnbench.predict.search.search import SearchHooks, Share, search
 from trnbench.predict.setup import TrainSetup
@@ -36,10 +36,10 @@ class Watch(Record):
 
 def question_of(
     setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float | None = None
-) -> Question:
+) -> SearchQuestion:
     """Return the question of a search for the knobs that the layout leaves open."""
     apart = layout.number("generation_nodes") or 0
-    return Question(
+    return SearchQuestion(
         model=setup.model,
         platform=setup.platform,
         efficiency=setup.efficiency,
@@ -56,7 +56,7 @@ def question_of(
 
 
 def search_all(
-    questions: Sequence[tuple[str, Question]], *, top: int, watch: Watch
+    questions: Sequence[tuple[str, SearchQuestion]], *, top: int, watch: Watch
 ) -> tuple[SearchResult | None, ...]:
     """Return the results of named questions, None for those that a cancel left unasked.
 
@@ -89,7 +89,7 @@ def search_all(
     return tuple(found)
 
 
-def _shares(question: Question, workers: int) -> list[Share]:
+def _shares(question: SearchQuestion, workers: int) -> list[Share]:
     """Return all of a question as one share, or if it is large several."""
     if not is_large(question):
         return [Share()]
@@ -109,7 +109,7 @@ def _told(progress: Progress, name: str, number: int, count: int) -> Progress:
 
 
 def _side_by_side(
-    questions: Sequence[tuple[Question, Share]], top: int, watch: Watch, together: int
+    questions: Sequence[tuple[SearchQuestion, Share]], top: int, watch: Watch, together: int
 ) -> tuple[SearchResult | None, ...]:
     # Most questions come alone, and answer at once without these.
     from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -150,7 +150,7 @@ def _begin(stop: object, counts: object) -> None:
     _shared.update(stop=stop, counts=counts)
 
 
-def _search(number: int, question: Question, share: Share, top: int) -> SearchResult | None:
+def _search(number: int, question: SearchQuestion, share: Share, top: int) -> SearchResult | None:
     stop, counts = _shared["stop"], _shared["counts"]
     if stop.value:
         return None

@@ -20,7 +20,7 @@ NO_OPTIONS = ("catalog", "progress", "cancel", "workers")
 """Arguments of every verb that say where to look and who hears of progress, not what is asked."""
 
 
-class Verb(Protocol[Q_co, A_co]):
+class AskedVerb(Protocol[Q_co, A_co]):
     """A function that answers; `request` returns the question that it would answer."""
 
     __doc__: str | None
@@ -32,7 +32,7 @@ class Verb(Protocol[Q_co, A_co]):
         """Return the settled question that the arguments ask."""
 
 
-def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> Verb[Q, A]:
+def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q, A]:
     """Return the function that asks `run(catalog, question)`.
 
     Its documentation is that of `run`, and a line for each option. Options written without a name
@@ -61,7 +61,7 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> Verb[Q, A]:
     hooks = [known[one] for one in NO_OPTIONS[1:] if one in known]
     verb.__signature__ = signature_of(options, answer, hooks)  # type: ignore[attr-defined]
     verb.request = request  # type: ignore[attr-defined]
-    return cast("Verb[Q, A]", verb)
+    return cast("AskedVerb[Q, A]", verb)
 
 
 def signature_of(

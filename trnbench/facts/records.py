@@ -22,7 +22,7 @@ __all__ += ["force_setattr", "replace"]
 _Value = TypeVar("_Value")
 
 
-class Field(NamedTuple):
+class RecordField(NamedTuple):
     """A field of a class of records: its default, MISSING where it needs a value, and notes."""
 
     name: str
@@ -75,20 +75,20 @@ class State(Struct, metaclass=_Form):
     """A record whose fields can be set."""
 
 
-def fields(of: Struct | type[Struct]) -> tuple[Field, ...]:
+def fields(of: Struct | type[Struct]) -> tuple[RecordField, ...]:
     """Return the fields of a record or a class of records, those of its bases first."""
     return _fields(of if isinstance(of, type) else type(of))
 
 
 @cache
-def _fields(kind: type[Struct]) -> tuple[Field, ...]:
+def _fields(kind: type[Struct]) -> tuple[RecordField, ...]:
     names, defaults = kind.__struct_fields__, kind.__struct_defaults__
     notes: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         notes |= vars(base).get("__notes__", {})
     padded = (*[MISSING] * (len(names) - len(defaults)), *defaults)
     return tuple(
-        Field(name, default, notes.get(name, {}))
+        RecordField(name, default, notes.get(name, {}))
         for name, default in zip(names, padded, strict=True)
     )
 

@@ -13,7 +13,7 @@ from trnbench.facts.units import counted
 from trnbench.show.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
-from trnbench.store.check import Finding
+from trnbench.store.check import RunFault
 from trnbench.store.recovery import Recovered
 from trnbench.store.runs import KeptAnswer, KeptRun
 
@@ -58,7 +58,7 @@ def removed_report(runs: Sequence[KeptRun]) -> Report:
     )
 
 
-def checked_report(count: int, found: Sequence[Finding]) -> Report:
+def checked_report(count: int, found: Sequence[RunFault]) -> Report:
     """Return the report of a check of all kept runs: a row for each that is damaged."""
     notes = (
         ("`trnbench runs recover` brings what can be read into a sound file",)
@@ -81,7 +81,7 @@ def recovered_report(source: Path, recovered: Recovered) -> Report:
 
 
 def _damage_report(
-    verb: str, found: Sequence[Finding], summary: Mapping[str, object], notes: tuple[str, ...]
+    verb: str, found: Sequence[RunFault], summary: Mapping[str, object], notes: tuple[str, ...]
 ) -> Report:
     return Report(
         verb=verb,

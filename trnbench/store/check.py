@@ -15,7 +15,7 @@ from trnbench.store.studies import cell_content
 CELL_DAMAGE = "it is not what was kept"
 
 
-class Finding(Record):
+class RunFault(Record):
     """A run or a cell of a study that is damaged, or the whole `file`, and how that shows."""
 
     kind: str
@@ -23,27 +23,27 @@ class Finding(Record):
     reason: str
 
 
-def findings(connection: sqlite3.Connection) -> Iterator[Finding]:
+def findings(connection: sqlite3.Connection) -> Iterator[RunFault]:
     """Yield what is damaged, after reading everything against its digest, size and shape."""
     snapshots: dict[str, str] = {}
     for name, run in each_run(connection):
         if run is None:
-            yield Finding(kind="run", name=name, reason="what is known of it was changed")
+            yield RunFault(kind="run", name=name, reason="what is known of it was changed")
             continue
         try:
             answer_of(connection, run)
             inputs_of(connection, run)
         except Damaged as damage:
-            yield Finding(kind="run", name=name, reason=damage.message)
+            yield RunFault(kind="run", name=name, reason=damage.message)
             continue
         if run.snapshot not in snapshots:
             snapshots[run.snapshot] = snapshot_damage(connection, run.snapshot)
         if snapshots[run.snapshot]:
-            yield Finding(kind="run", name=name, reason=snapshots[run.snapshot])
+            yield RunFault(kind="run", name=name, reason=snapshots[run.snapshot])
     rows = connection.execute(f"SELECT seal = {CELL_SEAL}, study, key, content, bytes FROM cell")
     for sound, study, key, *content in rows:
         if not sound or cell_content(*content) is None:
-            yield Finding(kind="cell", name=f"{study}/{key}", reason=CELL_DAMAGE)
+            yield RunFault(kind="cell", name=f"{study}/{key}", reason=CELL_DAMAGE)
 
 
 def snapshot_damage(connection: sqlite3.Connection, snapshot: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trnbench.facts.records import Record
-from trnbench.store.check import Finding, snapshot_damage
+from trnbench.store.check import RunFault, snapshot_damage
 from trnbench.store.database import ASIDE, ENDINGS, connected, known_version
 from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_of
 from trnbench.store.place import own_file
@@ -40,7 +40,7 @@ class Recovered(Record):
     runs: int
     cells: int
     known: int
-    lost: tuple[Finding, ...]
+    lost: tuple[RunFault, ...]
 
 
 def put_aside(path: Path) -> list[Path]:
@@ -114,9 +114,9 @@ def recover(
         cells=cells,
         known=known,
         lost=(
-            *(Finding(kind="run", name=name, reason=why) for name, why in lost.items()),
+            *(RunFault(kind="run", name=name, reason=why) for name, why in lost.items()),
             *(
-                Finding(kind="cell", name=name, reason="it is not what was kept")
+                RunFault(kind="cell", name=name, reason="it is not what was kept")
                 for name in cells_lost
             ),
         ),

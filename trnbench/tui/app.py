@@ -35,7 +35,7 @@ from trnbench.tui.quick_escape import read_apart
 from trnbench.tui.scenario_form import configured_texts
 from trnbench.tui.settings import (
     Config,
-    State,
+    SessionState,
     config_path,
     read_config,
     read_state,
@@ -421,7 +421,7 @@ class TrnbenchApp(ViewModes):
         self.failure = self.failure or error
         self.exit()
 
-    # State
+    # SessionState
 
     def _configured(self) -> tuple[Config, str]:
         path = config_path()
@@ -436,7 +436,7 @@ class TrnbenchApp(ViewModes):
         view = self.view
         write_state(
             state_path(),
-            State(
+            SessionState(
                 view="" if view is None else view.NAME,
                 theme=self.theme,
                 texts={name: kept for name, kept in texts.items() if kept},

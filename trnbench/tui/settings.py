@@ -24,7 +24,7 @@ class Config(Record):
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
-class State(Record):
+class SessionState(Record):
     """What the last session left: the view, the theme, and the texts of each view's fields."""
 
     view: str = ""
@@ -74,14 +74,14 @@ def read_config(path: Path, ids: Callable[[], Collection[str]]) -> Config:
     return Config(theme=theme if isinstance(theme, str) else None, keys=keys)
 
 
-def read_state(path: Path) -> State:
+def read_state(path: Path) -> SessionState:
     """Return what the last session left; a file that cannot be used is as good as none."""
     try:
         table = read_toml(path) if path.is_file() else {}
     except TrnbenchError:
-        return State()
+        return SessionState()
     view, theme = table.pop("view", ""), table.pop("theme", "")
-    return State(
+    return SessionState(
         view=view if isinstance(view, str) else "",
         theme=theme if isinstance(theme, str) else "",
         texts={
@@ -92,7 +92,7 @@ def read_state(path: Path) -> State:
     )
 
 
-def write_state(path: Path, state: State) -> None:
+def write_state(path: Path, state: SessionState) -> None:
     """Keep the state for the next session; a disk that refuses it is no reason to complain."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

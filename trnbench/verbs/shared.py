@@ -32,7 +32,7 @@ DETAILS: Any = option("Show layouts, rates, remarks and counts too.", default=Fa
 """Whether people see all of an answer."""
 
 
-class Against(Question):
+class AgainstKept(Question):
     """A kept answer that this one is held against."""
 
     against: str | None = option(

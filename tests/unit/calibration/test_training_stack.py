@@ -80,7 +80,7 @@ def test_every_chip_has_exactly_one_efficiency():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_calibration_is_read_as_what_it_holds_and_names_what_exists(name):
     record: Any = READERS["calibration"](CALIBRATION / f"{name}.toml")
-    kinds = {CHIP_PREFIX: ChipEfficiency, STACK_PREFIX: TrainingStack}
+    kinds: dict[str, type] = {CHIP_PREFIX: ChipEfficiency, STACK_PREFIX: TrainingStack}
     prefix = name[: name.index("-") + 1]
     assert isinstance(record, kinds.get(prefix, CollectiveStack))
     assert list(cross_faults(record, CATALOG)) == []

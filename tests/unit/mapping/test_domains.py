@@ -10,7 +10,7 @@ from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.placement import place
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.search import search
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import prices_of
@@ -65,7 +65,7 @@ def test_tensor_parallelism_over_two_trays_is_as_fast_as_in_one() -> None:
 
 def test_a_search_over_domains_of_several_sizes_prices_each_as_predict_does() -> None:
     setup = train_setup(CATALOG, "llama3.1-8b", "gb200-nvl72", 1)
-    question = Question(
+    question = SearchQuestion(
         model=setup.model,
         platform=setup.platform,
         efficiency=setup.efficiency,

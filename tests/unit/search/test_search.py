@@ -32,7 +32,7 @@ from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.rank_groups import platform_answer
 from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, Tally
 from trnbench.predict.search.runs import Seen
 from trnbench.predict.search.search import SearchHooks, search
@@ -53,7 +53,7 @@ def question(
     stack=None,
     fixed=None,
     **kept,
-) -> Question:
+) -> SearchQuestion:
     platform = load_platform(CATALOG, instance)
     training = (
         training_stack_of(CATALOG, platform.instance.name)
@@ -64,7 +64,7 @@ def question(
         chip=load_chip_efficiency(CATALOG, platform.chip.name), stack=training
     )
     given = {"global_batch": batch, "sequence": sequence, "precision": precision}
-    return Question(
+    return SearchQuestion(
         model=load_model(CATALOG, model),
         platform=platform,
         efficiency=efficiency,
@@ -79,7 +79,7 @@ def divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def layouts(asked: Question, nodes: int) -> Iterator[Layout]:
+def layouts(asked: SearchQuestion, nodes: int) -> Iterator[Layout]:
     """Yield every layout worth looking at whose ranks fill the cluster."""
     fixed = asked.layout.given
     sequence, batch = asked.completed.sequence, asked.completed.global_batch
@@ -131,7 +131,7 @@ def layouts(asked: Question, nodes: int) -> Iterator[Layout]:
             )
 
 
-def one_by_one(asked: Question, nodes: int) -> tuple[Counter[str], dict[Layout, float]]:
+def one_by_one(asked: SearchQuestion, nodes: int) -> tuple[Counter[str], dict[Layout, float]]:
     """Return how many layouts came how far, and their seconds, each from a program of its own."""
     counts: Counter[str] = Counter()
     found = {}
@@ -153,7 +153,9 @@ def one_by_one(asked: Question, nodes: int) -> tuple[Counter[str], dict[Layout, 
     return counts, found
 
 
-def everything(asked: Question, **hooks) -> tuple[SearchResult, dict[tuple[int, Layout], float]]:
+def everything(
+    asked: SearchQuestion, **hooks
+) -> tuple[SearchResult, dict[tuple[int, Layout], float]]:
     """Return a search's result, and the seconds of every layout it priced."""
     found: dict[tuple[int, Layout], float] = {}
 
@@ -369,7 +371,7 @@ def test_no_program_is_ranked_twice(model, instance, sequence, batch, fixed, att
     assert found
 
 
-def _same_step(asked: Question, layout: Layout) -> object:
+def _same_step(asked: SearchQuestion, layout: Layout) -> object:
     """Return what two layouts have in common if they are the same program, run in one order."""
     program = training_step(asked.model, layout)
     held = memory(program, asked.platform, fragmentation_ratio=0.0)

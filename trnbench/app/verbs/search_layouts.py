@@ -15,7 +15,7 @@ from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.workload.layout import Value
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.runs import Seen
 from trnbench.predict.search.search import SearchHooks, search
@@ -66,7 +66,7 @@ def search_layouts(
     known = load_model(catalog, model) if isinstance(model, str) else model
     layout = layout_of(global_batch=global_batch, sequence=sequence, precision=precision, **knobs)
     refuse_senseless(known, layout)
-    question = Question(
+    question = SearchQuestion(
         model=known,
         platform=platform,
         efficiency=efficiency,

@@ -39,19 +39,19 @@ _MOST_SHOWN = 80
 REMEDY = "correct it or leave it out"
 
 
-class Place(State):
+class ReadingPlace(State):
     """Where a reader is in a file, such as "line 7" or "key results.3"; empty where unknown."""
 
     where: str = ""
 
 
 @contextmanager
-def foreign(path: Path, what: str, *, remedy: str = REMEDY) -> Iterator[Place]:
+def foreign(path: Path, what: str, *, remedy: str = REMEDY) -> Iterator[ReadingPlace]:
     """Guard the reading of a file that others wrote; `what` names such content, as in "a log".
 
     The reader may keep `where` of the place it is given up to date, so that the message has it.
     """
-    place = Place()
+    place = ReadingPlace()
     try:
         yield place
     except TrnbenchError:

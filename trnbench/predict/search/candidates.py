@@ -23,7 +23,7 @@ from trnbench.facts.arrays import IntArray
 from trnbench.facts.workload.layout import KNOBS, Value
 from trnbench.facts.workload.pipeline_layout import lighter_ends, written
 from trnbench.facts.workload.recompute import MODULES, recompute_named
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.program.blocks import layers_of
 from trnbench.program.features import (
     DRAWN,
@@ -42,7 +42,7 @@ _FIRST_LIGHTER = (0, 1)
 
 
 def candidates(
-    question: Question, name: str, axes: Mapping[str, IntArray]
+    question: SearchQuestion, name: str, axes: Mapping[str, IntArray]
 ) -> tuple[Value | None, ...]:
     """Return the values of a knob that was asked for, its default first, given the degrees."""
     default = getattr(question.completed, name)
@@ -50,7 +50,7 @@ def candidates(
     return tuple(found)
 
 
-def _recompute(question: Question, axes: Mapping[str, IntArray]) -> Iterator[Value]:
+def _recompute(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     transformer = question.model.transformer
     if transformer is None:
         return
@@ -79,7 +79,7 @@ def _ladder(end: int) -> Iterator[int]:
         step *= 2
 
 
-def _exchange(question: Question, axes: Mapping[str, IntArray]) -> Iterator[Value]:
+def _exchange(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     knob, most = KNOBS["context_parallel"], int(axes["cp"].max())
     for how in ("ring", "all-to-all"):
         if question.allows(feature_of(knob, how)):
@@ -88,13 +88,13 @@ def _exchange(question: Question, axes: Mapping[str, IntArray]) -> Iterator[Valu
         yield from (f"hybrid:{count}" for count in _divisors(axes["cp"]) if count < most)
 
 
-def _split(question: Question, axes: Mapping[str, IntArray]) -> Iterator[Value]:
+def _split(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     knob = KNOBS["stage_split"]
     if axes["pp"].max() > 1:
         yield from (one for one in knob.choices if question.allows(feature_of(knob, one)))
 
 
-def _drawn(question: Question, axes: Mapping[str, IntArray]) -> Iterator[Value]:
+def _drawn(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     model = question.model
     if model.transformer is None or not question.allows(DRAWN):
         return
@@ -116,21 +116,21 @@ def _drawn(question: Question, axes: Mapping[str, IntArray]) -> Iterator[Value]:
                 yield written(shared, (0,) * (count - 1) + (depths,))
 
 
-def _head_layers(question: Question) -> float:
+def _head_layers(question: SearchQuestion) -> float:
     """Return how many layers are as much work as the head."""
     layout = question.layout.changed(stage_split="work", pipeline_layout=None)
     model = question.model.with_depths(layout.number("mtp_depths"))
     return layers_of(model, grid_of(layout.complete())).last_layers
 
 
-def _shard(question: Question, axes: Mapping[str, IntArray]) -> Iterator[Value]:
+def _shard(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     if not question.allows(HYBRID):
         return
     ranks = [nodes * question.ranks_per_node for nodes in question.nodes]
     yield from (count for count in _divisors(ranks) if count < max(ranks))
 
 
-def _expert_tp(question: Question, axes: Mapping[str, IntArray]) -> Iterator[Value]:
+def _expert_tp(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     if question.allows(EXPERTS_APART):
         most = int(axes["tp"].max())
         yield from (count for count in (1, *_divisors(axes["tp"])) if count < most)
@@ -146,7 +146,7 @@ def _divisors(numbers: Iterable[int] | IntArray) -> tuple[int, ...]:
     return tuple(sorted(found - {1}))
 
 
-_OF: Mapping[str, Callable[[Question, Mapping[str, IntArray]], Iterator[Value]]] = {
+_OF: Mapping[str, Callable[[SearchQuestion, Mapping[str, IntArray]], Iterator[Value]]] = {
     "recompute": _recompute,
     "context_parallel": _exchange,
     "stage_split": _split,

@@ -23,7 +23,7 @@ from trnbench.facts.workload.recompute import repeated_layers
 from trnbench.machine.rank_groups import platform_answer
 from trnbench.machine.routable_groups import OF_EXPERTS, group_reasons
 from trnbench.machine.routable_groups import OUTER as GROUPS
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.space import DIMENSIONS, Space, Variant
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.legality import reasons
@@ -327,7 +327,7 @@ def _platform_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
     return found
 
 
-def _refused(question: Question, grid: Grid, nodes: int | IntArray) -> tuple[Reason, ...]:
+def _refused(question: SearchQuestion, grid: Grid, nodes: int | IntArray) -> tuple[Reason, ...]:
     platform = platform_answer(
         question.platform,
         grid,
@@ -338,12 +338,12 @@ def _refused(question: Question, grid: Grid, nodes: int | IntArray) -> tuple[Rea
     return (*_not_run(question), *platform.refused)
 
 
-def _routed(question: Question, grid: Grid, axes: tuple[str, ...]) -> tuple[Reason, ...]:
+def _routed(question: SearchQuestion, grid: Grid, axes: tuple[str, ...]) -> tuple[Reason, ...]:
     found = group_reasons(question.platform, grid, axes, logical_size=question.logical_size)
     return tuple(found)
 
 
-def _not_run(question: Question) -> Iterator[Reason]:
+def _not_run(question: SearchQuestion) -> Iterator[Reason]:
     """Yield a reason against every layout where the stack refuses the model or a settled knob."""
     refused = question.refused
     if refused:

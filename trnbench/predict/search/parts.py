@@ -13,7 +13,7 @@ import numpy as np
 from trnbench.facts.arrays import BoolArray, IntArray
 from trnbench.facts.records import replace
 from trnbench.predict.search.legality import OUTER, PLACE, ScheduleFamily
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.space import ALONG, Space, space_of
 from trnbench.program.points import Points
 
@@ -45,7 +45,7 @@ def blocks(space: Space) -> Iterator[Space]:
     yield space if whole else space.of(np.isin(clusters, chosen))
 
 
-def is_large(question: Question) -> bool:
+def is_large(question: SearchQuestion) -> bool:
     """Tell whether the layouts of a question are looked at in several blocks."""
     several = blocks(space_of(question))
     next(several)

@@ -22,7 +22,7 @@ from trnbench.program.features import features_of_knob, plain_features
 from trnbench.program.precision import recipe_named
 
 
-class Question(Record):
+class SearchQuestion(Record):
     """A step to be laid out on clusters of `nodes` instances each.
 
     Those that only write answers come on top: `generation_nodes`.

@@ -38,7 +38,7 @@ from trnbench.predict.search.legality import (
     own_modes,
 )
 from trnbench.predict.search.parts import blocks, parts
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.ranking import LayoutRanking
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.runs import Run, Seen
@@ -113,7 +113,7 @@ class Share(Record):
 
 
 def search(
-    question: Question,
+    question: SearchQuestion,
     *,
     top: int = 20,
     hooks: SearchHooks | None = None,
@@ -170,7 +170,9 @@ class _Batch(Record, eq=False):
 class _Search:
     """A search under way: what it has seen so far."""
 
-    def __init__(self, question: Question, counts: Counts, top: int, hooks: SearchHooks) -> None:
+    def __init__(
+        self, question: SearchQuestion, counts: Counts, top: int, hooks: SearchHooks
+    ) -> None:
         self.question = question
         self.counts = counts
         self.hooks = hooks

@@ -39,7 +39,7 @@ from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import stages_of
 from trnbench.facts.workload.recompute import repeated_layers
 from trnbench.predict.search.candidates import MOST_LIGHTER, candidates
-from trnbench.predict.search.question import Question
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.program.blocks import layers_of
 from trnbench.program.features import PARALLEL, feature_of
 from trnbench.program.grid import Grid, grid_of
@@ -73,7 +73,7 @@ MOST_PROGRAMS = 20_000
 class Space(Record, eq=False):
     """Every layout a question asks about; `axes` are the values that lie along the grid's axes."""
 
-    question: Question
+    question: SearchQuestion
     axes: Mapping[Axis, IntArray]
 
     @cached_property
@@ -272,7 +272,7 @@ class Space(Record, eq=False):
         return np.asarray(np.ceil(transformer.layers / grid.pp) % grid.vpp != 0)
 
 
-def space_of(question: Question) -> Space:
+def space_of(question: SearchQuestion) -> Space:
     """Return every layout that a question asks about."""
     given = question.completed
     transformer, recommender = question.model.transformer, question.model.recommender
@@ -315,7 +315,7 @@ def space_of(question: Question) -> Space:
     return Space(question=question, axes=axes)
 
 
-def _tensor_degrees(question: Question) -> tuple[int, ...]:
+def _tensor_degrees(question: SearchQuestion) -> tuple[int, ...]:
     degrees = question.platform.legal_degrees(question.logical_size)
     if degrees is not None:
         return degrees.tensor_parallel
@@ -334,13 +334,13 @@ def _divisors(numbers: Iterable[int], most: int | None = None) -> tuple[int, ...
     return tuple(sorted(d for d in found if most is None or d <= most))
 
 
-def _fixed(question: Question, name: str) -> tuple[int, ...]:
+def _fixed(question: SearchQuestion, name: str) -> tuple[int, ...]:
     """Return the value of a degree that is not to be searched, or nothing."""
     value = question.layout.number(name)
     return () if value is None else (value,)
 
 
-def _values(question: Question, mode: Knob) -> tuple[Value | None, ...]:
+def _values(question: SearchQuestion, mode: Knob) -> tuple[Value | None, ...]:
     """Return the values of a mode that are looked at: the one given, or what the stack supports."""
     values = _supported(question, mode)
     if mode.name != "recompute":
@@ -350,7 +350,7 @@ def _values(question: Question, mode: Knob) -> tuple[Value | None, ...]:
     return tuple(dict.fromkeys(plain))
 
 
-def _supported(question: Question, mode: Knob) -> tuple[Value | None, ...]:
+def _supported(question: SearchQuestion, mode: Knob) -> tuple[Value | None, ...]:
     given = question.layout[mode.name]
     if given is not None:
         return (given,)

@@ -18,7 +18,7 @@ from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension, show
 from trnbench.scenario import scenario_file_options
-from trnbench.verbs.shared import DETAILS, Against
+from trnbench.verbs.shared import DETAILS, AgainstKept
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -137,6 +137,6 @@ class CompareShowing(Question):
         default=None,
         metavar="strong|weak",
     )
-    held: Against = group(Against)
+    held: AgainstKept = group(AgainstKept)
     plot: bool = option("Draw cost over days, or scaling.", default=False)
     details: bool = DETAILS
