@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from contextlib import suppress
 from string import ascii_lowercase
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from textual import events, on, work
+from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
 from textual.containers import Vertical
-from textual.css.query import NoMatches
 from textual.screen import ModalScreen, ScreenResultType
 from textual.suggester import Suggester
 from textual.widget import Widget
@@ -27,31 +23,6 @@ class Dialog(ModalScreen[ScreenResultType]):
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """End with a result, unless it has ended already."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
-
-
-class Palette(CommandPalette):
-    """The command palette, which ends once too, and turns no page before it has one."""
-
-    def dismiss(self, result: None = None) -> AwaitComplete:
-        """End with a command, unless it has ended already."""
-        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
-
-    def _action_command_list(self, action: str) -> None:
-        with suppress(KeyError, ZeroDivisionError, NoMatches):
-            super()._action_command_list(action)
-
-    def _action_cursor_down(self) -> None:
-        # A key that comes once the palette is leaving finds no list.
-        with suppress(NoMatches):
-            super()._action_cursor_down()
-
-    # Exclusive: what is typed meanwhile starts the search anew.
-    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
-    async def _gather_commands(self, search_value: str) -> None:
-        """Look for commands; once the palette is gone, so is the list for them."""
-        gather: Any = inspect.unwrap(CommandPalette._gather_commands)
-        with suppress(NoMatches):
-            await gather(self, search_value)
 
 
 class Confirm(Dialog[bool]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textual import events
-from textual.binding import NoBinding
+from textual.binding import Binding
 from textual.widgets import Input
 
 TURNS = {"tab": 1, "shift+tab": -1}
@@ -23,7 +23,7 @@ class LineInput(Input):
         if self.parent is not None:
             super().update_node_styles(animate)
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """Take a letter, an editing key or Tab; keys for another input are passed on to it."""
         focused = self.screen.focused
         if isinstance(focused, LineInput) and focused is not self:
@@ -39,7 +39,5 @@ class LineInput(Input):
 
     def _action_of(self, key: str) -> str | None:
         """Return the action that a key is bound to in this widget."""
-        try:
-            return self._bindings.get_bindings_for_key(key)[0].action
-        except NoBinding:
-            return None
+        bindings = Binding.make_bindings(self.BINDINGS)
+        return next((one.action for one in bindings if one.key == key), None)
