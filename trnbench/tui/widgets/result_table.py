@@ -111,12 +111,6 @@ class ResultTable(ScrollView, can_focus=True):
         table: ResultTable
         row: Row
 
-    @dataclass
-    class FilterWanted(Message):
-        """The rows are to be filtered by these words."""
-
-        words: str
-
     class Arranged(Message):
         """The lines are others: after a sort, a filter or new rows."""
 
@@ -189,11 +183,6 @@ class ResultTable(ScrollView, can_focus=True):
     def filter_by(self, words: str) -> None:
         """Show the rows that match."""
         self.choose_state(replace(self.state, words=words))
-
-    def pane_filter(self, words: str) -> None:
-        """Filter as if the words had been typed into the line above."""
-        if words:
-            self.post_message(self.FilterWanted(words))
 
     def _arrange(self) -> None:
         before = self.key
