@@ -66,5 +66,10 @@ def glossary() -> Mapping[str, str]:
 @cache
 def _file() -> Mapping[str, object]:
     return read_toml(
-        Path(str(resources.files("trnbench"))) / "facts" / "facts" / "catalog" / "concepts.toml"
+        Path(str(resources.files("trnbench")))
+        / "facts"
+        / "facts"
+        / "facts"
+        / "catalog"
+        / "concepts.toml"
     )
