@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from textual import events
-from textual.binding import Binding
 from textual.widgets import Input
 
 TURNS = {"tab": 1, "shift+tab": -1}
@@ -39,5 +38,5 @@ class LineInput(Input):
 
     def _action_of(self, key: str) -> str | None:
         """Return the action that a key is bound to in this widget."""
-        bindings = Binding.make_bindings(self.BINDINGS)
-        return next((one.action for one in bindings if one.key == key), None)
+        bound = self.screen.active_bindings.get(key)
+        return bound.binding.action if bound is not None and bound.node is self else None
