@@ -57,3 +57,12 @@ def test_where_the_terminal_goes_without_a_word_the_application_ends(terminal):
     screen.shows("trainium1")
     screen.vanish()
     assert screen.process.wait(LONGEST_S) == 128 + signal.SIGHUP
+
+
+@pytest.mark.slow
+def test_a_request_to_quit_gives_the_screen_back(terminal):
+    screen = terminal("matrix")
+    screen.shows("trainium1")
+    screen.process.send_signal(signal.SIGQUIT)
+    assert screen.ended() == 128 + signal.SIGQUIT
+    assert screen.restored

@@ -8,6 +8,8 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -45,6 +47,7 @@ from trnbench.tui.settings import (
 from trnbench.tui.themes import HIGH_CONTRAST
 from trnbench.tui.view import SMALLEST, View
 from trnbench.tui.views import VIEWS
+from trnbench.tui.widgets.field import Form
 
 if TYPE_CHECKING:
     from trnbench.scenario import Scenario
@@ -158,7 +161,7 @@ class TrnbenchApp(ViewModes):
 
     def on_mount(self) -> None:
         """Open the first view; from now on, a request to end is leaving."""
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             asyncio.get_running_loop().add_signal_handler(number, self._ended, number)
         if at_terminal():
             self.set_interval(LOOK_S, self._look_for_terminal)
@@ -174,43 +177,62 @@ class TrnbenchApp(ViewModes):
             self.notify(self._complaint, severity="warning", timeout=15)
 
     async def on_event(self, event: events.Event) -> None:
-        """Take Escape and a key that came with it one after the other."""
+        """Take Escape and a key that came with it one after the other.
+
+        What is pressed before the screen it is meant for stands waits for it.
+        """
+        if isinstance(event, events.InputEvent | events.Paste):
+            await self._standing()
         if isinstance(event, events.Key) and not event.is_forwarded:
             for key in read_apart(event, self._config.keys.values()):
                 await super().on_event(key)
         else:
             await super().on_event(event)
 
+    async def _standing(self) -> None:
+        """Wait until every screen that was opened has its widgets."""
+        while not all(screen.is_mounted for screen in self._screens()):
+            # The screens mount themselves meanwhile; Textual has no public event to wait for.
+            await asyncio.sleep(0)
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield what the palette offers, the verbs grouped."""
+        """Yield what the palette offers, the verbs grouped: where to go first, the way out last."""
         for name, (label, _) in VIEWS.items():
-            yield SystemCommand(f"view: {label}", f"Go to {label}", _call(self.action_view, name))
+            yield SystemCommand(f"view: {label}", f"Go to {label}", partial(self.action_view, name))
+        if self.view is not None and self.view.query(Form):
+            yield SystemCommand(
+                "edit: the question", "Go to the form", partial(self._on_view, "action_form")
+            )
         for output_format, label in FORMATS.items():
             yield SystemCommand(
                 f"export: {label} of visible rows",
                 "Write the rows, sorted and filtered as shown, to a file",
-                _call(self._export, output_format),
+                partial(self._export, output_format),
             )
         yield SystemCommand("export: SVG of the screen", "Write a picture", self.export_svg)
         yield SystemCommand(
             "copy: command for this view",
             "The trnbench command that reproduces what is shown",
-            _call(self._on_view, "action_copy_command"),
+            partial(self._on_view, "action_copy_command"),
         )
         yield SystemCommand("copy: visible rows as CSV", "Rows to the clipboard", self.copy_rows)
         yield SystemCommand("scenario: save", "Save the scenario as TOML", self.action_save)
         yield SystemCommand("scenario: load", "Load a scenario from TOML", self.action_load)
         yield SystemCommand(
-            "compute: cancel", "Stop what is being computed", _call(self._on_view, "action_cancel")
+            "compute: cancel",
+            "Stop what is being computed",
+            partial(self._on_view, "action_cancel"),
         )
         if isinstance(self.view, LaunchingView):
             yield SystemCommand(
                 "launch: files of the marked row",
                 "See what starts it, for every framework and scheduler, and write it",
-                _call(self._on_view, "action_launch"),
+                partial(self._on_view, "action_launch"),
             )
         for theme in self.available_themes:
-            yield SystemCommand(f"theme: {theme}", "Change colours", _call(self._set_theme, theme))
+            yield SystemCommand(
+                f"theme: {theme}", "Change colours", partial(self._set_theme, theme)
+            )
         yield SystemCommand("help: every key", "Keys and their ids", self.action_help)
         yield SystemCommand("help: jump", "Letters on every place", self.action_jump)
         yield SystemCommand("app: quit", "Leave trnbench", self.action_leave)
@@ -220,14 +242,26 @@ class TrnbenchApp(ViewModes):
     def action_view(self, name: str) -> None:
         """Go to a view."""
         if isinstance(self.screen, View) and self.current_mode != name:
+            self._turn_to(name)
+
+    def _turn_to(self, name: str) -> None:
+        """Go to a view, unless the application is leaving: nothing is mounted any more."""
+        if self.screen.is_attached:
             self.switch_mode(name)
 
     def action_command_palette(self) -> None:
         """Open the palette, unless it is open."""
-        from trnbench.tui.dialogs import Palette
+        from trnbench.tui.picker import Palette
 
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette())
+        if isinstance(self.screen, Palette):
+            return
+        commands = {one.title: one for one in self.get_system_commands(self.screen)}
+
+        def chosen(titles: tuple[str, ...] | None) -> None:
+            for title in titles or ():
+                self.call_later(commands[title].callback)
+
+        self.push_screen(Palette({title: one.help for title, one in commands.items()}), chosen)
 
     def action_turn(self, by: int) -> None:
         """Go to the next or the previous view."""
@@ -265,20 +299,18 @@ class TrnbenchApp(ViewModes):
         names = list(self.available_themes)
         self._set_theme(names[(names.index(self.theme) + 1) % len(names)])
 
-    def action_leave(self) -> None:
+    async def action_leave(self) -> None:
         """Leave; where something is running, ask first."""
         from trnbench.tui.dialogs import Confirm
 
         running = [view for view in self.made.values() if view.unfinished]
         if not running:
-            self._keep_state()
-            self.exit()
+            await self._leave()
             return
 
-        def decided(yes: bool | None) -> None:
+        async def decided(yes: bool | None) -> None:
             if yes:
-                self._keep_state()
-                self.exit()
+                await self._leave()
 
         self.push_screen(Confirm(f"{running[0].unfinished}. Quit all the same?"), decided)
 
@@ -287,15 +319,20 @@ class TrnbenchApp(ViewModes):
             self._ended(signal.SIGHUP)
 
     def _ended(self, number: int) -> None:
+        self.call_later(self._leave, _ENDED_BY + number)
+
+    async def _leave(self, code: int = 0) -> None:
+        """Leave once every widget stands: one that is left half made looks for what it lacks."""
+        while not all(one.is_mounted for one in self._screens_and_widgets()):
+            await asyncio.sleep(0)
         self._keep_state()
-        self.exit(return_code=_ENDED_BY + number)
+        self.exit(return_code=code)
 
     def action_help_quit(self) -> None:
         """Say how to leave; asked twice, leave."""
         now = time.monotonic()
         if now - self._interrupted < TWICE_S:
-            self._keep_state()
-            self.exit()
+            self.call_later(self._leave)
             return
         self._interrupted = now
         key = self._config.keys.get("app.quit_always", "ctrl+q")
@@ -305,7 +342,7 @@ class TrnbenchApp(ViewModes):
         """Save the scenario of the Compare view."""
         from trnbench.tui.scenario_files import save
 
-        self.switch_mode("compare")
+        self._turn_to("compare")
         self.call_after_refresh(
             self._with_compare, lambda view: save(self, self.folder, view.scenario, self._written)
         )
@@ -320,7 +357,7 @@ class TrnbenchApp(ViewModes):
 
     def take_scenario(self, scenario: Scenario) -> None:
         """Put a scenario into the Compare view, and go there."""
-        self.switch_mode("compare")
+        self._turn_to("compare")
         self.call_after_refresh(self._with_compare, lambda view: view.take(scenario))
 
     def choose_cluster(self, cluster: Cluster) -> None:
@@ -430,6 +467,17 @@ class TrnbenchApp(ViewModes):
         except TrnbenchError as error:
             return Config(), error.message
 
+    def _screens(self) -> Iterator[Screen[object]]:
+        """Yield the screens of every mode that was opened."""
+        for mode in VIEWS:
+            with suppress(KeyError):
+                yield from self.get_screen_stack(mode)
+
+    def _screens_and_widgets(self) -> Iterator[Widget]:
+        for screen in self._screens():
+            yield screen
+            yield from screen.query(Widget)
+
     def _keep_state(self) -> None:
         texts = {name: dict(kept) for name, kept in self._state.texts.items()}
         texts |= {view.NAME: view.texts() for view in self.made.values()}
@@ -453,13 +501,6 @@ def _collect_again() -> None:
 def known_bindings() -> Iterator[Binding]:
     """Yield every binding of application, views and widgets."""
     yield from every_binding([TrnbenchApp, View, *map(class_of, VIEWS)])
-
-
-def _call(function: Callable[[str], object], argument: str) -> Callable[[], None]:
-    def called() -> None:
-        function(argument)
-
-    return called
 
 
 def run(spec_dirs: list[Path], view: str | None) -> int:

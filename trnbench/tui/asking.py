@@ -103,6 +103,8 @@ class Asking(Screen[None]):
     def on_work_news(self, message: WorkNews) -> None:
         """Show news of the newest question; news of older ones is dropped."""
         message.stop()
+        if not self.is_attached:
+            return
         topic = message.lane
         if message.generation != self._lanes[topic].generation:
             return

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from string import ascii_lowercase
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.command import CommandList, CommandPalette
 from textual.containers import Vertical
-from textual.css.query import NoMatches
 from textual.screen import ModalScreen, ScreenResultType
 from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
-from textual.worker import Worker
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -27,33 +23,6 @@ class Dialog(ModalScreen[ScreenResultType]):
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """End with a result, unless it has ended already."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
-
-
-class Palette(CommandPalette):
-    """The command palette, which ends once too, and turns no page before it has one."""
-
-    def dismiss(self, result: None = None) -> AwaitComplete:
-        """End with a command, unless it has ended already."""
-        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Say whether a key may act: of those that move in the list, once there is one."""
-        if action not in ("command_list", "cursor_down"):
-            return super().check_action(action, parameters)
-        # Options that have no place yet belong to no page.
-        return any(
-            commands.option_count and (action == "cursor_down" or commands.virtual_size.area)
-            for commands in self.query(CommandList)
-        )
-
-    def run_worker(self, work: Any, **options: Any) -> Worker[Any]:  # type: ignore[override]  # noqa: ANN401
-        """Look for commands; once the palette is gone, so is the list for them."""
-
-        async def unless_gone() -> None:
-            with suppress(NoMatches):
-                await work()
-
-        return super().run_worker(unless_gone, **options)
 
 
 class Confirm(Dialog[bool]):

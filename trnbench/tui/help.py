@@ -80,6 +80,7 @@ class HelpScreen(Dialog[None]):
         self._keys = keys
         self._config = config
         self._ids = False
+        self._list = Static(self.text, markup=False)
 
     @property
     def text(self) -> Text:
@@ -103,14 +104,14 @@ class HelpScreen(Dialog[None]):
     def action_ids(self) -> None:
         """Show the ids by which keys can be given to others, or hide them."""
         self._ids = not self._ids
-        self.query_one(".keys", Static).update(self.text)
+        self._list.update(self.text)
 
     def compose(self) -> ComposeResult:
         """Yield the list."""
         with Vertical() as frame:
             frame.border_title = "keys (i: ids, Esc closes)"
             with VerticalScroll():
-                yield Static(self.text, markup=False, classes="keys")
+                yield self._list
 
 
 def shown(keys: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import ClassVar
 
@@ -18,7 +18,6 @@ from textual.widgets.option_list import Option
 from trnbench.tui.dialogs import Dialog
 from trnbench.tui.widgets.line_input import LineInput
 
-NAME_WIDTH = 26
 _CUT = "..."
 """Behind a text that is cut, where there is room for as much."""
 
@@ -37,6 +36,8 @@ class Picker(Dialog[tuple[str, ...] | None]):
     `known` are names, each with what is to be known of it. With `several`, space marks.
     """
 
+    LINE: ClassVar[type[LineInput]] = SearchLine
+    NAME_WIDTH: ClassVar[int] = 26
     DEFAULT_CSS = """
     Picker { align: center middle; }
     Picker > Vertical {
@@ -75,7 +76,7 @@ class Picker(Dialog[tuple[str, ...] | None]):
         """Yield the search line, the list, and its keys."""
         with Vertical() as frame:
             frame.border_title = self._title
-            yield SearchLine(placeholder="letters of what you look for", compact=True)
+            yield self.LINE(placeholder="letters of what you look for", compact=True)
             yield OptionList()
             yield Static("", classes="foot", markup=False)
 
@@ -98,7 +99,9 @@ class Picker(Dialog[tuple[str, ...] | None]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        self._fill(event.value)
+        # What was typed may come when the list is leaving, or gone.
+        if self.is_current and self.is_attached:
+            self._fill(event.value)
 
     def _fill(self, wanted: str) -> None:
         self._wanted = wanted
@@ -113,7 +116,7 @@ class Picker(Dialog[tuple[str, ...] | None]):
 
     def _line(self, name: str) -> Text:
         box = ("[x] " if name in self.marked else "[ ] ") if self._several else ""
-        line = Text(f"{box}{name:<{NAME_WIDTH}} ")
+        line = Text(f"{box}{name:<{self.NAME_WIDTH}} ")
         room = max(self._list.size.width - len(line) - 3, 0)
         if room >= len(_CUT):
             line.append(shorten(self._known[name], room, placeholder=f" {_CUT}"), style="dim")
@@ -121,8 +124,8 @@ class Picker(Dialog[tuple[str, ...] | None]):
 
     @property
     def _here(self) -> str | None:
-        # What was typed just before a key may not have reached the list yet.
-        if self.query_one(Input).value != self._wanted:
+        # What was typed just before a key may not have reached the list yet, nor may the names.
+        if self.query_one(Input).value != self._wanted or not self._list.option_count:
             self._fill(self.query_one(Input).value)
         at = self._list.highlighted
         return None if at is None else self._list.get_option_at_index(at).id
@@ -159,6 +162,20 @@ class Picker(Dialog[tuple[str, ...] | None]):
     def _clicked(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         self.action_mark()
+
+
+class Palette(Picker):
+    """Ends with the title of a command; a blank is a letter here, and the list marks nothing."""
+
+    LINE = LineInput
+    NAME_WIDTH = 34
+
+    def __init__(self, commands: Mapping[str, str]) -> None:
+        super().__init__("commands", list(commands.items()), (), several=False)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the space bar to the line."""
+        return action != "mark"
 
 
 def found(wanted: str, known: Sequence[str] | dict[str, str]) -> list[str]:
