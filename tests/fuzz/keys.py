@@ -1,11 +1,17 @@
-"""Presses random keys in the terminal UI, in a pty that changes its size: it can still be left."""
+"""Presses keys in the terminal UI, in a pty that changes its size: it can still be left.
+
+What is pressed is made from a seed, or read from a file: a line is a text in JSON, the keys that
+are sent together, or two numbers, the columns and lines that the terminal has from then on.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz.terminal import Terminal
@@ -50,22 +56,46 @@ KEYS = (
 )
 SIZES = ((120, 40), (80, 24), (40, 10), (10, 3), (300, 100))
 LEAVE = "\x1b\x1b\x11y\x11y"
+CORPUS = Path(__file__).with_name("corpus") / "keys"
+"""Files of what once went wrong."""
+Steps = Sequence[str | list[int]]
+"""Keys that are sent together, or the columns and lines of the terminal from then on."""
 
 
-def pressed(seed: int, folder: Path, count: int = 60) -> str | None:
-    """Press keys of a seed, then leave; return what is wrong with how that ended, if anything."""
+def steps_of(seed: int, count: int = 60) -> Steps:
+    """Return what a seed presses."""
     chance = random.Random(seed)
+    steps: list[str | list[int]] = []
+    for _ in range(count):
+        steps.append(chance.choice(KEYS) if chance.random() < 0.9 else chance.choice(JUNK))
+        if chance.random() < 0.1:
+            steps.append([*chance.choice(SIZES)])
+    return steps
+
+
+def read_steps(path: Path) -> Steps:
+    """Return what a file presses."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def written_steps(steps: Steps) -> str:
+    """Return the file of what is pressed."""
+    return "".join(f"{json.dumps(step)}\n" for step in steps)
+
+
+def pressed(steps: Steps, folder: Path) -> str | None:
+    """Press keys, then leave; return what is wrong with how that ended, if anything."""
     home = {f"XDG_{name}_HOME": str(folder) for name in ("DATA", "STATE", "CONFIG", "CACHE")}
     environment = {**os.environ, **home, "HOME": str(folder), "TERM": "xterm-256color"}
     environment["TRNBENCH_DEBUG"] = "1"
     terminal = Terminal([sys.executable, "-m", "trnbench", "tui"], environment, cwd=folder)
     try:
         terminal.until(b"Compa")
-        for _ in range(count):
-            text = chance.choice(KEYS) if chance.random() < 0.9 else chance.choice(JUNK)
-            terminal.press(text.encode())
-            if chance.random() < 0.1:
-                terminal.resize(*chance.choice(SIZES))
+        for step in steps:
+            if isinstance(step, str):
+                terminal.press(step.encode())
+            else:
+                terminal.resize(*step)
             if not terminal.read(0.02):
                 break
         terminal.resize(*SIZES[0])

@@ -2,7 +2,8 @@
 
 Each seed is an input with the command lines that read it, one command line, one run that is killed,
 or keys that are pressed in the terminal UI. What is wrong is printed with the seed that makes it
-again.
+again. Keys that once went wrong, of tests/fuzz/corpus/keys, are pressed first; keys that go wrong
+are written there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from tests.fuzz import inputs, lines
 from tests.fuzz.judge import Ended, ended
-from tests.fuzz.keys import pressed
+from tests.fuzz.keys import CORPUS, pressed, read_steps, steps_of, written_steps
 from tests.fuzz.kills import killed
 
 MOST_BYTES = 4 * 1024**3
@@ -69,15 +70,31 @@ def main(kind: str, first: int, count: int, for_s: float) -> int:
 
 def try_processes(kind: str, first: int, count: int, for_s: float) -> int:
     """Start a process for each seed until the time is over; return how many went wrong."""
-    tried_one = killed if kind == "kills" else pressed
-    wrong, seed, end = 0, first, time.monotonic() + for_s
+    wrong, seed, end = again() if kind == "keys" else 0, first, time.monotonic() + for_s
     while seed < first + count and time.monotonic() < end:
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-            if found := tried_one(seed, Path(folder)):
-                wrong += 1
-                print(f"{kind} {seed}: {found}", flush=True)
+            if kind == "kills":
+                found = killed(seed, Path(folder))
+            else:
+                found = pressed(steps_of(seed), Path(folder))
+        if found:
+            wrong += 1
+            print(f"{kind} {seed}: {found}", flush=True)
+        if found and kind == "keys":
+            (CORPUS / f"seed-{seed}.txt").write_text(written_steps(steps_of(seed)), "utf-8")
         seed += 1
     print(f"{kind}: seeds {first} to {seed - 1}; {wrong} wrong")
+    return wrong
+
+
+def again() -> int:
+    """Press the keys that once went wrong; return how many do."""
+    wrong = 0
+    for path in sorted(CORPUS.glob("*.txt")):
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+            if found := pressed(read_steps(path), Path(folder)):
+                wrong += 1
+                print(f"keys {path.name}: {found}", flush=True)
     return wrong
 
 

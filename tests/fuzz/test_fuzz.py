@@ -12,11 +12,13 @@ import pytest
 
 from tests.fuzz import foreign, judge, lines
 from tests.fuzz.judge import Ended, ended
-from tests.fuzz.keys import pressed
+from tests.fuzz.keys import CORPUS, pressed, read_steps, steps_of, written_steps
 from tests.fuzz.kills import killed, losses_after_kills
 from tests.fuzz.run import HOMES, tried
 
 INPUTS, LINES, KILLS = range(40), range(60), range(3)
+KEYS, MORE_KEYS = range(6), range(6, 42)
+"""Seeds of keys for some 20 s, and for two minutes."""
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +54,27 @@ def test_a_sample_of_kills_leaves_old_or_new_files(tmp_path):
 
 
 @pytest.mark.slow
-def test_keys_pressed_at_random_leave_the_terminal_as_it_was(tmp_path):
-    assert pressed(0, tmp_path) is None
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.txt")), ids=lambda path: path.stem)
+def test_keys_that_once_went_wrong_leave_the_terminal_as_it_was(path, tmp_path):
+    assert pressed(read_steps(path), tmp_path) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", KEYS)
+def test_keys_pressed_at_random_leave_the_terminal_as_it_was(seed, tmp_path):
+    assert pressed(steps_of(seed), tmp_path) is None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", MORE_KEYS)
+def test_more_keys_pressed_at_random_leave_the_terminal_as_it_was(seed, tmp_path):
+    assert pressed(steps_of(seed), tmp_path) is None
+
+
+def test_keys_are_written_to_a_file_and_read_back(tmp_path):
+    steps = [*steps_of(3), "\x1b[<0;10;10M", "\u2028", [10, 3]]
+    (tmp_path / "keys.txt").write_text(written_steps(steps), "utf-8")
+    assert read_steps(tmp_path / "keys.txt") == steps
 
 
 @pytest.mark.soak
