@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +24,7 @@ from trnbench.tui.heat import COARSE, POWERS, HeatMap, draw_heat, level_of, size
 from trnbench.tui.layout_questions import Window
 from trnbench.tui.memory_pictures import LEFT, Area, draw_area, stretches
 from trnbench.tui.picker import found
-from trnbench.tui.plan_pictures import front_chart
+from trnbench.tui.plan_pictures import break_even_lines, front_chart
 from trnbench.tui.ticks import MOST_TICKS, labels_of, ticks_of
 from trnbench.tui.torus import draw_planes
 from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, draw_bars, letters_for
@@ -190,6 +192,32 @@ def test_memory_is_drawn_as_an_area_below_its_limit():
     assert [rows[line] for line in (4, 5, 6, 7)] == ["  AA    ", "  AAAA  ", "WWWWWWWW", "WWWWWWWW"]
     assert rows[8] == "  ^"
     assert plain.splitlines()[0].startswith("      16 B |")
+    # In colours each part has its letter where it begins, for whom colours tell nothing.
+    filled = dict.fromkeys(area.letters, Style(bgcolor="red"))
+    rows = [
+        line[LEFT + 1 :].rstrip()
+        for line in draw_area(area, (8 + LEFT + 1, 11), filled).plain.splitlines()
+    ]
+    assert [rows[line] for line in (4, 5, 6, 7)] == ["  A", "  A", "W", "W"]
+
+
+def test_the_tables_of_a_plan_are_no_wider_than_their_place():
+    other = SimpleNamespace(
+        nodes=256,
+        instance="trn1.32xlarge",
+        mfu=0.299,
+        break_even_mfu=0.279,
+        against="64 x p5.48xlarge",
+        against_usd=3.01e6,
+    )
+    plan: Any = SimpleNamespace(break_even=(other, other))
+    assert "0.93x  64 x p5.48xlarge (USD 3.01M)" in break_even_lines(plan, 100)
+    narrow = break_even_lines(plan, 70).splitlines()
+    assert max(map(len, narrow)) <= 70
+    assert narrow[-2:] == [
+        "256 x trn1.32xlarge  29.9 %          27.9 %         0.93x",
+        "  64 x p5.48xlarge (USD 3.01M)",
+    ]
 
 
 @given(st.integers(0, 400), st.integers(1, 90))

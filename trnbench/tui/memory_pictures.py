@@ -61,13 +61,18 @@ def draw_area(area: Area, size: tuple[int, int], styles: Mapping[str, Style]) ->
     text = Text()
     for line in range(lines - 1, -1, -1):
         text.append(f"{marks.get(line, ''):>{LEFT - 1}} |")
+        before = None
         for stack in stacks:
             name = stack[line] if line < len(stack) else None
             if name is None:
                 text.append(("-" if line == limit_line else " ") * wide)
+            elif styles[name].bgcolor:
+                # Its letter once where it begins: colours are not all that tells parts apart.
+                letter = area.letters[name] if name != before else ""
+                text.append(f"{letter:<{wide}}", styles[name])
             else:
-                style = styles[name]
-                text.append((" " if style.bgcolor else area.letters[name]) * wide, style)
+                text.append(area.letters[name] * wide, styles[name])
+            before = name
         text.append("\n")
     at = next((number for number, group in enumerate(groups) if area.here in group), None)
     text.append(" " * (LEFT + 1) + ("" if at is None else " " * (at * wide) + "^") + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from trnbench.facts.records import replace
 from trnbench.facts.units import Dimension, money_text, significant
 from trnbench.report.quote_text import (
     TimeUnit,
@@ -13,7 +14,7 @@ from trnbench.report.quote_text import (
     purchase_text,
     time_text,
 )
-from trnbench.show.text_table import PLAIN, TextTable, draw
+from trnbench.show.text_table import PLAIN, TextTable, draw, wrap
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
 from trnbench.tui.compare_pictures import cluster_label, table_unit
 
@@ -76,8 +77,8 @@ def purchase_lines(quote: Quote | None) -> str:
     return "\n".join(lines)
 
 
-def change_lines(plan: PlanAnswer) -> str:
-    """Return what moving one assumption does to the plan, and which plan is best then."""
+def change_lines(plan: PlanAnswer, width: int) -> str:
+    """Return what moving one assumption does to the plan, in lines of so many columns."""
     best = plan.best
     if best is None or not plan.changes:
         return "there is no plan to change"
@@ -101,7 +102,25 @@ def change_lines(plan: PlanAnswer) -> str:
     headings = ("if", "time", "", "cost", "", "within limits", "best plan then")
     right = (False, True, True, True, True, False, False)
     table = TextTable(headings=headings, rows=tuple(rows), right=right)
-    return f"{cluster_text(best)}, one assumption moved at a time\n\n{draw(table, PLAIN)}"
+    return f"{cluster_text(best)}, one assumption moved at a time\n\n{_fitted(table, width)}"
+
+
+def _fitted(table: TextTable, width: int) -> str:
+    """Return the table; where it is too wide, the last cell of a row stands below the row."""
+    whole = draw(table, PLAIN)
+    if max(map(len, whole.splitlines())) <= width:
+        return whole
+    shorter = replace(
+        table,
+        headings=table.headings[:-1],
+        rows=tuple(row[:-1] for row in table.rows),
+        right=table.right[:-1],
+    )
+    heading, rule, *rows = draw(shorter, PLAIN).splitlines()
+    lines = [heading, f"  {table.headings[-1]}", rule]
+    for line, cells in zip(rows, table.rows, strict=True):
+        lines += [line, *([wrap(cells[-1], width, "  ")] if cells[-1] else [])]
+    return "\n".join(lines)
 
 
 def _against(value: float | None, base: float | None) -> str:
@@ -115,8 +134,8 @@ def _candidate(one: Candidate | None) -> str:
     return f"{one.nodes:,} x {one.instance}, {one.option}: {time_text(one.elapsed_s)}, {cost}"
 
 
-def break_even_lines(plan: PlanAnswer) -> str:
-    """Return the MFU at which plans cost as much as another, beside the predicted MFU."""
+def break_even_lines(plan: PlanAnswer, width: int) -> str:
+    """Return the MFU at which plans cost as much as another, in lines of so many columns."""
     if not plan.break_even:
         return "no two plans have a price to be compared"
     rows = tuple(
@@ -134,7 +153,7 @@ def break_even_lines(plan: PlanAnswer) -> str:
         rows=rows,
         right=(False, True, True, True, False),
     )
-    return f"the MFU at which a plan would cost as much as another\n\n{draw(table, PLAIN)}"
+    return f"the MFU at which a plan would cost as much as another\n\n{_fitted(table, width)}"
 
 
 def needs_lines(plan: PlanAnswer) -> str:

@@ -32,7 +32,7 @@ SMALLEST = (60, 16)
 """Columns and lines below which nothing can be shown properly."""
 
 FIVE_KEYS = "new here?  f form   / filter   s sort   c next chart   ? all keys"
-PICTURE, SORT, FILTER = "~picture", "~sort", "~filter"
+PICTURE, SORT = "~picture", "~sort"
 """Keys of what a session leaves besides the texts of fields."""
 
 
@@ -196,7 +196,6 @@ class View(Asking):
         if self.table is not None:
             state = self.table.state
             texts[SORT] = f"{'-' if state.descending else ''}{state.sort or ''}"
-            texts[FILTER] = state.words
         return texts
 
     def restore(self, texts: dict[str, str]) -> None:
@@ -209,7 +208,6 @@ class View(Asking):
             sort = texts.get(SORT, "")
             state = TableState(sort=sort.removeprefix("-") or None, descending=sort[:1] == "-")
             self.table.choose_state(state)
-            self.table.pane_filter(texts.get(FILTER, ""))
 
     @property
     def table(self) -> ResultTable | None:
@@ -275,7 +273,7 @@ class View(Asking):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the form only where there is one, the way back only from where there is one."""
         if action == "leave":
-            return isinstance(self.focused, Input)
+            return isinstance(self.focused, Input) or self._filtered is not None
         if action == "form":
             return bool(self.query(Form)) and not isinstance(self.focused, Input)
         return True
@@ -285,9 +283,13 @@ class View(Asking):
         self.query_one(PictureSwitch).turn(by)
 
     def action_undo(self) -> None:
-        """Take the newest edit of a form back."""
-        undone = next(filter(None, (form.undo() for form in self.query(Form))), "")
-        self.notify(f"{undone} is as before" if undone else "no edit to take back", timeout=2)
+        """Take the newest edit of a form back, whether it can be used or not."""
+        newest = max(self.query(Field), key=lambda field: field.newest_edit, default=None)
+        if newest is None or not newest.newest_edit:
+            self.notify("no edit to take back", timeout=2)
+            return
+        newest.undo()
+        self.notify(f"{newest.spec.label} is as before", timeout=2)
 
     def action_pick(self, key: str) -> None:
         """Choose the value of a field from a list."""
@@ -321,9 +323,9 @@ class View(Asking):
         self.set_focus(form.first)
 
     def action_leave(self) -> None:
-        """Leave filter or form for the table."""
-        if isinstance(self.focused, Input) and isinstance(self.focused.parent, TablePane):
-            self.focused.parent.leave_filter()
+        """Leave the form for the table, or show every row of a table that is filtered."""
+        if self._filtered is not None:
+            self._filtered.clear_filter()
             return
         for field in self.query(Field):
             field.look()
@@ -334,6 +336,14 @@ class View(Asking):
         self.remove_class("-editing")
         # At once: keys that follow are meant for what is read.
         self.focus_main()
+
+    @property
+    def _filtered(self) -> TablePane | None:
+        """The table whose filter Escape ends: the cursor is in its line, or among its rows."""
+        pane = None if self.focused is None else self.focused.parent
+        if isinstance(pane, TablePane) and (pane.filtered or isinstance(self.focused, Input)):
+            return pane
+        return None
 
     def focus_main(self) -> None:
         """Put the cursor where the view is read."""

@@ -33,6 +33,7 @@ class MemoryView(ClusterView):
     DELTAS = frozenset({"memory_bytes"})
     DEFAULT_CSS = """
     MemoryView #memory-title { height: auto; max-height: 3; padding: 0 1; }
+    MemoryView.-short TablePane { height: 5fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "turn", "Chart", id="memory.chart", tooltip="The next chart"),

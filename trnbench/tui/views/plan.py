@@ -56,12 +56,7 @@ class PlanView(ScenarioView):
         texts = ("purchase", "what if", "break-even", "needs", "in words")
         return {
             "cost/time": Chart(id="plan-front"),
-            **{
-                name: TextPanel(
-                    id=f"plan-{name.replace(' ', '-')}", wrap=name in ("purchase", "needs")
-                )
-                for name in texts
-            },
+            **{name: TextPanel(id=f"plan-{name.replace(' ', '-')}", wrap=True) for name in texts},
         }
 
     def action_again(self) -> None:
@@ -108,6 +103,7 @@ class PlanView(ScenarioView):
     def _chosen(self, event: ResultTable.Chosen) -> None:
         self.trnbench.choose_cluster(cluster_of(event.row))
 
+    @on(TextPanel.Resized)
     @on(PictureSwitch.Turned)
     @on(ResultTable.Highlighted)
     def _draw(self) -> None:
@@ -120,12 +116,12 @@ class PlanView(ScenarioView):
             quotes = cast("list[Quote]", table.answers)
             self.query_one(Chart).show(front_chart(quotes, here, found.plan.best))
             return
+        panel = self.query_one(f"#plan-{self.picture.replace(' ', '-')}", TextPanel)
         texts = {
             "purchase": lambda: purchase_lines(here),
-            "what if": lambda: change_lines(found.plan),
-            "break-even": lambda: break_even_lines(found.plan),
+            "what if": lambda: change_lines(found.plan, panel.room),
+            "break-even": lambda: break_even_lines(found.plan, panel.room),
             "needs": lambda: needs_lines(found.plan),
             "in words": lambda: found.words,
         }
-        panel = self.query_one(f"#plan-{self.picture.replace(' ', '-')}", TextPanel)
         panel.show(texts[self.picture]())

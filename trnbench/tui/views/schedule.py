@@ -40,7 +40,7 @@ class ScheduleView(ClusterView):
         hidden("right,l", "scroll(0.25)", "Later", "schedule.right"),
         hidden("home,g", "scroll(-1000)", "Start", "schedule.start"),
         hidden("end,G", "scroll(1000)", "End", "schedule.end"),
-        Binding("0", "whole", "Whole", id="schedule.whole", tooltip="The whole step"),
+        Binding("z", "whole", "Whole", id="schedule.whole", tooltip="The whole step"),
         Binding("n", "lanes", "Lanes", id="schedule.lanes", tooltip="Rows for communication"),
     ]
 

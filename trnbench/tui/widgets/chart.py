@@ -43,7 +43,7 @@ class Chart(Vertical):
     Chart PlotWidget:focus > .plot--axis { color: $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("0", "reset", "Whole chart", show=False, id="chart.reset"),
+        Binding("z", "reset", "Whole chart", show=False, id="chart.reset"),
     ]
 
     def __init__(self, *, id: str) -> None:

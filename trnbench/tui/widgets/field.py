@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -26,6 +27,8 @@ LABEL, LIST = 13, 2
 """Columns of a label, and of the sign that there is a list."""
 DEBOUNCE_S = 0.15
 """So long after the last key a text is looked at."""
+_NUMBERS = count(1)
+"""Edits of all fields, in their order."""
 
 
 class FieldSpec(Record):
@@ -78,12 +81,11 @@ class Field(Widget):
     ]
 
     class Changed(Message):
-        """A field has another good value; `before` is the text that it had."""
+        """A field has another good value."""
 
-        def __init__(self, field: Field, before: str) -> None:
+        def __init__(self, field: Field) -> None:
             super().__init__()
             self.field = field
-            self.before = before
 
     class Wanted(Message):
         """The user wants to choose the field's value from a list."""
@@ -103,6 +105,8 @@ class Field(Widget):
         self.good_text = spec.text
         self.value = spec.parse(spec.text)
         self.reason = ""
+        self._edits: list[tuple[int, str]] = []
+        self._bad_since = 0
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -192,6 +196,23 @@ class Field(Widget):
         event.stop()
         self.look()
 
+    @property
+    def newest_edit(self) -> int:
+        """The number of the newest edit that can be taken back, of all fields'; 0 if none can."""
+        return self._bad_since or (self._edits[-1][0] if self._edits else 0)
+
+    def undo(self) -> None:
+        """Take the newest edit back: the text that cannot be used, or the last that could."""
+        if self._bad_since:
+            self.put(self.good_text)
+            self.look()
+            return
+        _, before = self._edits.pop()
+        self.put(before)
+        self.look()
+        if self._edits:
+            self._edits.pop()
+
     def look(self) -> None:
         """Take what is typed if it is good; else say why not."""
         if self._timer is not None:
@@ -201,12 +222,15 @@ class Field(Widget):
         try:
             value = self.spec.parse(text)
         except TrnbenchError as error:
+            self._bad_since = self._bad_since or next(_NUMBERS)
             self._say(error.message)
             return
+        self._bad_since = 0
         self._say("")
         if text != self.good_text:
-            before, self.good_text, self.value = self.good_text, text, value
-            self.post_message(self.Changed(self, before))
+            self._edits.append((next(_NUMBERS), self.good_text))
+            self.good_text, self.value = text, value
+            self.post_message(self.Changed(self))
 
     def _say(self, reason: str) -> None:
         if reason == self.reason:
@@ -228,26 +252,6 @@ class Form(VerticalScroll, can_focus=False):
     def __init__(self, specs: Sequence[FieldSpec], *, id: str) -> None:
         super().__init__(id=id)
         self.fields = {spec.key: Field(spec) for spec in specs}
-        self._edits: list[tuple[str, str]] = []
-        self._undone: list[str] = []
-
-    @on(Field.Changed)
-    def _remember(self, event: Field.Changed) -> None:
-        key = event.field.spec.key
-        if key in self._undone:
-            self._undone.remove(key)
-        else:
-            self._edits.append((key, event.before))
-
-    def undo(self) -> str:
-        """Take the newest edit back; return the label of its field, none if there was no edit."""
-        if not self._edits:
-            return ""
-        key, before = self._edits.pop()
-        self._undone.append(key)
-        self.fields[key].put(before)
-        self.fields[key].look()
-        return self.fields[key].spec.label
 
     def compose(self) -> ComposeResult:
         """Yield the fields."""

@@ -36,6 +36,11 @@ class TextPanel(VerticalScroll):
         """Tell who draws as wide as there is room."""
         self.post_message(self.Resized())
 
+    @property
+    def room(self) -> int:
+        """Columns that a line may have beside the bar that scrolls."""
+        return self.size.width - 1
+
     def show(self, text: str | Text) -> None:
         """Show another text."""
         drawn = Text.from_ansi(text) if isinstance(text, str) else text

@@ -111,13 +111,6 @@ class ResultTable(ScrollView, can_focus=True):
             self.table = table
             self.row = row
 
-    class FilterWanted(Message):
-        """The rows are to be filtered by these words."""
-
-        def __init__(self, words: str) -> None:
-            super().__init__()
-            self.words = words
-
     class Arranged(Message):
         """The lines are others: after a sort, a filter or new rows."""
 
@@ -190,11 +183,6 @@ class ResultTable(ScrollView, can_focus=True):
     def filter_by(self, words: str) -> None:
         """Show the rows that match."""
         self.choose_state(replace(self.state, words=words))
-
-    def pane_filter(self, words: str) -> None:
-        """Filter as if the words had been typed into the line above."""
-        if words:
-            self.post_message(self.FilterWanted(words))
 
     def _arrange(self) -> None:
         before = self.key

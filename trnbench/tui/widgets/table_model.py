@@ -128,6 +128,12 @@ class Arranged(Record):
             return f"{shown:,} of {self.matched:,} rows (most that are shown)"
         return f"{shown:,} of {counted(self.total, 'row')}"
 
+    @property
+    def of_all(self) -> str:
+        """How many rows passed the filter, of how many."""
+        most = f", {len(self.lines):,} shown" if len(self.lines) < self.matched else ""
+        return f"{self.matched:,} of {self.total:,}{most}"
+
 
 def arrange(source: TableSource, state: TableState, table: TextTable | None = None) -> Arranged:
     """Return the lines to show; `table` has the cells of the source, if they are written already.

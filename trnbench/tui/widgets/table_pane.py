@@ -60,13 +60,6 @@ class TablePane(Vertical):
         # At once, not after the next refresh: keys may be waiting already.
         self.screen.set_focus(line)
 
-    @on(ResultTable.FilterWanted)
-    def _put(self, event: ResultTable.FilterWanted) -> None:
-        event.stop()
-        line = self.query_one(Input)
-        line.value = event.words
-        line.display = True
-
     @on(events.Click, ".count")
     def _onward(self) -> None:
         """Show the next column."""
@@ -83,20 +76,30 @@ class TablePane(Vertical):
         self.leave_filter()
 
     def leave_filter(self) -> None:
-        """Go back to the table; the filter stays if it has words."""
-        line = self.query_one(Input)
+        """Go back to the table; the count says what it is filtered by."""
         # At once, as in `_open`.
         self.screen.set_focus(self._table)
-        line.display = bool(line.value)
+        self.query_one(Input).display = False
         self.count()
+
+    @property
+    def filtered(self) -> bool:
+        """Whether there are words that hide rows."""
+        return bool(self._table.state.words)
+
+    def clear_filter(self) -> None:
+        """Go back to the table and show every row."""
+        self.query_one(Input).value = ""
+        self._table.filter_by("")
+        self.leave_filter()
 
     @on(ResultTable.Arranged)
     def count(self) -> None:
         """Write how many rows and columns are shown."""
         shown = self._table.shown
-        parts = [shown.count]
-        if shown.reason:
-            parts.append(f"filter: {shown.reason}")
+        words = self._table.state.words
+        told_rows = f"filter: {words} ({shown.of_all})" if words else shown.count
+        parts = [*filter(None, (told_rows, shown.reason))]
         hidden = self._table.hidden_columns
         if hidden:
             parts.append(f"{counted(len(hidden), 'more column')} ->")
