@@ -20,6 +20,7 @@ from trnbench.tui.picker import Palette, Picker
 from trnbench.tui.settings import config_path, state_path
 from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.chart import Chart
+from trnbench.tui.widgets.choices import Choices
 from trnbench.tui.widgets.field import Form
 from trnbench.tui.widgets.frame import KeyLine, ViewBar
 from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
@@ -598,6 +599,28 @@ async def test_names_are_picked_where_there_is_hardly_room(opened):
         assert isinstance(app.screen, Picker)
         app.screen.dismiss(None)
         await pilot.pause()
+    assert app.is_running
+
+
+@pytest.mark.parametrize("kind", [Choices, Picker])
+async def test_a_list_without_room_turns_no_page(opened, kind):
+    app, pilot = opened
+    if kind is Picker:
+        app.push_screen(
+            Picker("names", [("p5", "eight"), ("p4d", "eight")], ("p4d",), several=True)
+        )
+    else:
+        await app.screen.mount(Choices("p5", "p4d"))
+    await pilot.pause()
+    choices = app.screen.query_one(Choices)
+    choices.styles.min_height = choices.styles.height = 0
+    await pilot.pause()
+    choices.highlighted = 1
+    choices.focus()
+    await pilot.press("pagedown", "pageup")
+    choices.action_page_down()
+    choices.action_page_up()
+    assert choices.highlighted == 1 or kind is Picker
     assert app.is_running
 
 

@@ -25,6 +25,7 @@ from trnbench.tui.completion import PathSuggester
 from trnbench.tui.dialogs import AskPath
 from trnbench.tui.launch_questions import LaunchFiles, LaunchWays, launch_files, launch_ways
 from trnbench.tui.scenario_files import told, typed_path
+from trnbench.tui.widgets.choices import Choices
 from trnbench.tui.widgets.frame import KeyLine, StatusLine
 from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
 
@@ -118,7 +119,7 @@ class LaunchScreen(Asking):
         yield ChoiceLine(FRAMEWORK)
         yield ChoiceLine(SCHEDULER)
         with Horizontal():
-            yield OptionList()
+            yield Choices()
             yield TextPanel(id="launch-file")
         yield ErrorPanel()
         yield StatusLine()

@@ -16,6 +16,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from trnbench.tui.dialogs import Dialog
+from trnbench.tui.widgets.choices import Choices
 from trnbench.tui.widgets.line_input import LineInput
 
 _CUT = "..."
@@ -77,7 +78,7 @@ class Picker(Dialog[tuple[str, ...] | None]):
         with Vertical() as frame:
             frame.border_title = self._title
             yield self.LINE(placeholder="letters of what you look for", compact=True)
-            yield OptionList()
+            yield Choices()
             yield Static("", classes="foot", markup=False)
 
     def on_mount(self) -> None:
