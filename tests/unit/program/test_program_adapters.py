@@ -257,7 +257,8 @@ def test_what_is_frozen_is_never_trained(layout, gpt):
             moved = (*op.reads, *op.writes)
             assert all(float(tensor.elements) <= 2 * adapters + 1 for tensor in moved), (kind, op)
         for op in block.phase("B_weight"):
-            if isinstance(op, CollectiveOp):
+            # (Activations may be gathered once more for the gradients of adapters.)
+            if isinstance(op, CollectiveOp) and op.read.role == "gradient":
                 assert float(op.read.elements) <= adapters + 1
 
 

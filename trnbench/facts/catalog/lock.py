@@ -37,7 +37,7 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _unusable(path: Path, why: str) -> EnvironmentFault:
+def _unusable(path: Path, why: str | None) -> EnvironmentFault:
     return EnvironmentFault(
         f"cannot lock {path}: {why}", hint="move it away, or look at its folder"
     )
