@@ -8,7 +8,6 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -182,18 +181,12 @@ class TrnbenchApp(ViewModes):
         What is pressed before the screen it is meant for stands waits for it.
         """
         if isinstance(event, events.InputEvent | events.Paste):
-            await self._standing()
+            await self.standing()
         if isinstance(event, events.Key) and not event.is_forwarded:
             for key in read_apart(event, self._config.keys.values()):
                 await super().on_event(key)
         else:
             await super().on_event(event)
-
-    async def _standing(self) -> None:
-        """Wait until every screen that was opened has its widgets."""
-        while not all(screen.is_mounted for screen in self._screens()):
-            # The screens mount themselves meanwhile; Textual has no public event to wait for.
-            await asyncio.sleep(0)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield what the palette offers, the verbs grouped: where to go first, the way out last."""
@@ -323,7 +316,7 @@ class TrnbenchApp(ViewModes):
 
     async def _leave(self, code: int = 0) -> None:
         """Leave once every widget stands: one that is left half made looks for what it lacks."""
-        while not all(one.is_mounted for one in self._screens_and_widgets()):
+        while not all(one.is_mounted for one in self.screens_and_widgets()):
             await asyncio.sleep(0)
         self._keep_state()
         self.exit(return_code=code)
@@ -458,7 +451,7 @@ class TrnbenchApp(ViewModes):
         self.failure = self.failure or error
         self.exit()
 
-    # SessionState
+    # State
 
     def _configured(self) -> tuple[Config, str]:
         path = config_path()
@@ -466,17 +459,6 @@ class TrnbenchApp(ViewModes):
             return read_config(path, lambda: [one.id for one in known_bindings() if one.id]), ""
         except TrnbenchError as error:
             return Config(), error.message
-
-    def _screens(self) -> Iterator[Screen[object]]:
-        """Yield the screens of every mode that was opened."""
-        for mode in VIEWS:
-            with suppress(KeyError):
-                yield from self.get_screen_stack(mode)
-
-    def _screens_and_widgets(self) -> Iterator[Widget]:
-        for screen in self._screens():
-            yield screen
-            yield from screen.query(Widget)
 
     def _keep_state(self) -> None:
         texts = {name: dict(kept) for name, kept in self._state.texts.items()}

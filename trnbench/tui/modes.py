@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import cast
 
 from textual.app import App
-from textual.widget import AwaitMount
+from textual.screen import Screen
+from textual.widget import AwaitMount, Widget
 
 from trnbench.tui.view import View
 from trnbench.tui.views import VIEWS
@@ -46,3 +50,21 @@ class ViewModes(App[None]):
         """Read the style sheet anew, unless what is being shown has nothing of an older one."""
         if not self._is_styled:
             super().refresh_css(animate)
+
+    async def standing(self) -> None:
+        """Wait until every screen that was opened has its widgets."""
+        while not all(screen.is_mounted for screen in self.screens()):
+            # The screens mount themselves meanwhile; Textual has no public event to wait for.
+            await asyncio.sleep(0)
+
+    def screens(self) -> Iterator[Screen[object]]:
+        """Yield the screens of every mode that was opened."""
+        for mode in VIEWS:
+            with suppress(KeyError):
+                yield from self.get_screen_stack(mode)
+
+    def screens_and_widgets(self) -> Iterator[Widget]:
+        """Yield every screen that was opened, and what is on it."""
+        for screen in self.screens():
+            yield screen
+            yield from screen.query(Widget)
