@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import tempfile
 
 # As in the process of a command; what is collected lives to the end.
@@ -32,6 +33,7 @@ for _name in ("COLUMNS", "LINES"):
 
 from pathlib import Path  # noqa: E402
 
+import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from trnbench.app.configuration import CURRENT, Configuration  # noqa: E402
@@ -41,6 +43,14 @@ CURRENT.set(Configuration(files=(Path(_cache.name) / "config" / "trnbench.toml",
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "explore")
+
+
+def pytest_sessionstart():
+    """Refuse to leave out tests where every program that they need must be there, as in CI."""
+    if os.environ.get("TRNBENCH_TEST_PROGRAMS") == "required":
+        missing = [name for name in ("shellcheck", "strace") if shutil.which(name) is None]
+        if missing:
+            raise pytest.UsageError(f"install what tests need: {', '.join(missing)}")
 
 
 def pytest_collection_finish():

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.chromium import found
 
-REQUIRED = "TRNBENCH_TEST_BROWSER"
+REQUIRED = "TRNBENCH_TEST_PROGRAMS"
 
 
 @pytest.fixture(autouse=True)
