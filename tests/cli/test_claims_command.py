@@ -30,7 +30,7 @@ figure = { instances = ["trn1.2xlarge"], figures = ["memory_bytes"], claimed = "
 
 def test_claims_by_name(run):
     answer = run("claims", "trn1-bf16", "trn1-memory-bandwidth", "--json").json
-    assert answer["schema"] == "trnbench.evidence.claims/1"
+    assert answer["schema"] == "trnbench.claims/1"
     rows = {row["claim"]: row for row in answer["rows"]}
     assert {name: row["verdict"] for name, row in rows.items()} == {
         "trn1-bf16": "holds",

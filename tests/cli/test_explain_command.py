@@ -46,7 +46,7 @@ def test_rows_that_recompute_more_than_they_say(tmp_path, capsys):
     path = measured(tmp_path, said="none")
     assert main(["explain", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "trnbench.evidence.explain/1"
+    assert found["schema"] == "trnbench.explain/1"
     assert found["rows"][0]["cause"] == "recompute"
     assert found["rows"][0]["change"] == "recompute full"
     assert found["summary"]["verdict"] == "one cause"

@@ -239,10 +239,10 @@ def test_a_plan_that_cannot_be_launched_is_refused_before_it_is_made(run, option
     ("text", "options", "said"),
     [
         ("{}", (), "is no answer in JSON"),
-        ('{"schema": "trnbench.money/1", "rows": []}', (), "has no rows"),
-        ('{"schema": "trnbench.money/1", "rows": [{}]}', (), "cannot run"),
-        ('{"schema": "trnbench.money/1", "rows": [{}]}', ("--row", "2"), "has 1 row"),
-        ('{"schema": "trnbench.money/1", "rows": [{"feasible": true}]}', (), "needs model"),
+        ('{"schema": "trnbench.plan/1", "rows": []}', (), "has no rows"),
+        ('{"schema": "trnbench.plan/1", "rows": [{}]}', (), "cannot run"),
+        ('{"schema": "trnbench.plan/1", "rows": [{}]}', ("--row", "2"), "has 1 row"),
+        ('{"schema": "trnbench.plan/1", "rows": [{"feasible": true}]}', (), "needs model"),
         ("{", (), "not valid JSON"),
     ],
 )

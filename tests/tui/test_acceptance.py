@@ -75,7 +75,7 @@ def spoken(*arguments, code=0):
 def test_a_plan_is_json_without_a_word_beside_it_and_the_same_in_a_file(home):
     told = spoken(*PLAN, "--format", "json", "--quiet")
     answer = json.loads(told)
-    assert (answer["schema"], bool(answer["rows"])) == ("trnbench.money/1", True)
+    assert (answer["schema"], bool(answer["rows"])) == ("trnbench.plan/1", True)
     assert spoken(*PLAN, "-o", home / "plan.json", "--quiet") == b""
     assert (home / "plan.json").read_bytes() == told
 

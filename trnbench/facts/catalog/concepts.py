@@ -65,11 +65,4 @@ def glossary() -> Mapping[str, str]:
 
 @cache
 def _file() -> Mapping[str, object]:
-    return read_toml(
-        Path(str(resources.files("trnbench")))
-        / "facts"
-        / "facts"
-        / "facts"
-        / "catalog"
-        / "concepts.toml"
-    )
+    return read_toml(Path(str(resources.files("trnbench"))) / "facts" / "catalog" / "concepts.toml")
