@@ -38,7 +38,7 @@ def test_show_lists_rates_by_day_with_verdicts_and_draws_them(run):
     assert "capacity-block" in shown.out
     assert "day on which it was read" in shown.out
     found = run("prices", "show", "trn1.32xlarge", "--since", "2026-10-01", "--json").json
-    assert found["schema"] == "trnbench.facts.prices-show/1"
+    assert found["schema"] == "trnbench.prices-show/1"
     assert min(row["date_to"] for row in found["rows"]) >= "2026-10-01"
     assert {one["claim"] for one in found["summary"]["verdicts"]} == {"trn1-cost"}
     verdicts = [

@@ -38,6 +38,10 @@ USUAL_INSTANCES = (
 """The run that is compared where nobody says which, and between which instance types."""
 
 
+LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
+"""Failures of a node in a day: one in three million years, one in a minute and a half."""
+
+
 def today() -> datetime.date:
     """Return today by universal time: prices are as of it unless dated."""
     return datetime.datetime.now(tz=datetime.UTC).date()
@@ -201,6 +205,12 @@ class RunRequest(Question):
             raise InputError(
                 f"a confidence is from {LEAST_SURE:.0%} to {MOST_SURE:.0%}, "
                 f"found {self.confidence:.3g}"
+            )
+        rate = self.failures_per_node_day
+        if rate and not LEAST_FAILURES <= rate <= MOST_FAILURES:
+            raise InputError(
+                f"--failures-per-node-day {rate:g} is no rate of machines: give 0, or "
+                f"{LEAST_FAILURES:g} to {MOST_FAILURES:g}"
             )
         if self.checkpoint_interval_s is not None and not 0 < self.checkpoint_interval_s < math.inf:
             raise InputError("the time between checkpoints must be above 0")
