@@ -115,7 +115,6 @@ def _inside(masks: BoolArray, end: str, below: dict[str, set[int]]) -> BoolArray
 
 
 def _chips_at(end: str) -> list[int]:
-    """Return the chips at an end of a link, which may share an adapter."""
     return [int(chip[1:]) for chip in end.split("+")]
 
 

@@ -179,7 +179,6 @@ def _attend(
 
 
 def _swap_in(b: BlockBuilder, tensor: Tensor, axis: str, outside: tuple[str, ...]) -> Tensor:
-    """Give a rank some of its heads, with all tokens that ranks along an axis hold together."""
     batch, _, heads, size = tensor.dims
     cut = b.grid.dim(heads.name, heads.whole, "tp", axis)
     return b.exchange("all-to-all", axis, tensor, (batch, b.grid.tokens(*outside), cut, size))

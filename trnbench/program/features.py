@@ -105,7 +105,6 @@ def _of_model(model: Model) -> Iterator[str]:
 
 
 def _windowed(transformer: Transformer) -> bool:
-    """Tell whether some layer's attention does not see all tokens before."""
     attention = transformer.attention
     bounds = [attention.window, attention.chunk] if attention is not None else []
     return any((*bounds, *(one.window or one.chunk for one in transformer.layer_kinds.values())))
@@ -151,7 +150,6 @@ def _listed(knob: Knob) -> bool:
 
 
 def _acts(knob: Knob, layout: PartialLayout) -> bool:
-    """Tell whether a knob changes a step: with the degrees and the job that it needs, if any."""
     return knob.is_for(layout["job"]) and (
         not knob.acts_with or prod(map(layout.degree, knob.acts_with)) > 1
     )

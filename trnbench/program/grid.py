@@ -202,7 +202,6 @@ class Grid(Record, eq=False):
         return Dim(name=name, size=np.ceil(size / ranks), whole=size, axes=used)
 
     def _cut(self, axes: tuple[str, ...]) -> tuple[FloatArray, tuple[str, ...]]:
-        """Return into how many parts axes cut a dimension, and those of them that are used."""
         return array(prod((self.ranks(axis) for axis in axes), start=ONE)), self.used(*axes)
 
     def used(self, *axes: str) -> tuple[str, ...]:

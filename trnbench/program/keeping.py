@@ -110,7 +110,6 @@ def _again(forward: Sequence[Operation], recompute: str) -> tuple[list[Operation
 
 
 def _escaping(forward: Sequence[Operation], again: Sequence[Operation]) -> set[Tensor]:
-    """Return the tensors that operations outside the repeated ones read."""
     inside = set(map(id, again))
     return {read for op in forward if id(op) not in inside for read in op.reads}
 

@@ -159,7 +159,6 @@ def alike_over_tp(members: Sequence[Parameter], gradients: Mapping[str, Tensor])
 
 
 def _touched(member: Parameter) -> FloatArray:
-    """Return the elements of the rows that a step looks up, at most the table."""
     assert member.touched is not None
     columns = member.weight.dims[1].size
     return array(np.minimum(member.touched, member.weight.dims[0].size) * columns)

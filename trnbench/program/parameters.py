@@ -100,7 +100,6 @@ def _dim(grid: Grid, weight: Weight, name: str, size: int, spread: bool) -> Dim:
 
 
 def _replicas(grid: Grid, weight: Weight, dims: tuple[Dim, ...], *, spread: bool) -> Replicas:
-    """Return the axis whose ranks hold the same of a weight: experts may lie apart from tp."""
     apart = spread and grid.expert_tp is not None and weight.name.startswith(_EXPERTS)
     return "expert_data" if apart or any("ep" in dim.axes for dim in dims) else "data"
 

@@ -69,7 +69,6 @@ def _projections(
 
 
 def _to_heads(b: BlockBuilder, tensor: Tensor) -> Tensor:
-    """Give a rank all tokens of some of its heads."""
     batch, _, heads, *rest = tensor.dims
     cut = b.grid.dim(heads.name, heads.whole, "tp", "cp")
     return b.exchange("all-to-all", "cp", tensor, (batch, b.grid.tokens(), cut, *rest))
@@ -82,7 +81,6 @@ def _to_tokens(b: BlockBuilder, tensor: Tensor) -> Tensor:
 
 
 def _convolved(b: BlockBuilder, tensor: Tensor, name: str) -> Tensor:
-    """Return a tensor convolved along its tokens, each number by itself, and activated."""
     taps = b.optional(f"convolution.{name}", f"convolution.{name}.bias")
     return b.elementwise("convolve", (tensor, *taps), f"scan.{name}", tensor.dims)
 

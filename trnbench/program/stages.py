@@ -290,14 +290,12 @@ def _blocks(
 def _apart(
     kind: str, count: FloatArray, again: FloatArray, layers: Layers
 ) -> dict[str, FloatArray]:
-    """Return layers of a kind, and those of them that are run again whole."""
     if not layers.again:
         return {kind: array(count)}
     return {kind: array(count - again), f"{kind}{AGAIN}": array(again)}
 
 
 def _all_messages(grid: Grid, role: StageRole, flow: StageFlow) -> tuple[Send, ...]:
-    """Return the messages of a stage; what is `beside` has no gradients."""
     forward = (one for one in _messages(grid, role, flow.beside) if one.phase == "F")
     return (*_messages(grid, role, flow.tensors), *forward)
 

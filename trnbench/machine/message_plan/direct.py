@@ -14,7 +14,6 @@ from trnbench.machine.message_plan.pattern import (
 
 
 def _to_others(senders: IntArray, positions: int) -> tuple[IntArray, IntArray]:
-    """Return (source, target) from each sender to all others, in the order of rising distance."""
     source = np.repeat(senders, positions - 1)
     step = np.tile(np.arange(1, positions), len(senders))
     return source, (source + step) % positions

@@ -231,7 +231,6 @@ def _node_grids(
 
 
 def _like_grid(placement: Placement, group: IntArray) -> RankGrid:
-    """Return a group's grid, or that of another group which runs on like rings: plans are alike."""
     grid = grid_of(placement, group)
     return placement.node_grids.of(_rings(placement, grid), lambda: grid)
 

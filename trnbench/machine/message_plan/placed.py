@@ -211,7 +211,6 @@ def _rounds(placed: Placed, phase: int) -> tuple[PlacedRound, ...]:
 
 
 def _runs(ways: tuple[int, ...]) -> list[tuple[int, slice]]:
-    """Return the runs of groups that follow each other on the same grid."""
     starts = [0, *(at for at in range(1, len(ways)) if ways[at] != ways[at - 1]), len(ways)]
     return [(ways[a], slice(a, b)) for a, b in pairwise(starts)]
 
@@ -333,13 +332,11 @@ def _links(
 
 
 def _joined(columns: list[AnyArray]) -> AnyArray:
-    """Return [group, message, ...] batches behind one another within each group, as one row."""
     found = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
     return found.reshape(-1, *found.shape[2:])
 
 
 def _repeated(columns: list[AnyArray], times: int) -> AnyArray:
-    """Return batches behind one another, and all of that once for each of so many groups."""
     row = _stacked(columns)
     return np.tile(row, times) if times > 1 else row
 
@@ -357,7 +354,6 @@ def _stacked(columns: list[AnyArray]) -> AnyArray:
 
 
 def _local(fabric: Fabric, links: IntArray) -> IntArray:
-    """Return local link numbers; `links_per_node` for none."""
     none = fabric.nodes * fabric.links_per_node
     return np.where(links == none, fabric.links_per_node, links % fabric.links_per_node)
 

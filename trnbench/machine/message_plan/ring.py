@@ -56,7 +56,6 @@ def ring(orders: IntArray, part: CollectivePart) -> MessagePattern:
 
 
 def _places(orders: IntArray) -> IntArray:
-    """Return [channel, position] the place at which each position stands on each ring."""
     places = np.empty_like(orders)
     np.put_along_axis(places, orders, np.arange(orders.shape[1])[None, :], axis=1)
     return places

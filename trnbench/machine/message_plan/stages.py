@@ -67,7 +67,6 @@ def _orders(site: Site, axis: int) -> IntArray:
 
 
 def _with_cores(orders: IntArray, cores: int) -> IntArray:
-    """Return rings over ranks: all cores of a chip one after the other."""
     return (orders[:, :, None] * cores + np.arange(cores)).reshape(len(orders), -1)
 
 

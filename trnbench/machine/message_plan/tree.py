@@ -79,5 +79,4 @@ def tree(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
 
 
 def _second(place: IntArray, positions: int) -> IntArray:
-    """Return where the second tree puts what the first has at `place`."""
     return positions - 1 - place if positions % 2 == 0 else (place + 1) % positions

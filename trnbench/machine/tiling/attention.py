@@ -150,7 +150,6 @@ def summed_on(run: tuple[PlacedVisit, ...]) -> tuple[PlacedVisit, ...]:
 
 
 def _with_heads(call: AttentionCall, heads: int) -> AttentionCall:
-    """Return the call of some of the heads, with as few keys as they share."""
     return replace(call, heads=heads, kv_heads=-(-heads * call.kv_heads // call.heads))
 
 
@@ -171,7 +170,6 @@ def keys_at_once(call: AttentionCall, kernel: FusedKernel) -> int:
 
 
 def _parts(call: AttentionCall) -> int:
-    """Return how many times as much room heads of more than an array, and wide elements, take."""
     arrays = -(-max(call.score_size, call.value_size) // VALUE_TILE)
     return arrays * (2 if format_named(call.number_format).bits > HALF_BITS else 1)
 
@@ -214,7 +212,6 @@ def _large_tiles(call: AttentionCall) -> Iterator[PlacedVisit]:
 
 
 def _cut(call: AttentionCall, query: int, key: int) -> int:
-    """Return 1 where a window needs a mask of its own: on the diagonal and left of it."""
     return int(call.window is not None and call.position(query) + QUERY_TILE > key)
 
 
@@ -275,7 +272,6 @@ def _block(
 
 
 def _tiles(low: int, high: int, edge: int) -> int:
-    """Return the tiles of 128 keys, counted from an edge, that hold keys from low to high."""
     return -(-(high - edge) // VALUE_TILE) - (low - edge) // VALUE_TILE
 
 
