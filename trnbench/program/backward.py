@@ -2,7 +2,7 @@
 
 A product becomes two, a pass over memory one, a lookup an addition, a collective its counterpart.
 The gradient of a tensor is cut as the tensor is. Where ranks hold partial sums of a gradient, these
-are summed before any operation that is not linear over the ranks reads them. The gradient of a
+are summed before anything but a sum, a row addition or an exchange reads them. The gradient of a
 weight stays a partial sum until the end of the step.
 """
 

@@ -21,7 +21,7 @@ from trnbench.program.tensor import Dim, Tensor, array
 def scanned(
     b: BlockBuilder, transformer: Transformer, stream: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return a scan's output projection, summed over nothing yet, and what joins it then.
+    """Output projection of a scan before its sum over ranks, and tensors to add after it.
 
     `stream` is normalised.
     """
@@ -86,7 +86,7 @@ def _convolved(b: BlockBuilder, tensor: Tensor, name: str) -> Tensor:
 
 
 def _rates(b: BlockBuilder, raw: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return how much each token adds to a head's state, and the logarithm of what that keeps."""
+    """Step of each token into a head's state, and the logarithm of the state's decay."""
     statistics = b.grid.recipe.statistics
     weights = (b.weights["scan.rate"], b.weights["scan.offset"])
     reads = (*raw, *weights)
@@ -99,7 +99,7 @@ def _rates(b: BlockBuilder, raw: list[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def _scan(b: BlockBuilder, scan: Scan, reads: tuple[Tensor, ...]) -> Tensor:
-    """Emit the states before each chunk, and what every token reads from its chunk and them."""
+    """Emit the states before each chunk, and each token's output from its chunk and state."""
     _, value, key, steps, decays = reads
     batch, tokens, heads, size = value.dims
     chunks = Dim(
