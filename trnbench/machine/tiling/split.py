@@ -19,14 +19,14 @@ _TIE = 1e-6
 
 
 class Split(Record, eq=False):
-    """The share of the busiest core, and how many cores have work."""
+    """Share of the busiest core, and the number of cores with work."""
 
     share: MatrixProduct
     cores: FloatArray
 
 
 def core_count(cores: Cores, chip: Chip) -> int:
-    """Return the number of cores meant; a GPU counts as one."""
+    """Number of cores meant; a GPU counts as one."""
     if cores == "all":
         return chip.unit.separate_cores
     if cores < 1:
@@ -35,7 +35,7 @@ def core_count(cores: Cores, chip: Chip) -> int:
 
 
 def core_reasons(cores: int, chip: Chip) -> tuple[str, ...]:
-    """Return why a chip has not that many cores; empty if it has."""
+    """Reason that a chip has fewer cores than asked for; empty if it has enough."""
     available = chip.unit.separate_cores
     if cores <= available:
         return ()
@@ -43,7 +43,7 @@ def core_reasons(cores: int, chip: Chip) -> tuple[str, ...]:
 
 
 def split_over(product: MatrixProduct, cores: int, unit: NeuronCores) -> Split:
-    """Return the split that gives the busiest core least work, then least to load.
+    """Split that gives the busiest core least work, then least to load.
 
     Shares are whole tiles of the array's width, because a core pads to it anyway.
     """
