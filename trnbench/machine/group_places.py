@@ -53,16 +53,15 @@ def neighbours(stages: RankGroups, per_node: int) -> RankGroups:
 
     Between like nodes only the place in a node matters at which a message leaves and arrives. So
     stages a whole number of nodes apart become two on neighbouring nodes. Others come as near as
-    they can, and are as many as it takes until the first stage's place comes again (on three nodes
-    at least, as the last stage's messages go to the first).
+    they can, in such a number that the first stage's place comes again. They fill three nodes at
+    least, as the last stage's messages go to the first.
     """
     ranks, stride = stages.ranks, stages.stride
     pair = (stride % per_node == 0) & (ranks > 1)
     spread = ~pair & (ranks > 1) & (stages.period == ranks * stride) & (stages.width == stride)
     spread &= (stages.period > per_node) & (stages.period % per_node == 0)
     near = np.where(stride > per_node, per_node + stride % per_node, np.maximum(stride, 1))
-    # `turn` steps of `near` come back to the first place of a node; so many whole turns that three
-    # nodes are filled.
+    # `turn` steps of `near` come back to the first place of a node; whole turns fill three nodes.
     turn = np.lcm(near, per_node) // near
     again = turn * -(-3 * per_node // (turn * near))
     ranks = np.where(pair, 2, np.where(spread, again, ranks))

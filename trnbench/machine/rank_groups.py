@@ -60,7 +60,7 @@ class AxisOrder(Record):
     def experts_apart(self, grid: Grid) -> FloatArray:
         """Distance in ranks between neighbours along `ep`.
 
-        Only the ranks that share an expert lie between them.
+        Only the ranks that share an expert come between them.
         """
         if grid.expert_tp is None:
             return self.stride("cp", grid)
@@ -110,7 +110,7 @@ class RankGroups(Record, eq=False):
 
     def nodes(self, ranks_per_node: int) -> IntArray:
         """Most nodes that a group spans."""
-        # The first rank that lies furthest back in its node decides: turns begin at multiples of
+        # The first rank furthest back in its node decides: turns begin at multiples of
         # the common divisor.
         apart = np.gcd(self.period, ranks_per_node)
         last_first = ranks_per_node - np.maximum(apart, self.width) + self.width - 1
@@ -149,7 +149,7 @@ def groups_along(
         case "expert_shard":
             return _groups(grid.ranks(axis), array(order.experts_apart(grid) * grid.ep))
         case "copies":
-            # Copies lie outside the groups that share slices, of dense weights and of experts.
+            # Copies are outside the groups that share slices, of dense weights and of experts.
             inner = array(order.stride("cp", grid) * grid.ranks("shard"))
             return _groups(grid.ranks(axis), inner)
         case "world":

@@ -50,7 +50,7 @@ def group_reasons(
 
 
 def _in_use(grid: Grid, axis: str) -> tuple[str, ...]:
-    """Axes of the exchanges along one: a shard group's own, and that of its copies."""
+    """Axes of the exchanges along one axis: a ring and its groups, a shard group and its copies."""
     if axis == "cp" and neighbours_of(grid.context_parallel) is not None:
         return ("cp_inside", "cp_outside")
     if grid.shard is None or axis not in SHARDED.values():
@@ -82,10 +82,10 @@ def _reason(
     def words(at: Scalars) -> str:
         ranks, stride = _groups(at, grid)[axis]
         near = ", ".join(_near(platform, at, logical_size, grid))
-        told = f"; try {near}" if near else ""
+        remedy = f"; try {near}" if near else ""
         return (
             f"{name} cannot route {what} groups of {ranks} ranks, {stride} apart: their chips are "
-            f"no neighbours, row, column or rectangle of its torus{told}"
+            f"no neighbours, row, column or rectangle of its torus{remedy}"
         )
 
     return Reason(rule=f"routable {what} groups", broken=broken, words=words)

@@ -112,8 +112,8 @@ class _Deriver:
     def give(self, tensor: Tensor, gradient: Tensor) -> None:
         """Record one part of a tensor's gradient."""
         if tensor.role == "weight":
-            known = self.weights.setdefault(tensor.name, gradient)
-            assert known is gradient, f"{tensor.name} has two gradients"
+            first = self.weights.setdefault(tensor.name, gradient)
+            assert first is gradient, f"{tensor.name} has two gradients"
         else:
             self._parts.setdefault(tensor, []).append(gradient)
 
@@ -229,11 +229,11 @@ class _Deriver:
                 continue
             x, r, o = term.operands
             out = self.gradient(term.right, (term.left, gradient))
-            known = self.weights.get(term.right.name)
-            if known is not None and term.right.role == "weight":
-                # What reads a weight once more adds into the same gradient.
-                assert known.partial == out.partial, term.right.name
-                out = known
+            earlier = self.weights.get(term.right.name)
+            if earlier is not None and term.right.role == "weight":
+                # A second reader of a weight adds into the same gradient.
+                assert earlier.partial == out.partial, term.right.name
+                out = earlier
             products.append(Term(left=term.left, right=gradient, out=out, letters=f"{x},{o}->{r}"))
             self.give(term.right, out)
         if products:
@@ -351,7 +351,7 @@ class _Deriver:
                 raise GapError(op.op, "counterpart in the backward pass")
 
     def _reverse_copy(self, op: CollectiveOp, gradient: Tensor) -> None:
-        """Return a gradient the way its tensor came, reduced where it is a partial sum."""
+        """Send a gradient back the way its tensor came, reduced where it is a partial sum."""
         if op.op == "all-to-all":
             self._back(op, "all-to-all", gradient)
         elif op.axis not in gradient.partial:

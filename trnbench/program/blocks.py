@@ -119,6 +119,7 @@ def _last_layers(model: Model, transformer: Transformer) -> float:
     listed = weights(model)
     head = _head_weights(listed, tied=bool(model.vocabulary and model.vocabulary.tied))
     experts = transformer.moe
+    # Weights of experts count by the share of tokens that visit them.
     visited = 1.0 if experts is None else experts.top_k / experts.experts
 
     def work(blocks: Iterable[str]) -> float:
@@ -139,21 +140,21 @@ def lower_blocks(
 ) -> Mapping[str, Block]:
     """Every kind of block that the layers name, by kind.
 
-    `like`: blocks of the same grid in another ZeRO stage or recompute mode. Blocks of models beside
-    the trained one (reference, rewards) come first, as their passes do.
+    `like`: blocks of the same grid in another ZeRO stage or recompute mode. Blocks of other
+    models than the trained one (reference, rewards) come first, as their passes do.
     """
     own = of_sequences(grid)
-    known = {} if like is None else dict(like)
+    given = {} if like is None else dict(like)
     blocks: dict[str, Block] = {}
     for one in passes_beside(model, grid):
         name = one.prefix
-        there = {k.removeprefix(name): known.pop(k) for k in [*known] if k.startswith(name)}
+        there = {k.removeprefix(name): given.pop(k) for k in [*given] if k.startswith(name)}
         passed = model if one.trained else evaluated(model)
         found = _of_model(passed, grid_of_pass(own, one), layers, there)
         if one.weights_of is not None:
             found = {kind: without_weights(block) for kind, block in found.items()}
         blocks |= {f"{name}{k}": replace(block, kind=f"{name}{k}") for k, block in found.items()}
-    return {**blocks, **_of_model(model, own, layers, known)}
+    return {**blocks, **_of_model(model, own, layers, given)}
 
 
 def _of_model(

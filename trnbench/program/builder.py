@@ -1,6 +1,6 @@
 """Writes the forward pass of a block: each call emits one operation and returns what it writes.
 
-Which axes a result must still be summed over follows from the shards of what is read. An exchange
+The axes over which a result is still partial follow from the shards of its operands. An exchange
 that no layout of the grid needs is not emitted.
 """
 

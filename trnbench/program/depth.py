@@ -1,7 +1,7 @@
 """A depth of multi-token prediction as operations: one token further, by one more layer.
 
 As Megatron-LM has it (megatron/core/transformer/multi_token_prediction.py): the normed stream and
-the normed embedding of the next token stand side by side and are projected to one stream, by a
+the normed embedding of the next token are joined and projected to one stream, by a
 weight cut along its outputs, which are gathered; a layer and a norm follow. The first depth norms
 what the last layer hands on. Output weights read the streams of all depths in the block `head`.
 """

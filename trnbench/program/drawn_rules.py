@@ -20,13 +20,13 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
     drawn = depths_of(grid.pipeline_layout) if grid.pipeline_layout is not None else ()
     at = next((i for i, here in enumerate(drawn) if here), len(drawn) - 1)
     shared = model.vocabulary is not None and model.vocabulary.tied
-    known = " or ".join(DEPTHS_TRAINED)
+    jobs = " or ".join(DEPTHS_TRAINED)
     early = (grid.pp > 1) & ((at % grid.pp == 0) | (at < len(drawn) - grid.pp))
-    found: tuple[tuple[bool | BoolArray, str], ...] = (
+    rules: tuple[tuple[bool | BoolArray, str], ...] = (
         (asked not in (None, depths), f"mtp_depths={asked}: {model.without_depths}"),
         (
             depths > 0 and grid.job not in DEPTHS_TRAINED,
-            f"job {grid.job} trains no MTP depths; try mtp_depths=0, or job {known}",
+            f"job {grid.job} trains no MTP depths; try mtp_depths=0, or job {jobs}",
         ),
         (
             bool(drawn) and sum(drawn) != depths,
@@ -44,7 +44,7 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
             f"{model.name} shares those of the embedding; try mL",
         ),
     )
-    for broken, words in found:
+    for broken, words in rules:
         yield Reason(
             rule="MTP depths",
             broken=np.asarray(broken),

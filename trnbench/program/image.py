@@ -40,10 +40,10 @@ def conditioning(b: BlockBuilder, transformer: Transformer, diffusion: Diffusion
     time = b.given("time", (batch, features), grid.recipe.activations)
     (inner,) = b.linear(time, [("time.in", "conditioning.time_in", "bf,fh->bh", (batch, hidden))])
     active = b.elementwise("silu", (inner,), "time.active", (batch, hidden))
-    (told,) = b.linear(active, [("time.out", "conditioning.time_out", "bh,hc->bc", dims)])
+    (embedded,) = b.linear(active, [("time.out", "conditioning.time_out", "bh,hc->bc", dims)])
     labels = b.given("labels", (batch,), INDEX)
     label = b.gather("lookup", b.weights["conditioning.label"], labels, "label", dims)
-    both = b.elementwise("add", (told, label), "told", dims)
+    both = b.elementwise("add", (embedded, label), "told", dims)
     return b.elementwise("silu", (both,), "condition.out", dims)
 
 
@@ -70,9 +70,9 @@ def denoised_loss(
 ) -> Tensor:
     """Squared error of the predicted pixels, per patch."""
     grid = b.grid
-    told = modulation(b, transformer, condition, "modulation.final", FINAL_MODULATIONS)
+    modulators = modulation(b, transformer, condition, "modulation.final", FINAL_MODULATIONS)
     normed = b.norm(stream, "norm.final")
-    given = b.elementwise("modulate", (normed, told), "modulated", stream.dims)
+    given = b.elementwise("modulate", (normed, modulators), "modulated", stream.dims)
     lead = stream.dims[:2]
     pixels = grid.dim("pixel", diffusion.output_channels * image.patch**2)
     (predicted,) = b.linear(given, [("predicted", "head", "bsh,hp->bsp", (*lead, pixels))])

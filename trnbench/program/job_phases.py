@@ -127,11 +127,11 @@ def _resting(block: Block, *, away: bool = False) -> Block:
 
 
 def _writing(program: StepProgram, resting: StepProgram, generation: Generation) -> StepProgram:
-    """Program of a rank that writes answers: an engine, beside the states of training."""
+    """Program of a rank that writes answers: an engine and the states of training."""
     apart = program.grid.generation_nodes is not None
     answers = generation.at_once(generation.engines)
     if apart:
-        # How many engines there are is not known here: each has room for a whole batch.
+        # The number of engines is not known here: each has room for a whole batch.
         answers = array(program.grid.generation_batch or 1)
     engine = _engine(next(iter(resting.blocks.values())), generation, answers)
     blocks = {ENGINE: engine} if apart else {**resting.blocks, ENGINE: engine}

@@ -280,9 +280,9 @@ def _group_of_experts(grid: Grid) -> Iterator[Reason]:
         )
 
     ranks = array(grid.ranks_per_stage / grid.expert_ranks)
-    # (Tensor ranks that do not divide are refused as such.)
-    known = grid.tp % grid.expert_ranks == 0
-    yield Reason(rule="expert ranks", broken=known & (ranks % grid.ep != 0), words=words)
+    # Tensor ranks that do not divide break a rule of their own.
+    divides_tp = grid.tp % grid.expert_ranks == 0
+    yield Reason(rule="expert ranks", broken=divides_tp & (ranks % grid.ep != 0), words=words)
 
 
 def _shard_groups(grid: Grid, shard: int, *, experts: bool) -> Iterator[Reason]:

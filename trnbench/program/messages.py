@@ -16,7 +16,7 @@ from trnbench.program.tensor import ONE, Dim, Tensor, array
 
 
 def messages_of(program: StepProgram) -> tuple[Send, ...]:
-    """One message per tensor between stages, sent onward and its gradient back.
+    """One message for each tensor that stages hand on: the tensor, and its gradient back.
 
     A tensor without gradient counts half, because it goes one way. A tensor that only some stages
     hand on counts by their share.
@@ -28,6 +28,7 @@ def messages_of(program: StepProgram) -> tuple[Send, ...]:
         for send in messages
         if send.phase == "F" and send.direction == "send"
     }
+    # Behind the stream, the head reads streams of MTP depths, which only some stages hand on.
     head = program.blocks.get("head")
     for tensor in head.entering[1:] if head is not None else ():
         if tensor in found:

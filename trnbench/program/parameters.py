@@ -28,8 +28,7 @@ class Parameter(Record, eq=False):
     weight: Tensor
     use: Use
     replicas: Replicas = "data"  # axis of the ranks that hold the same part
-    # (Only a pipeline holds a shared vocabulary twice.)
-    held: FloatArray = field(default_factory=one)  # 1 where a layout has the weight here
+    held: FloatArray = field(default_factory=one)  # 1 where a layout has it (a tied table: twice)
     copies: FloatArray = field(default_factory=one)  # tp ranks with the same key-value heads
     touched: FloatArray | None = None  # rows a step looks up; only these have a gradient
 

@@ -26,7 +26,7 @@ class PrecisionRecipe(Record):
     reduction: str  # gradients on their way between ranks
     master: str | None  # second copy of the weights, which the optimizer updates
     moments: str
-    quantised: bool = False  # linear operands are stored, beside the trained weights
+    quantised: bool = False  # linear operands are stored, as well as trained weights
     linear_weights: str | None = None  # weights in linear layers, where grouped otherwise
     rounding: Literal["rne", "sr"] = "rne"  # of every write of a weight
     statistics: str = "fp32"

@@ -29,9 +29,9 @@ def scanned(
     assert scan is not None
     tokens = b.gather_tokens(b.operand(stream))
     gate, value, key, query, *rates = b.linear(tokens, _projections(b, scan, tokens.dims[:2]))
-    told: Region = "states" if scan.form == "mamba-2" else ""
+    region: Region = "states" if scan.form == "mamba-2" else ""
     value, key, query, *rates = (_to_heads(b, one) for one in (value, key, query, *rates))
-    b.region = told
+    b.region = region
     value, key, query = (
         _convolved(b, one, name) for one, name in ((value, "value"), (key, "key"), (query, "query"))
     )

@@ -82,7 +82,7 @@ class Layers(Record):
         return self.with_beside({f"{kind}{end}" for kind in kinds for end in ("", AGAIN)})
 
     def with_beside(self, kinds: Iterable[str]) -> frozenset[str]:
-        """Kinds of blocks of the model, and the same kinds of models beside it."""
+        """Kinds of blocks of the model, and the same kinds of other models."""
         return frozenset(f"{model}{kind}" for model in ("", *self.beside) for kind in kinds)
 
 
@@ -135,6 +135,7 @@ def shares_of(
     else:
         least = np.floor(layers.count / pp)
         more = array(layers.count - least * pp)
+        # Layers left over go to the middle, and the last of them to the first stage.
         heavy = np.minimum(more, middle)
         on_first, on_last = array(least + (more > middle)), least
     return (

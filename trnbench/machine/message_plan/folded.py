@@ -119,7 +119,6 @@ def _folded(
     rounds that scatter, and those that gather, each with the number of like rounds of its level.
     """
     extra = positions - cores
-    # A part each; where each rank's own is told apart, the pairs' parts are two.
     # First block of each acting rank. Where every rank has a block of its own, a pair has two.
     starts = np.arange(cores + 1)
     if part != "reduce":

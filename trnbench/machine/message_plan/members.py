@@ -175,6 +175,7 @@ def _alike_on_nodes(
     """Groups to place, their ranks in a node and their nodes; None if nodes differ."""
     node, local = np.divmod(members, fabric.ranks_per_node)
     first = node[:, 0]
+    # Every group is inside one node.
     if (node == first[:, None]).all():
         here = first == first.min()
         at = np.flatnonzero(here)
@@ -189,6 +190,7 @@ def _alike_on_nodes(
             if (nodes != nodes[:, :1]).any() or (by_node != by_node[0]).any():
                 return None
         return members[at], local[at], first[at[:1]]
+    # Every group spans the same nodes, with the same ranks on each of them.
     used = node[0][np.flatnonzero(np.diff(node[0], prepend=-1))]
     per_node, rest = divmod(members.shape[1], len(used))
     if rest:

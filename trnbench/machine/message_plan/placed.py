@@ -139,6 +139,7 @@ def place_members(
     if isinstance(outlines, Refusal):
         return outlines
     on_a_node = None
+    # One node does not show a pattern whose positions differ, only the other phases of the plan.
     if members.one_node and not all(step.pattern.alike for step in outlines[0].steps):
         on_a_node = Placed(
             placement=members.placement, op=op, members=members, outlines=outlines, of_one_node=True
@@ -237,8 +238,8 @@ def _placed_round(
 ) -> PlacedRound:
     """Messages of one round, of all groups, as flat arrays.
 
-    Order: part by part (`parts` are runs of groups that share a grid, and so the same batches of
-    messages), in a part group by group, in a group batch by batch. Every array follows it.
+    Parts are runs of groups that share a grid, and with it the batches of messages. All arrays have
+    the order part, group, batch.
     """
     fabric, members = placed.placement.fabric, placed.members
     none = fabric.nodes * fabric.links_per_node
@@ -261,7 +262,7 @@ def _placed_round(
         each = np.arange(count)[:, None] * sum(widths)
         first_way += count * sum(widths)
         # What depends on the group comes as [group, message] a batch and is joined along the
-        # messages before it is made flat; what is the same in every group is repeated.
+        # messages before it is made flat; arrays that all groups share are repeated.
         blocks.append(
             [
                 _joined([source for source, *_ in found]),
@@ -273,8 +274,8 @@ def _placed_round(
         )
         latencies.append(_joined([latency for *_, latency in found]))
         shares.append(_repeated([batch.share for batch in batches], count))
-        # The share that each rank adds up, of all messages it gets at once; where one node stands
-        # for all, ranks count by their place in the node.
+        # The share that each rank adds up, of all messages it gets at once. If one node shows all,
+        # ranks count by their place in the node.
         for batch, (_, target, *_) in zip(batches, found, strict=True):
             if batch.reduces and batch.fan is Fan.POINT:
                 at = target % fabric.ranks_per_node if placed.of_one_node else target

@@ -76,6 +76,7 @@ def select_for(
     if algorithm is not None:
         fitting = [rule for rule in fitting if _plays(rule, algorithm)]
     chosen: list[Selected] = []
+    # Between the limits of two rules the same rules cover all sizes: one choice serves them.
     for limit in sorted({rule.limit_bytes(nodes) for rule in fitting} | {math.inf}):
         covering = [rule for rule in fitting if rule.limit_bytes(nodes) >= limit]
         passed: list[str] = []

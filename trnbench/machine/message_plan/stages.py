@@ -100,7 +100,7 @@ def _ring(site: Site) -> list[AlgorithmStage] | Refusal:
         return _flat_ring(site)
     cores, chips = site.only(CORES), [a for a in site.inside if site.grid.levels[a] != CORES]
     stages = []
-    # Axes stand outermost first, so the last chip axis is the innermost level.
+    # Axes are outermost first, so the last chip axis is the innermost level.
     for axis in reversed(chips):
         innermost = axis == chips[-1]
         inside = cores if innermost else ()

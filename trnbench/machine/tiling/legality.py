@@ -1,4 +1,4 @@
-"""Products that a chip can take, the way its tensor unit takes them, and what it can otherwise."""
+"""Legality of a product on a chip, and the rate at which its tensor unit takes the product."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def shape_reasons(product: MatrixProduct, fits: BoolArray, kernel: str) -> tuple
 def rate_of(product: MatrixProduct, cores: NeuronCores, precision: Precision) -> Rate:
     """Passes and depth of a product on the array; the slower operand decides.
 
-    A compressed product takes the time of a dense one with one row per element, because the array's
-    extra input width carries the rows to choose from and not a second row.
+    A compressed product takes the time of a dense one with one row per element: the array's extra
+    input width carries the rows to choose from, not a second row.
     """
     rates = [cores.tensor.formats[name] for name in (product.format_a, product.format_b)]
     passes = [

@@ -74,7 +74,7 @@ class Operand(Record):
     def load(self, columns: Number, contraction: Number) -> Transfer:
         """Transfer of `columns` columns of a K tile of `contraction` dense elements.
 
-        Turned, columns lie on the partitions and the contraction along the row.
+        Turned, columns are on the partitions and the contraction along the row.
         """
         stored = np.ceil(contraction / self.ratio)
         if self.turned:
@@ -103,8 +103,8 @@ class KernelSchedule(Record, eq=False):
     kernel: Kernel
     tile: Tile
     outer: Literal["m", "n"]
-    reload_a: bool  # for every output block
-    reload_b: bool  # for every output block
+    reload_a: bool  # loaded again for every output block
+    reload_b: bool  # loaded again for every output block
     a: Operand
     b: Operand
     out_bytes: float

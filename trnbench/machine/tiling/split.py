@@ -70,10 +70,10 @@ def split_over(product: MatrixProduct, cores: int, unit: NeuronCores) -> Split:
 
 
 def _factors(cores: int, largest_batch: float) -> Iterator[tuple[int, int, int]]:
-    """Yield the parts of batch, m and n, up to the first that leaves every part one of the batch.
+    """Parts of batch, m and n, up to the first split that leaves each part one of the batch.
 
-    More parts of the batch than that never do better, so a product's split does not depend on what
-    it is priced with.
+    More parts of the batch never do better, so a product's split does not depend on the other
+    products it is priced with.
     """
     divisors = [part for part in range(1, cores + 1) if cores % part == 0]
     for batch in divisors:
