@@ -1,9 +1,9 @@
-"""The graph of a cluster: every link of one instance, with its speed and latency, times the nodes.
+"""The graph of a cluster: every link of one instance, with its speed and latency, times nodes.
 
-Links are directed. One instance's links are kept once; the link `local` of node `k` has the number
-`k * links_per_node + local`. Between instances stands a core. Where it does not block, a message
-pays only the adapters at both ends; where it is oversubscribed, also each end's share of the spine.
-Owns which links exist and how fast they are; `fabric_routes` owns paths.
+Links are directed. One instance's links are kept once; link `local` of node `k` has the number `k *
+links_per_node + local`. Instances meet in a core. Where the core does not block, a message pays
+only the adapters at both ends; where it is oversubscribed, also each end's share of the spine.
+Paths are in `fabric_routes`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trnbench.facts.hardware.instance import Instance
 from trnbench.facts.records import Record
 
 CORE, LEAF, RAIL = "core", "leaf", "rail"
-"""Ends of links beyond the adapters: the core, the switch that an instance's adapters share, and
-the switches of rails, which are numbered."""
+"""Ends of links beyond the adapters: the core, the leaf switch that an instance's adapters share,
+and the switches of rails, which are numbered."""
 
 
 class LinkKind(IntEnum):
-    """What a link belongs to; each kind has its own efficiency."""
+    """Part of the fabric that a link belongs to; each kind has its own efficiency."""
 
     ON_CHIP = 0
     SCALE_UP = 1
@@ -44,20 +44,16 @@ class Link(Record):
 
     @property
     def name(self) -> str:
-        """The link as text, such as "c0>c1"."""
+        """Link as text, such as "c0>c1"."""
         return f"{self.source}>{self.target}"
 
 
 class LinkFault(Record):
-    """A link that is slow (0 < `factor` < 1) or dead (0), in both directions unless `one_way`.
+    """Link that is slow (0 < `factor` < 1) or dead (0), in both directions unless `one_way`."""
 
-    `source` and `target` are chips, counted through the cluster; no `target` means the source's
-    way to the network.
-    """
-
-    source: int
-    target: int | None
-    factor: float = 0.0
+    source: int  # chip, counted through the cluster
+    target: int | None  # chip; None: the source's way to the network
+    factor: float = 0.0  # share of the speed left
     one_way: bool = False
 
     def __post_init__(self) -> None:
@@ -67,65 +63,59 @@ class LinkFault(Record):
 
 
 class ScaleUp(Record):
-    """One level that joins chips: `count` units of `span` chips each, by the spec's `level`."""
+    """Level of a fabric that joins units of chips."""
 
     level: Torus | Switch | Direct | FullMesh
-    span: int
-    count: int
+    span: int  # chips of a unit
+    count: int  # units
 
 
 class Fabric(Record, eq=False):
-    """`nodes` instances of one type: their links, and which link is where.
-
-    `bandwidth` and `latency` are per local link. `torus_link[level][chip, axis, 0|1]` is the link
-    to the next (0) or previous (1) chip on that axis; -1 where there is none. `to_spine` and
-    `from_spine` are the links of each chip's adapter beyond the leaf switch; -1 where they do not
-    block.
-    """
+    """`nodes` instances of one type: their links, and tables of link numbers (-1: no link)."""
 
     instance: Instance
     nodes: int
     ranks_per_chip: int
-    links: tuple[Link, ...]
+    links: tuple[Link, ...]  # of one instance
     levels: tuple[ScaleUp, ...]
-    torus_link: tuple[IntArray, ...]
-    up: tuple[IntArray, ...]
-    down: tuple[IntArray, ...]
-    rank_out: IntArray
-    rank_in: IntArray
-    to_network: IntArray
-    from_network: IntArray
-    to_spine: IntArray
-    from_spine: IntArray
-    bandwidth: FloatArray
-    latency: FloatArray
-    kind: IntArray
-    faulty: dict[int, float]
+    torus_link: tuple[IntArray, ...]  # by level, [chip, axis, 0|1]: to the next or previous chip
+    up: tuple[IntArray, ...]  # by level, [chip]: to its switch
+    down: tuple[IntArray, ...]  # by level, [chip]: from its switch
+    rank_out: IntArray  # [rank]: to its chip
+    rank_in: IntArray  # [rank]: from its chip
+    to_network: IntArray  # [chip]: through its adapter
+    from_network: IntArray  # [chip]
+    to_spine: IntArray  # [chip]: beyond the leaf switch; -1 where that does not block
+    from_spine: IntArray  # [chip]
+    bandwidth: FloatArray  # bytes/s by local link
+    latency: FloatArray  # s by local link
+    kind: IntArray  # `LinkKind` by local link
+    faulty: dict[int, float]  # link, by its number in the cluster -> share of speed left
 
     @property
     def chips(self) -> int:
-        """Chips of one instance."""
+        """Number of chips of one instance."""
         return self.instance.chips
 
     @property
     def links_per_node(self) -> int:
-        """Directed links of one instance."""
+        """Number of directed links of one instance."""
         return len(self.links)
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks of one instance."""
+        """Number of ranks of one instance."""
         return self.chips * self.ranks_per_chip
 
     def capacity(self, links: IntArray) -> FloatArray:
-        """Return the speed of links by their cluster-wide number, bytes/s, faults included."""
+        """Speed of links by their cluster-wide number, bytes/s, faults included."""
         speed = self.bandwidth[links % self.links_per_node]
         for link, factor in self.faulty.items():
             speed = np.where(links == link, speed * factor, speed)
         return speed
 
     def dead_local_links(self) -> dict[int, set[int]]:
-        """Return node -> its dead links, by local number."""
+        """Node -> its dead links, by local number."""
         dead: dict[int, set[int]] = {}
         for link, factor in self.faulty.items():
             if factor == 0:
@@ -133,7 +123,7 @@ class Fabric(Record, eq=False):
         return dead
 
     def worst_factor(self) -> FloatArray:
-        """Return for each local link the smallest share of its speed left on any node."""
+        """Smallest share of speed left on any node, by local link."""
         worst = np.ones(self.links_per_node)
         for link, factor in self.faulty.items():
             local = link % self.links_per_node
@@ -142,7 +132,7 @@ class Fabric(Record, eq=False):
 
 
 class _Wiring:
-    """Collects the links of one instance while its levels are walked."""
+    """Links of one instance, collected while its levels are walked."""
 
     def __init__(self) -> None:
         self.links: list[Link] = []
@@ -166,7 +156,7 @@ class _Wiring:
 def build_fabric(
     instance: Instance, *, nodes: int = 1, ranks_per_chip: int = 1, faults: Sequence[LinkFault] = ()
 ) -> Fabric:
-    """Return the graph of `nodes` instances with the ranks of each chip, faults applied."""
+    """Graph of `nodes` instances with the ranks of each chip, faults applied."""
     if nodes < 1:
         raise InputError(f"a cluster has at least 1 node, not {nodes}")
     wiring = _Wiring()
@@ -227,7 +217,7 @@ def _units(level: Torus | Switch | Direct | FullMesh, span: int, chips: int) -> 
 def _wire(
     wiring: _Wiring, level: Torus | Switch | Direct | FullMesh, span: int, count: int, chips: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Add the links of one level; return its neighbour table and its switch ports per chip."""
+    """Add the links of one level; the result is its neighbours, up and down ports by chip."""
     none = np.full(chips, -1, dtype=np.int64)
     kind = LinkKind.SCALE_UP
     match level:
@@ -313,7 +303,7 @@ def _wire_ranks(
 def _wire_network(
     wiring: _Wiring, instance: Instance
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Add the adapters, and the shares of the spine that block; return each chip's four links."""
+    """Add adapters, and shares of a spine that blocks; the result is each chip's four links."""
     out, back, up, down = np.full((4, instance.chips), -1, dtype=np.int64)
     network = instance.network
     if network is None:
@@ -344,7 +334,7 @@ def _wire_network(
 
 
 def _faulty_links(fabric: Fabric, fault: LinkFault) -> list[int]:
-    """Return the cluster-wide numbers of the links a fault touches."""
+    """Cluster-wide numbers of the links that a fault touches."""
     total = fabric.nodes * fabric.chips
     for chip in (fault.source, fault.target):
         if chip is not None and not 0 <= chip < total:

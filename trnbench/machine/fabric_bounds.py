@@ -1,4 +1,4 @@
-"""Times no collective can beat, whatever its algorithm: bytes that must cross over what can carry.
+"""Times no collective can beat, whatever its algorithm: bytes over the speed of their carriers.
 
 Model. Cut the chips in two. All-reduce must carry its whole size over the cut each way, all-gather
 one side's blocks, reduce-scatter one side's sums, all-to-all each side's part for the other. The
@@ -21,17 +21,18 @@ from trnbench.machine.message_plan.pattern import Fan
 from trnbench.machine.message_plan.placed import Placed
 
 _NODES_LOOKED_AT = 8
+"""Nodes whose cuts are tried: any few give a valid bound, more only take time."""
 
 
 class Bound(Record):
-    """The least time per byte of a collective's size, and the cut that sets it."""
+    """Least time per byte of a collective's size, and the cut that sets it."""
 
     s_per_byte: float
     cut: str
 
 
 def lower_bound(placed: Placed) -> Bound:
-    """Return the injection or narrowest-cut bound of a placed collective, whichever is larger."""
+    """Injection or narrowest-cut bound of a placed collective, whichever is larger."""
     fabric = placed.placement.fabric
     names, masks = _cuts(fabric)
     nodes = distinct(placed.groups // fabric.ranks_per_node)
@@ -54,7 +55,7 @@ def lower_bound(placed: Placed) -> Bound:
 
 
 def _cuts(fabric: Fabric) -> tuple[list[str], BoolArray]:
-    """Return sets of a node's chips worth cutting off: chips, slabs of a torus, units, the node."""
+    """Sets of a node's chips to cut off: chips, slabs of a torus, units, the node."""
     chips = np.arange(fabric.chips)
     found: dict[str, BoolArray] = {f"chip {chip}": chips == chip for chip in chips}
     for up in fabric.levels:
@@ -78,7 +79,7 @@ def _cuts(fabric: Fabric) -> tuple[list[str], BoolArray]:
 def _cut_speeds(
     fabric: Fabric, masks: BoolArray, speed: FloatArray, *, network: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the speed out of and into each set of chips, bytes/s; never too low.
+    """Speed out of and into each set of chips, bytes/s; never too low.
 
     `speed`: bytes/s of each link of one node.
     """
@@ -103,7 +104,7 @@ def _is_chip(end: str) -> bool:
 
 
 def _inside(masks: BoolArray, end: str, below: dict[str, set[int]]) -> BoolArray:
-    """Return for each set whether an end of a link is in it; a switch is if all its chips are."""
+    """Mask of the sets that an end of a link is in; a switch is inside with all its chips."""
     if _is_chip(end):
         return masks[:, int(end[1:])]
     if end in below:
@@ -115,12 +116,11 @@ def _inside(masks: BoolArray, end: str, below: dict[str, set[int]]) -> BoolArray
 
 
 def _chips_at(end: str) -> list[int]:
-    """Return the chips at an end of a link, which may share an adapter."""
     return [int(chip[1:]) for chip in end.split("+")]
 
 
 def _needs(placed: Placed, masks: BoolArray, node: int) -> tuple[FloatArray, FloatArray]:
-    """Return the shares of the size that must leave and enter each set of chips."""
+    """Shares of the size that must leave and enter each set of chips."""
     fabric = placed.placement.fabric
     sends, gets = np.zeros(len(masks)), np.zeros(len(masks))
     for group in placed.groups:
@@ -162,7 +162,7 @@ def _group_needs(
 
 
 def _all_sends(placed: Placed, masks: BoolArray, names: list[str], *, several: bool) -> Bound:
-    """Return the bound on all chips' sends together, for all-reduce without a reducing switch."""
+    """Bound on all chips' sends together, for all-reduce without a reducing switch."""
     nothing = Bound(s_per_byte=0.0, cut="none")
     # Asked first: among thousands of ranks the messages of an all-to-all take gigabytes.
     if placed.op != "all-reduce":
@@ -176,6 +176,7 @@ def _all_sends(placed: Placed, masks: BoolArray, names: list[str], *, several: b
         return nothing
     fabric = placed.placement.fabric
     chips = placed.groups // fabric.ranks_per_chip
+    # Of m chips, m - 1 send their part to be added, and the sum goes to m - 1 chips.
     sent = sum(2.0 * (len(distinct(group)) - 1) for group in chips)
     used = distinct(chips)
     singles = masks[[names.index(f"chip {chip}") for chip in range(fabric.chips)]]

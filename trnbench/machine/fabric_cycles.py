@@ -20,7 +20,7 @@ _ROUNDS_WITHOUT_GAIN = 400
 
 @lru_cache(maxsize=64)
 def torus_cycles(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return edge-disjoint Hamiltonian cycles of a torus, row-major numbers, as many as axes."""
+    """Edge-disjoint Hamiltonian cycles of a torus, row-major numbers, as many as axes."""
     lengths = tuple(length for length in shape if length > 1)
     if not lengths:
         return ()
@@ -37,7 +37,7 @@ def torus_cycles(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def disjoint_cycles(edges: Iterable[Edge]) -> list[tuple[int, ...]]:
-    """Return edge-disjoint Hamiltonian cycles of an undirected graph, found one after the other."""
+    """Edge-disjoint Hamiltonian cycles of an undirected graph, found one after the other."""
     near: dict[int, set[int]] = {}
     for a, b in edges:
         near.setdefault(a, set()).add(b)
@@ -90,7 +90,7 @@ def _number(place: tuple[int, ...], shape: tuple[int, ...]) -> int:
 
 
 def _edges(shape: tuple[int, ...]) -> list[set[Edge]]:
-    """Return the edges of a torus along each axis."""
+    """Edges of a torus along each axis."""
     edges: list[set[Edge]] = [set() for _ in shape]
     for place in itertools.product(*map(range, shape)):
         for axis in range(len(shape)):
@@ -101,7 +101,7 @@ def _edges(shape: tuple[int, ...]) -> list[set[Edge]]:
 
 
 def _squares(shape: tuple[int, ...]) -> list[tuple[Edge, Edge, Edge, Edge]]:
-    """Return every unit square as (edge, opposite edge, other edge, its opposite)."""
+    """Unit squares as (edge, opposite edge, other edge, its opposite)."""
     squares = []
     for place in itertools.product(*map(range, shape)):
         for i, j in itertools.combinations(range(len(shape)), 2):
@@ -133,6 +133,8 @@ def _exchange(shape: tuple[int, ...], chance: random.Random) -> list[set[Edge]] 
         chance.shuffle(squares)
         for a, b, c, d in squares:
             i, j = owner[a], owner[c]
+            # With opposite edges in one factor each, a swap leaves two edges of a factor at every
+            # place.
             if owner[b] != i or owner[d] != j or i == j:
                 continue
             first = factors[i] - {a, b} | {c, d}

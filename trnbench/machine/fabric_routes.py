@@ -20,17 +20,17 @@ from trnbench.machine.fabric import Fabric
 
 
 class Routes(Record, eq=False):
-    """Paths between all pairs of chips of an instance: `tables[t][from * chips + to, hop]`.
+    """Paths between all pairs of chips of an instance.
 
-    A node takes table `table_of_node.get(node, 0)`; the number `links_per_node` stands for no link.
+    The number `links_per_node` means no link.
     """
 
     fabric: Fabric
-    tables: tuple[IntArray, ...]
-    table_of_node: dict[int, int]
+    tables: tuple[IntArray, ...]  # each [from * chips + to, hop]: links by local number
+    table_of_node: dict[int, int]  # node -> index of its table, where not 0
 
     def between_chips(self, node: IntArray, source: IntArray, target: IntArray) -> IntArray:
-        """Return [message, hop] links by local number for chips of the same node."""
+        """Links [message, hop] by local number, for chips of the same node."""
         pair = source * self.fabric.chips + target
         found = self.tables[0][pair]
         for special, table in self.table_of_node.items():
@@ -44,9 +44,9 @@ class Routes(Record, eq=False):
         return np.asarray(found)
 
     def between_ranks(self, source: IntArray, target: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return [message, hop] links by cluster-wide number, and the latency of each path.
+        """Links [message, hop] by cluster-wide number, and seconds of latency of each path.
 
-        The number `nodes * links_per_node` stands for no link.
+        The number `nodes * links_per_node` means no link.
         """
         fabric = self.fabric
         none = fabric.links_per_node
@@ -76,14 +76,14 @@ class Routes(Record, eq=False):
         return numbers, self.latency(numbers)
 
     def _leaves_its_leaf(self, source: IntArray, target: IntArray) -> BoolArray:
-        """Return whether a message between chips of two nodes crosses the spine."""
+        """Mask of the messages between chips of two nodes that cross the spine."""
         network = self.fabric.instance.network
         if network is None or not network.rails:
             return np.ones(len(source), dtype=bool)
         return np.asarray(self.fabric.to_network[source] != self.fabric.to_network[target])
 
     def latency(self, numbers: IntArray) -> FloatArray:
-        """Return the summed latency of paths given by cluster-wide link numbers, in s."""
+        """Summed latency of paths given by cluster-wide link numbers, s."""
         fabric = self.fabric
         absent = numbers == fabric.nodes * fabric.links_per_node
         per_link = np.append(fabric.latency, 0.0)
@@ -92,7 +92,7 @@ class Routes(Record, eq=False):
 
 
 def build_routes(fabric: Fabric) -> Routes:
-    """Return the paths of a fabric; a node with dead links gets a table of its own."""
+    """Paths of a fabric; a node with dead links gets a table of its own."""
     usual = _all_pairs(fabric)
     tables = [usual]
     table_of_node = {}
@@ -103,7 +103,7 @@ def build_routes(fabric: Fabric) -> Routes:
 
 
 def unreachable_pairs(routes: Routes) -> list[tuple[int, int, int]]:
-    """Return (node, chip, chip) for chips that dead links have cut off from each other."""
+    """(node, chip, chip) for chips that dead links have cut off from each other."""
     cut = []
     chips, none = routes.fabric.chips, routes.fabric.links_per_node
     for node, table in routes.table_of_node.items():
@@ -118,6 +118,7 @@ def _all_pairs(fabric: Fabric) -> IntArray:
     goal = np.tile(np.arange(chips), chips)
     columns: list[IntArray] = []
 
+    # All pairs walk at once: `here` moves hop by hop towards `goal`, a column of links a hop.
     def take(moving: IntArray, link: IntArray, to: IntArray) -> None:
         if moving.any():
             columns.append(np.where(moving, link, none))
@@ -162,7 +163,7 @@ def _shorter_way(at: IntArray, to: IntArray, length: int) -> IntArray:
 
 
 def _packed(links: IntArray, none: int) -> IntArray:
-    """Move the links of each path to the left and drop columns nobody uses."""
+    """Move the links of each path to the left and drop unused columns."""
     order = np.argsort(links == none, axis=1, kind="stable")
     packed = np.take_along_axis(links, order, axis=1)
     longest = max(int((packed != none).sum(axis=1).max()), 1)
@@ -175,7 +176,7 @@ def _widened(links: IntArray, width: int, none: int) -> IntArray:
 
 
 def _detoured(fabric: Fabric, usual: IntArray, dead: set[int]) -> IntArray:
-    """Return the table with every path over a dead link replaced by a shortest living one."""
+    """Table with every path over a dead link replaced by a shortest living one."""
     none = fabric.links_per_node
     broken = np.flatnonzero(np.isin(usual, list(dead)).any(axis=1))
     paths = {int(pair): _living_path(fabric, int(pair), dead) for pair in broken}
@@ -188,7 +189,7 @@ def _detoured(fabric: Fabric, usual: IntArray, dead: set[int]) -> IntArray:
 
 
 def _living_path(fabric: Fabric, pair: int, dead: set[int]) -> list[int]:
-    """Breadth first over the instance's own links; empty where nothing is left."""
+    """Shortest path over the instance's living links; empty where there is none."""
     leaving: dict[str, list[int]] = {}
     for number, link in enumerate(fabric.links):
         if number not in dead and link.kind == 1:

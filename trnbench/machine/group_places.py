@@ -1,4 +1,4 @@
-"""Which groups of a layout lie alike, and the few nodes on which one such kind is placed whole.
+"""Kinds of like groups in a layout, and the few nodes on which one kind is placed whole.
 
 Groups of a kind run side by side on as many nodes as it takes until their pattern repeats; nodes
 further on share no link with these.
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from trnbench.machine.placement import Placement
 
 GroupPlace: TypeAlias = tuple[int, int, int, int, int]
-"""A group's ranks, stride, width and period, and the ranks over which groups are placed."""
+"""Ranks, stride, width and period of groups, and the ranks over which they are placed."""
 
 
 def places_of(groups: RankGroups, per_node: int, world: IntArray) -> tuple[IntArray, ...]:
-    """Return the five numbers of each layout's `GroupPlace`; whole nodes apart is one node apart.
+    """The five numbers of each layout's `GroupPlace`, with gaps of whole nodes reduced to one.
 
     A group is ranks first + k * stride, for k below `ranks`, and repeats after `period` ranks.
     Where stride and width are whole nodes each rank of a group is on a node of its own, at the same
-    place of it. How many nodes lie between does not matter to a network that joins all nodes alike,
-    so the stride becomes one node and the period `ranks` nodes.
+    place of the node. A network that joins all nodes alike makes no difference between near and far
+    nodes, so the stride becomes one node and the period `ranks` nodes.
 
-    Groups are placed over the least number of ranks after which both groups and nodes begin anew,
-    lcm(period, ranks of a node): what lies further on repeats it and shares no link with it. A
-    cluster of `world` ranks, fewer than a node has, is placed as it is.
+    Groups are placed over the least number of ranks after which groups and nodes both repeat,
+    lcm(period, ranks of a node). Groups further on are copies of these and share no link with them.
+    A cluster of `world` ranks, fewer than a node has, is placed as it is.
     """
     same = (groups.stride % per_node == 0) & (groups.width % per_node == 0)
     period = np.where(same, groups.ranks * per_node, groups.period)
@@ -49,20 +49,19 @@ def places_of(groups: RankGroups, per_node: int, world: IntArray) -> tuple[IntAr
 
 
 def neighbours(stages: RankGroups, per_node: int) -> RankGroups:
-    """Return other stages between which messages take the same links as between these.
+    """Stages between which messages take the same links as between the given ones.
 
-    Between like nodes it only matters at which place of a node a message leaves and arrives. So
-    stages a whole number of nodes apart are as good as two on neighbouring nodes; others come as
-    near as they can, and are as many as it takes until the first one's place comes again (on three
-    nodes at least, as the last stage's messages go to the first).
+    Between like nodes only the place in a node matters at which a message leaves and arrives. So
+    stages a whole number of nodes apart become two on neighbouring nodes. Others come as near as
+    they can, in such a number that the first stage's place comes again. They fill three nodes at
+    least, as the last stage's messages go to the first.
     """
     ranks, stride = stages.ranks, stages.stride
     pair = (stride % per_node == 0) & (ranks > 1)
     spread = ~pair & (ranks > 1) & (stages.period == ranks * stride) & (stages.width == stride)
     spread &= (stages.period > per_node) & (stages.period % per_node == 0)
     near = np.where(stride > per_node, per_node + stride % per_node, np.maximum(stride, 1))
-    # `turn` steps of `near` come back to the first place of a node; so many whole turns that three
-    # nodes are filled.
+    # `turn` steps of `near` come back to the first place of a node; whole turns fill three nodes.
     turn = np.lcm(near, per_node) // near
     again = turn * -(-3 * per_node // (turn * near))
     ranks = np.where(pair, 2, np.where(spread, again, ranks))
@@ -76,7 +75,7 @@ def neighbours(stages: RankGroups, per_node: int) -> RankGroups:
 
 
 def members_at(node: Placement, where: GroupPlace, per_node: int, *, plain: bool) -> Members:
-    """Return the groups of one kind on as many nodes as it takes until they repeat.
+    """Groups of one kind on as many nodes as it takes until they repeat.
 
     `per_node` of a node's ranks are in use. `plain` groups only send from rank to rank.
     """

@@ -1,7 +1,7 @@
-"""Whether a platform's software lets a collective run as asked: reasons, and what it does allow.
+"""Rules of a platform's software on a collective: reasons against it, and what it allows.
 
-An answer of no is a `PlacementVerdict` with reasons, never an exception. Malformed input (a rank
-that is not there, groups of different length) is an error and stands in `message_plan.placed`.
+A refusal is a `PlacementVerdict` with reasons, never an exception. Malformed input (a rank that is
+not there, groups of different length) is an error, raised in `message_plan.members`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PlacementVerdict(Record):
-    """Legal when there is no reason against it; `warnings` do not forbid."""
+    """Verdict on a placement, legal when it has no reasons; `warnings` do not forbid."""
 
     reasons: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class PlacementVerdict(Record):
 
     @property
     def legal(self) -> bool:
-        """Whether nothing speaks against it."""
+        """True when no rule forbids the placement."""
         return not self.reasons
 
 
@@ -39,7 +39,7 @@ def _refused(reason: str, alternative: str) -> PlacementVerdict:
 
 
 def cluster_verdict(platform: Platform, nodes: int) -> PlacementVerdict:
-    """Return whether this many instances can form one cluster."""
+    """Verdict on a cluster of this many instances."""
     instance = platform.instance
     network = instance.network
     if nodes > 1 and network is None:
@@ -55,7 +55,7 @@ def cluster_verdict(platform: Platform, nodes: int) -> PlacementVerdict:
 
 
 def even_groups(placement: Placement, ranks: int, size: int) -> IntArray | PlacementVerdict:
-    """Return `ranks` ranks in consecutive groups of `size`, or why they do not divide."""
+    """Consecutive groups of `size` among `ranks` ranks; a verdict where these do not divide."""
     if ranks > placement.ranks:
         return _refused(
             f"{ranks} ranks asked for, the cluster has {placement.ranks}",
@@ -75,7 +75,7 @@ def even_groups(placement: Placement, ranks: int, size: int) -> IntArray | Place
 def verdict(
     placement: Placement, collective: Collective, groups: Groups, *, pairs: IntArray | None = None
 ) -> PlacementVerdict:
-    """Return whether these replica groups may run this collective on the platform."""
+    """Verdict of the platform on a collective among these replica groups."""
     from trnbench.machine.message_plan.members import checked_groups
 
     members = checked_groups(placement, groups)
@@ -117,7 +117,7 @@ def _job_size(placement: Placement, members: IntArray) -> PlacementVerdict:
 
 
 def _group_shape(placement: Placement, members: IntArray) -> PlacementVerdict:
-    """Groups in a host have a listed size; groups over hosts hold the same places on each."""
+    """Verdict on groups: listed sizes in a host, the same places on each of several hosts."""
     fabric = placement.fabric
     degrees = _degrees(placement)
     size = members.shape[1]
@@ -183,7 +183,7 @@ def _links(placement: Placement, members: IntArray) -> PlacementVerdict:
 def _permute_ring(
     placement: Placement, members: IntArray, pairs: IntArray | None
 ) -> PlacementVerdict:
-    """Refuse pairs of a permute that are no neighbours by wire, which NeuronCores need."""
+    """Verdict on pairs of a permute, which NeuronCores need to be neighbours by wire."""
     match placement.platform.chip.unit:
         case Multiprocessors():
             return PlacementVerdict()

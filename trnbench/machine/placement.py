@@ -1,4 +1,4 @@
-"""Ranks on a cluster: which chip a rank is on, and the regular grid a group of ranks forms.
+"""Ranks on a cluster: the chip of each rank, and the regular grid that a group of ranks forms.
 
 A rank is a logical core on Trainium, a device on a GPU machine. Ranks count through cores of a
 chip, chips of a node, nodes of the cluster.
@@ -21,20 +21,18 @@ from trnbench.machine.fabric_routes import Routes, build_routes
 
 
 class Placement(Record, eq=False):
-    """A cluster with its ranks, its links and the paths between them.
-
-    Worked out once: `node_grids` of groups inside a node, by their ranks and by what tells grids
-    apart, and `rings`, the ring orders on places of a level where all links are sound.
-    """
+    """Cluster with its ranks, its links and the paths between them."""
 
     platform: Platform
     fabric: Fabric
     routes: Routes
+    # cache: grids of groups inside a node, by ranks and by grid
     node_grids: Memo[Hashable, RankGrid] = field(default_factory=Memo)
+    # cache: ring orders by level and places, where all links are sound
     rings: Memo[tuple[int, tuple[int, ...]], IntArray] = field(default_factory=Memo)
 
     def of(self, nodes: int) -> Placement:
-        """Return a cluster of as many of the same instances, all of them in good order."""
+        """Cluster of `nodes` of the same instances, all of them in good order."""
         if self.fabric.faulty:
             raise InputError("links of these instances are faulty: more like them are not sound")
         fabric = replace(self.fabric, nodes=nodes)
@@ -42,17 +40,17 @@ class Placement(Record, eq=False):
 
     @property
     def nodes(self) -> int:
-        """Instances."""
+        """Number of instances."""
         return self.fabric.nodes
 
     @property
     def ranks(self) -> int:
-        """Ranks of the whole cluster."""
+        """Number of ranks of the whole cluster."""
         return self.fabric.ranks_per_node * self.fabric.nodes
 
     @property
     def ranks_per_chip(self) -> int:
-        """Ranks on each chip."""
+        """Number of ranks on each chip."""
         return self.fabric.ranks_per_chip
 
     @property
@@ -63,18 +61,14 @@ class Placement(Record, eq=False):
 
 
 class RankGrid(Record, eq=False):
-    """A group as a grid of ranks, outermost axis first: nodes, units of each level, cores.
+    """Group as a grid of ranks, outermost axis first: nodes, units of each level, cores."""
 
-    `ranks[...]` are numbers within the group; `places[axis]` are what stands along an axis: node
-    numbers, places on a level, or cores of a chip. `levels[axis]` is the index of a scale-up
-    level, `NODES`, `CORES` or, for chips in no regular pattern, `CHIPS`.
-    """
-
-    ranks: IntArray
-    levels: tuple[int, ...]
-    places: tuple[tuple[int, ...], ...]
+    ranks: IntArray  # numbers within the group
+    levels: tuple[int, ...]  # by axis: index of a scale-up level, NODES, CORES or CHIPS
+    places: tuple[tuple[int, ...], ...]  # by axis: nodes, places on a level, or cores of a chip
 
 
+# CHIPS: chips in no regular pattern.
 NODES, CORES, CHIPS = -1, -2, -3
 Groups = Sequence[Sequence[int] | IntArray] | IntArray
 
@@ -86,9 +80,9 @@ def place(
     logical_size: int | None = None,
     faults: Sequence[LinkFault] = (),
 ) -> Placement:
-    """Return `nodes` instances of a platform with their ranks and links.
+    """`nodes` instances of a platform with their ranks and links.
 
-    Instances that a switch joins stand there as one for each of its domains.
+    Instances that a switch joins are one instance for each domain of the switch.
     """
     sizes = platform.chip.unit.logical_sizes
     if logical_size is not None and logical_size not in sizes:
@@ -104,7 +98,7 @@ def place(
 
 
 def grid_of(placement: Placement, group: IntArray) -> RankGrid:
-    """Return the grid a group's ranks form (sorted); irregular parts become one axis."""
+    """Grid that a group's ranks form (sorted); irregular parts become one axis."""
     fabric = placement.fabric
     group = np.sort(group)
     node, local = np.divmod(group, fabric.ranks_per_node)

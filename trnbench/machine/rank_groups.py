@@ -1,7 +1,7 @@
-"""How a layout's axes lie on the ranks of a cluster, and which layouts a platform takes.
+"""Groups of ranks along a layout's axes, and the layouts that a platform takes.
 
 Ranks count through the axes from the innermost outwards, so the groups along an axis are all alike:
-a few numbers say where every one of them lies. Arrays span grids of layouts.
+four numbers (`RankGroups`) place every one of them. Arrays span grids of layouts.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ AXES: tuple[str, ...] = (
 
 
 class AxisOrder(Record):
-    """The order in which a library counts ranks: its axes from the innermost outwards.
+    """Order in which a library counts ranks.
 
-    `cp` and `dp` stand side by side, `cp` first: together they are `data`, of which `ep` is the
-    innermost part. Tensor ranks that hold the same key-value heads are `adjacent`, or `interleaved`
-    (the first of each copy come first).
+    `cp` comes right before `dp`: together they are `data`, of which `ep` is the innermost part.
     """
 
     name: str
-    axes: tuple[GroupAxis, ...]
-    kv_copies: Literal["adjacent", "interleaved"]
+    axes: tuple[GroupAxis, ...]  # from the innermost outwards
+    kv_copies: Literal["adjacent", "interleaved"]  # tensor ranks with the same key-value heads
 
     def __post_init__(self) -> None:
         """Refuse orders that miss an axis or tear `data` apart."""
@@ -48,7 +46,7 @@ class AxisOrder(Record):
             raise InputError(f"{self.name}: dp must come right after cp")
 
     def stride(self, axis: GroupAxis, grid: Grid) -> FloatArray:
-        """Return the distance in ranks between neighbours along an axis."""
+        """Distance in ranks between neighbours along an axis."""
         stride = array(1)
         for inner in self.axes[: self.axes.index(axis)]:
             stride = array(stride * grid.ranks(inner))
@@ -56,13 +54,13 @@ class AxisOrder(Record):
 
     @property
     def cuts_experts(self) -> bool:
-        """Whether experts can be cut over other ranks than the rest of their layer."""
+        """True when experts can be cut over other ranks than the rest of their layer."""
         return self.axes.index("cp") == self.axes.index("tp") + 1
 
     def experts_apart(self, grid: Grid) -> FloatArray:
-        """Return the distance in ranks between neighbours along `ep`.
+        """Distance in ranks between neighbours along `ep`.
 
-        They stand side by side, but for the ranks that share an expert.
+        Only the ranks that share an expert come between them.
         """
         if grid.expert_tp is None:
             return self.stride("cp", grid)
@@ -92,28 +90,27 @@ ORDERS: Mapping[RankOrder, AxisOrder] = {
     "dp-pp-tp": TENSOR_OUTSIDE,
     "pp-tp-dp": STAGES_INSIDE,
 }
-"""The orders by the name that a training stack gives its own."""
+"""Orders of axes by the name that a training stack gives."""
 
 
 class RankGroups(Record, eq=False):
     """Like groups that run side by side: ranks `turn * period + first + k * stride`.
 
-    `k` counts the `ranks` of a group, `first` runs below `width`, `turn` over the cluster. Where a
-    layout has no such groups (ranks that are no whole number), `ranks` is 0.
+    `k` counts the `ranks` of a group, `first` runs below `width`, `turn` over the cluster.
     """
 
-    ranks: IntArray
+    ranks: IntArray  # 0 where a layout has no such groups (no whole number)
     stride: IntArray
     width: IntArray
     period: IntArray
 
     def ranks_in_node(self, ranks_per_node: int) -> IntArray:
-        """Return the most ranks of a group that share a node."""
+        """Most ranks of a group that share a node."""
         return np.minimum(self.ranks, -(-ranks_per_node // self.stride))
 
     def nodes(self, ranks_per_node: int) -> IntArray:
-        """Return the most nodes that a group spans."""
-        # The first rank that lies furthest back in its node decides: turns begin at multiples of
+        """Most nodes that a group spans."""
+        # The first rank furthest back in its node decides: turns begin at multiples of
         # the common divisor.
         apart = np.gcd(self.period, ranks_per_node)
         last_first = ranks_per_node - np.maximum(apart, self.width) + self.width - 1
@@ -121,7 +118,7 @@ class RankGroups(Record, eq=False):
         return np.where(self.stride >= ranks_per_node, self.ranks, spanned)
 
     def members(self, ranks: int) -> IntArray:
-        """Return [group, k] the groups among the first `ranks` ranks, for groups that are one."""
+        """Groups [group, k] among the first `ranks` ranks, for a single layout."""
         turn = np.arange(0, ranks, int(self.period))
         first = (turn[:, None] + np.arange(int(self.width))).reshape(-1, 1)
         return np.asarray(first + np.arange(int(self.ranks)) * int(self.stride))
@@ -130,7 +127,7 @@ class RankGroups(Record, eq=False):
 def groups_along(
     axis: str, grid: Grid, order: AxisOrder, ranks: FloatArray | None = None
 ) -> RankGroups:
-    """Return the groups along an axis of a program; `kv_copies` needs the `ranks` of a group."""
+    """Groups along an axis of a program; `kv_copies` needs the `ranks` of a group."""
     match axis:
         case "tp" | "cp" | "dp" | "pp":
             return _groups(grid.ranks(axis), order.stride(axis, grid))
@@ -152,7 +149,7 @@ def groups_along(
         case "expert_shard":
             return _groups(grid.ranks(axis), array(order.experts_apart(grid) * grid.ep))
         case "copies":
-            # Copies lie outside the groups that share slices, of dense weights and of experts.
+            # Copies are outside the groups that share slices, of dense weights and of experts.
             inner = array(order.stride("cp", grid) * grid.ranks("shard"))
             return _groups(grid.ranks(axis), inner)
         case "world":
@@ -188,10 +185,10 @@ def _groups(
 
 
 class PlatformAnswer(Record, eq=False):
-    """What a platform says to a grid of layouts: why it refuses some, and warns of others."""
+    """Answer of a platform to a grid of layouts."""
 
-    refused: tuple[Reason, ...]
-    warned: tuple[Reason, ...]
+    refused: tuple[Reason, ...]  # rules that layouts break
+    warned: tuple[Reason, ...]  # warnings that do not forbid
 
 
 def platform_answer(
@@ -202,7 +199,7 @@ def platform_answer(
     logical_size: int | None = None,
     whole_nodes: bool = True,
 ) -> PlatformAnswer:
-    """Return which layouts a cluster of `nodes` instances takes.
+    """Layouts that a cluster of `nodes` instances refuses, and those with warnings.
 
     A layout fills the cluster; without `whole_nodes` it may leave ranks of a single node idle.
     `nodes` may differ by layout; then no reason has words.

@@ -1,7 +1,7 @@
-"""Which layouts have groups of ranks that an instance's software cannot route, and what is near.
+"""Groups of ranks that an instance's software cannot route, and layouts near that it can.
 
-Groups inside an instance have to be blocks of its torus (`torus_blocks`). Those over several
-instances hold the same ranks on each of them, and are asked nothing here.
+Groups inside an instance have to be blocks of its torus (`torus_blocks`). Groups over several
+instances hold the same ranks on each of them, and are never refused here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMES: Mapping[str, str] = {
 def group_reasons(
     platform: Platform, grid: Grid, axes: tuple[str, ...], *, logical_size: int | None = None
 ) -> Iterator[Reason]:
-    """Yield where groups along these axes cannot be routed, one reason an axis."""
+    """Rules on groups along these axes that cannot be routed, one reason an axis."""
     if platform.instance.routing is None:
         return
     for axis in (own for whole in axes for own in _in_use(grid, whole)):
@@ -50,7 +50,7 @@ def group_reasons(
 
 
 def _in_use(grid: Grid, axis: str) -> tuple[str, ...]:
-    """Return the axes that stand for one: a shard group exchanges inside and with its copies."""
+    """Axes of the exchanges along one axis: a ring and its groups, a shard group and its copies."""
     if axis == "cp" and neighbours_of(grid.context_parallel) is not None:
         return ("cp_inside", "cp_outside")
     if grid.shard is None or axis not in SHARDED.values():
@@ -82,17 +82,17 @@ def _reason(
     def words(at: Scalars) -> str:
         ranks, stride = _groups(at, grid)[axis]
         near = ", ".join(_near(platform, at, logical_size, grid))
-        told = f"; try {near}" if near else ""
+        remedy = f"; try {near}" if near else ""
         return (
             f"{name} cannot route {what} groups of {ranks} ranks, {stride} apart: their chips are "
-            f"no neighbours, row, column or rectangle of its torus{told}"
+            f"no neighbours, row, column or rectangle of its torus{remedy}"
         )
 
     return Reason(rule=f"routable {what} groups", broken=broken, words=words)
 
 
 def _groups(at: Scalars, grid: Grid) -> dict[str, tuple[int, int]]:
-    """Return the ranks of a group along each axis, and how far apart they are, for one layout."""
+    """Ranks of a group along each axis and the distance between them, for one layout."""
     data = at["cp"] * at["dp"]
     shard = grid.shard or data
     cut = grid.expert_tp or at["tp"]
@@ -113,9 +113,9 @@ def _groups(at: Scalars, grid: Grid) -> dict[str, tuple[int, int]]:
 
 
 def _near(platform: Platform, at: Scalars, logical_size: int | None, grid: Grid) -> list[str]:
-    """Return the nearest other values of a degree with which all groups can be routed.
+    """Nearest other values of a degree with which all groups can be routed.
 
-    Replicas make up for it, so that as many ranks are in use.
+    The number of replicas makes up the difference, so that as many ranks are in use.
     """
     degrees = platform.legal_degrees(logical_size)
     found: list[tuple[float, str]] = []

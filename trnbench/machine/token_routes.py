@@ -1,8 +1,8 @@
-"""What tokens on their way to experts carry over the network, where a token crosses to a node once.
+"""Network traffic of tokens on their way to experts, where a token crosses to a node once.
 
 Routers draw all nodes alike, so k copies of a token reach n (1 - (1 - 1/n)^k) of n nodes. A stack
-that sends a token to a node once spares the network the other copies; they are handed on inside the
-node meanwhile. Answers return the same way.
+that sends a token to a node once spares the network the other copies; ranks of the node hand these
+on meanwhile. Answers return the same way.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from trnbench.machine.rank_groups import RankGroups
 
 
 class HandedOn(Record, eq=False):
-    """The share of an exchange's bytes that crosses, and the groups that hand them on in a node.
+    """Split of an exchange into a part over the network and a part inside nodes."""
 
-    Groups of one rank hand nothing on.
-    """
-
-    crossing: FloatArray
-    local: RankGroups
+    crossing: FloatArray  # share of the bytes that crosses the network
+    local: RankGroups  # groups in a node; groups of one rank exchange nothing
 
 
 def handed_on(groups: RankGroups, per_node: int, copies: int) -> HandedOn:
-    """Return how groups of experts' ranks exchange so many copies of each token."""
+    """Split of an exchange of `copies` of each token among groups of experts' ranks."""
     nodes, inside = groups.nodes(per_node), groups.ranks_in_node(per_node)
     spread = (nodes > 1) & (nodes * inside == groups.ranks)
     reached = nodes * (1 - (1 - 1 / np.maximum(nodes, 1)) ** copies)

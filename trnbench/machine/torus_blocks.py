@@ -1,4 +1,4 @@
-"""Which groups of chips a torus can route: those that are one block of it.
+"""Groups of chips that a torus can route: those that are one block of it.
 
 A block is an unbroken stretch of places along every axis, round the wrap if need be: one chip, two
 neighbours, a row, a column, a rectangle.
@@ -18,10 +18,11 @@ PAIR = 2
 
 
 def is_block(shape: tuple[int, ...], chips: tuple[int, ...]) -> bool:
-    """Tell whether chips, by their row-major places on a torus of this shape, are a block."""
+    """True when chips, by row-major places on a torus of this shape, are a block."""
     sides = []
     for length, places in zip(shape, np.unravel_index(chips, shape), strict=True):
         used = set(places.tolist())
+        # An unbroken stretch has one end; a whole ring has none.
         ends = sum((place + 1) % length not in used for place in used)
         if ends > 1:
             return False
@@ -30,9 +31,9 @@ def is_block(shape: tuple[int, ...], chips: tuple[int, ...]) -> bool:
 
 
 def routable(platform: Platform, logical_size: int | None, ranks: int, stride: int) -> bool:
-    """Tell whether all groups of so many ranks, so far apart, can be routed inside an instance.
+    """True when all groups of `ranks` ranks, `stride` apart, can be routed in an instance.
 
-    Of groups that reach over several instances, and where no rule is known, nothing is refused.
+    Groups over several instances, and instances without a known rule, are never refused.
     """
     routing = platform.instance.routing
     if routing is None:

@@ -19,9 +19,9 @@ CORE_MATRICES = "bsnd,btnd->bnst", "bnst,btnd->bsnd"
 def attention(
     b: BlockBuilder, transformer: Transformer, stream: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return attention's output projection, summed over nothing yet, and what joins it then.
+    """Output projection of attention before its sum over ranks, and tensors to add after it.
 
-    `stream` is normalised.
+    `stream` is normalised. The tensors to add are the bias and the adapter's output.
     """
     settings = _of(transformer)
     gate: tuple[Tensor, ...] = ()
@@ -50,9 +50,9 @@ def _hidden(grid: Grid, transformer: Transformer) -> Dim:
 
 
 def _heads(b: BlockBuilder, transformer: Transformer, stream: Tensor) -> tuple[Tensor, ...]:
-    """Project every token to queries, keys and values, and turn them to their position.
+    """Project tokens to queries, keys and values, and apply rotary positions.
 
-    Behind these, what gates the output, where there is that.
+    Where the model gates its output, the gate comes fourth.
     """
     settings, grid = _of(transformer), b.grid
     tokens = b.gather_tokens(b.operand(stream))
@@ -83,7 +83,7 @@ def _heads(b: BlockBuilder, transformer: Transformer, stream: Tensor) -> tuple[T
 
 
 def _normed(b: BlockBuilder, settings: Settings, tensor: Tensor, name: str) -> Tensor:
-    """Normalise each head, or all heads at once: then ranks add up squares of their own."""
+    """Normalise each head, or all heads at once with squares summed over tensor-parallel ranks."""
     if settings.query_key_norm_over == "head":
         return b.norm(tensor, name)
     statistics = b.grid.recipe.statistics
@@ -98,7 +98,7 @@ def _normed(b: BlockBuilder, settings: Settings, tensor: Tensor, name: str) -> T
 def _latent_heads(
     b: BlockBuilder, transformer: Transformer, latent: Latent, stream: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Project to latents, give those (they are small) to every rank, and project to heads."""
+    """Project tokens to small latents, gather these on every rank, and project to heads."""
     settings, grid = _of(transformer), b.grid
     lead = stream.dims[:2]
     heads = grid.dim("head", settings.heads, "tp")
@@ -145,15 +145,16 @@ def _latent_heads(
 
 
 def attended_pairs(settings: Settings, sequence: FloatArray) -> FloatArray:
-    """Return the (query, key) pairs of one sequence; a causal token sees half of it on average.
+    """(query, key) pairs of one sequence; a causal query sees half the sequence on average.
 
-    Ranks of a ring are taken to share them evenly: each has an early and a late part.
+    A ring of ranks shares the pairs evenly, because each rank has an early and a late part.
     """
     if not settings.causal:
         # A window is as wide to both sides; at the ends a part of it is not there.
         side = np.minimum(np.floor((settings.window or np.inf) / 2), sequence)
         return array(np.minimum(sequence * (2 * side + 1) - side * (side + 1), sequence**2))
     window = np.minimum(sequence, settings.window or settings.chunk or np.inf)
+    # Query i sees min(i, window) keys: a triangle, then full windows. Chunks are triangles apart.
     if settings.chunk is not None:
         pieces, rest = np.divmod(sequence, window)
         return array((pieces * window**2 + rest**2) / 2)
@@ -161,7 +162,7 @@ def attended_pairs(settings: Settings, sequence: FloatArray) -> FloatArray:
 
 
 def _core(b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Attend; with context parallelism, pieces go round a ring or heads change places, or both."""
+    """Attention core; context ranks pass keys round a ring, swap heads for tokens, or both."""
     if b.grid.context_parallel == "ring":
         return _attend(b, settings, query, key, value)
     whole = b.grid.context_parallel == "all-to-all"
@@ -179,7 +180,6 @@ def _attend(
 
 
 def _swap_in(b: BlockBuilder, tensor: Tensor, axis: str, outside: tuple[str, ...]) -> Tensor:
-    """Give a rank some of its heads, with all tokens that ranks along an axis hold together."""
     batch, _, heads, size = tensor.dims
     cut = b.grid.dim(heads.name, heads.whole, "tp", axis)
     return b.exchange("all-to-all", axis, tensor, (batch, b.grid.tokens(*outside), cut, size))
@@ -227,18 +227,15 @@ def _fused(
 
 
 def _reach(b: BlockBuilder, settings: Settings) -> FloatArray | None:
-    """Return how many tokens of others a rank's queries see, where a window bounds that.
-
-    A rank has an early and a late part of the sequence, and a window in front of each.
-    """
     bound = settings.window or settings.chunk
+    # A rank has an early and a late part of the sequence, and a window in front of each.
     return None if bound is None else array(2 * (bound - 1))
 
 
 def _naive(
     b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """Attend by products over the whole square; this is what selective recompute repeats."""
+    """Attention by products over the whole square, which selective recompute repeats."""
     batch, tokens, heads, _ = query.dims
     key, value = _repeat(b, key, heads), _repeat(b, value, heads)
     scores = (batch, heads, tokens, key.dims[1])
@@ -258,7 +255,7 @@ def _naive(
 
 
 def _repeat(b: BlockBuilder, tensor: Tensor, heads: Dim) -> Tensor:
-    """Give every query head its own copy of the keys or values it shares."""
+    """Keys or values with a copy for every query head that shares them."""
     shared = tensor.dims[2]
     fewer = shared.size < heads.size
     if not np.any(fewer):

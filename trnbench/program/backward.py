@@ -1,9 +1,9 @@
 """The backward pass of a block, derived from its forward pass by rule.
 
 A product becomes two, a pass over memory one, a lookup an addition, a collective its counterpart.
-The gradient of a tensor is cut as the tensor is. Where ranks hold parts of its sum, it is summed
-before anything but a sum, a row addition or an exchange reads it; the gradient of a weight stays a
-sum of parts until the step's end.
+The gradient of a tensor is cut as the tensor is. Where ranks hold partial sums of a gradient, these
+are summed before anything but a sum, a row addition or an exchange reads them. The gradient of a
+weight stays a partial sum until the end of the step.
 """
 
 from __future__ import annotations
@@ -31,15 +31,12 @@ from trnbench.program.tensor import ONE, Tensor, array, partial_after
 
 
 class Backward(Record, eq=False):
-    """Backward operations in order, and the gradients they leave, by the name of what they are of.
-
-    `given` are the gradients of what the block handed on, `inputs` those of what entered it.
-    """
+    """Backward operations in order, and the gradients they leave."""
 
     ops: tuple[Operation, ...]
-    given: tuple[Tensor, ...]
-    weights: Mapping[str, Tensor]
-    inputs: Mapping[str, Tensor]
+    given: tuple[Tensor, ...]  # gradients of the block's outputs, from the next block
+    weights: Mapping[str, Tensor]  # gradients by the name of the weight
+    inputs: Mapping[str, Tensor]  # gradients by the name of the entering tensor
 
 
 NO_BACKWARD = Backward(ops=(), given=(), weights={}, inputs={})
@@ -52,7 +49,7 @@ def derive(
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor] = (),
 ) -> Backward:
-    """Return the backward pass; gradients of the outputs are given."""
+    """Backward pass of a block from the gradients of its outputs."""
     deriver = _Deriver(grid, forward)
     given = tuple(deriver.gradient(output, ()) for output in outputs)
     for output, gradient in zip(outputs, given, strict=True):
@@ -69,7 +66,7 @@ def derive(
 
 
 class _Deriver:
-    """Collects gradients while it goes through the forward pass from its end."""
+    """Gradients collected while the forward pass is read from its end."""
 
     def __init__(self, grid: Grid, forward: Sequence[Operation]) -> None:
         self.grid = grid
@@ -81,6 +78,7 @@ class _Deriver:
         for op in forward:
             if isinstance(op, Elementwise) and op.function == "unpack":
                 self._packed[op.writes[0]] = op.reads[0]
+            # Nothing trained reaches this operation, so gradients stop at its results.
             if not any(map(self.wanted, op.reads)):
                 self._idle.update(op.writes)
         self._of_products = {out for op in forward if isinstance(op, MatMul) for out in op.writes}
@@ -88,16 +86,17 @@ class _Deriver:
     # Gradients
 
     def wanted(self, tensor: Tensor) -> bool:
-        """Return whether a gradient is to flow into a tensor: something behind it is trained."""
+        """True when a gradient flows into a tensor: trained weights or block inputs reach it."""
         return tensor.differentiable and tensor not in self._idle
 
     def gradient(self, tensor: Tensor, reads: tuple[Tensor, ...]) -> Tensor:
-        """Return a new gradient of a tensor, computed from `reads`."""
+        """New gradient of a tensor, computed from `reads`."""
         recipe = self.grid.recipe
         count = len(self._parts.get(tensor, ()))
         small = tensor.role == "activation" and tensor.format == recipe.linear
         if tensor.role == "weight":
             number_format = recipe.gradients
+        # Products may write fp32 (logits) or fp8; their gradients are plain activations.
         elif tensor in self._of_products or small:
             number_format = recipe.activations
         else:
@@ -111,20 +110,20 @@ class _Deriver:
         )
 
     def give(self, tensor: Tensor, gradient: Tensor) -> None:
-        """Note a part of a tensor's gradient."""
+        """Record one part of a tensor's gradient."""
         if tensor.role == "weight":
-            known = self.weights.setdefault(tensor.name, gradient)
-            assert known is gradient, f"{tensor.name} has two gradients"
+            first = self.weights.setdefault(tensor.name, gradient)
+            assert first is gradient, f"{tensor.name} has two gradients"
         else:
             self._parts.setdefault(tensor, []).append(gradient)
 
     def summed(self, tensor: Tensor) -> Tensor | None:
-        """Return the gradient of a tensor, summed over its parts and over ranks; None without."""
+        """Gradient of a tensor, summed over its parts and over ranks; None without parts."""
         parts = [self._settled(part) for part in self._by_partial(tensor)]
         return self._added(tensor, parts) if parts else None
 
     def _by_partial(self, tensor: Tensor) -> list[Tensor]:
-        """Return the gradient's parts, added up where the same ranks hold parts of their sum."""
+        """Parts of a gradient, added up where they are partial over the same ranks."""
         groups: dict[frozenset[str], list[Tensor]] = {}
         for part in self._parts.pop(tensor, ()):
             groups.setdefault(part.partial, []).append(part)
@@ -139,7 +138,7 @@ class _Deriver:
         return out
 
     def _settled(self, part: Tensor) -> Tensor:
-        """Return a part of a gradient summed over the ranks that hold parts of it."""
+        """Part of a gradient, all-reduced along every axis over which it is partial."""
         for axis in sorted(part.partial):
             ranks = self.grid.ranks(axis)
             out = replace(part, name=f"{part.name}.all-reduce", partial=part.partial - {axis})
@@ -216,7 +215,7 @@ class _Deriver:
         self.give(left, out)
 
     def _unpacked_again(self, right: Tensor) -> Tensor:
-        """Return a right operand; a packed weight is unpacked for each pass that reads it."""
+        """Right operand; a packed weight is unpacked for each pass that reads it."""
         if right not in self._packed:
             return right
         out = replace(right)
@@ -230,11 +229,11 @@ class _Deriver:
                 continue
             x, r, o = term.operands
             out = self.gradient(term.right, (term.left, gradient))
-            known = self.weights.get(term.right.name)
-            if known is not None and term.right.role == "weight":
-                # What reads a weight once more adds into the same gradient.
-                assert known.partial == out.partial, term.right.name
-                out = known
+            earlier = self.weights.get(term.right.name)
+            if earlier is not None and term.right.role == "weight":
+                # A second reader of a weight adds into the same gradient.
+                assert earlier.partial == out.partial, term.right.name
+                out = earlier
             products.append(Term(left=term.left, right=gradient, out=out, letters=f"{x},{o}->{r}"))
             self.give(term.right, out)
         if products:
@@ -266,7 +265,7 @@ class _Deriver:
             self.give(tensor, out)
 
     def _reverse_scan(self, op: ScanOp) -> None:
-        """Emit both parts of a scan backward at once; the states come from their own part again."""
+        """Emit one backward operation for both parts of a scan; recompute makes its states."""
         gradient = self.summed(op.writes[0])
         if gradient is None or op.part == "states":
             return
@@ -352,7 +351,7 @@ class _Deriver:
                 raise GapError(op.op, "counterpart in the backward pass")
 
     def _reverse_copy(self, op: CollectiveOp, gradient: Tensor) -> None:
-        """Return a gradient the way its tensor came: summed, where ranks hold parts of it."""
+        """Send a gradient back the way its tensor came, reduced where it is a partial sum."""
         if op.op == "all-to-all":
             self._back(op, "all-to-all", gradient)
         elif op.axis not in gradient.partial:
@@ -365,7 +364,7 @@ class _Deriver:
             self._back(op, "reduce-scatter", gradient)
 
     def _gather_tokens(self, op: Elementwise, gradient: Tensor) -> None:
-        """Gather the gradient of tokens that each rank took for its own of what all held alike."""
+        """Gather the gradient of tokens that each rank sliced from identical copies."""
         if "tp" not in gradient.axes:
             self.give(op.reads[0], gradient)
             return

@@ -33,15 +33,15 @@ ResidentCategory = Literal[
     "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"
 ]
 Copies = Literal["gradient_copies", "gathered", "logits"]
-"""What only software holds that is wasteful with it: a second set of gradients, in the weights'
-format; tensors gathered from other ranks and kept; a further fp32 copy of the logits."""
+"""Memory that only wasteful software holds: a second set of gradients in the weights' format;
+gathered tensors that are kept; one more fp32 copy of the logits."""
 Lifetime = Literal["step", "until_backward", "until_weight", "backward_to_weight", "slot"]
-"""How long a resident stays: the whole step; from a micro-batch's forward pass until its input or
-weight gradients are there; between those two; while one slot runs."""
+"""Time a resident stays in memory: the whole step; from a micro-batch's forward pass until its
+input or weight gradients are done; between those two; while one slot runs."""
 
 
 class Resident(Record, eq=False):
-    """Bytes that one instance of a block (or, with lifetime `slot`, any of a kind) occupies."""
+    """Bytes of one instance of a block on a rank; with lifetime `slot`, of all of its kind."""
 
     category: ResidentCategory
     bytes: FloatArray
@@ -49,63 +49,55 @@ class Resident(Record, eq=False):
 
 
 class Passes(Record, eq=False):
-    """A block's forward pass and its gradients, whatever is repeated and however states are cut.
-
-    `recompute` is what is kept between the two; `passing` the bytes that live while they run.
-    """
+    """Forward pass of a block and its gradients, from which other ZeRO stages are made too."""
 
     forward: tuple[Operation, ...]
     backward: Backward
-    recompute: str
-    passing: FloatArray
-    tied: str | None
+    recompute: str  # mode that decides what is kept between the passes
+    passing: FloatArray  # peak bytes of short-lived tensors in a pass
+    tied: str | None  # weight that another block holds too
 
 
 class Block(Record, eq=False):
-    """One instance of a block on one rank, with all its operations in order.
-
-    `entering` and `leaving` are the tensors it takes from the block before and hands on;
-    `entering_gradients`, by the name of what they are of, it hands back. `passes` is what the block
-    was made from. `copies` are what some software holds beside the residents, once each.
-    """
+    """One instance of a block on one rank, with all its operations in order."""
 
     kind: str
     ops: tuple[Operation, ...]
-    entering: tuple[Tensor, ...]
-    leaving: tuple[Tensor, ...]
+    entering: tuple[Tensor, ...]  # tensors from the block before
+    leaving: tuple[Tensor, ...]  # tensors for the block after
     parameters: Mapping[str, Parameter]
-    gradients: Mapping[str, Tensor]
-    entering_gradients: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor]  # by the name of the weight
+    entering_gradients: Mapping[str, Tensor]  # by the name of the tensor, for the block before
     kept: KeptTensors
     buckets: tuple[Bucket, ...]
     residents: tuple[Resident, ...]
-    copies: Mapping[Copies, Resident]
-    passes: Passes
+    copies: Mapping[Copies, Resident]  # extra memory of some software, once each
+    passes: Passes  # what the block was made from
 
     def phase(self, *phases: Phase) -> tuple[Operation, ...]:
-        """Return the operations of these phases, in order."""
+        """Operations of these phases, in order."""
         return tuple(op for op in self.ops if op.phase in phases)
 
     @property
     def collectives(self) -> tuple[CollectiveOp, ...]:
-        """Its exchanges."""
+        """Exchanges between ranks."""
         return tuple(op for op in self.ops if isinstance(op, CollectiveOp))
 
     @property
     def model_flop(self) -> FloatArray:
-        """FLOP the model needs of one micro-batch over all ranks of a stage, no recompute."""
+        """FLOP a micro-batch needs over all ranks of a stage, without recompute."""
         return array(
             sum((op.model_flop for op in self.computing if op.phase != "recompute"), start=0.0)
         )
 
     def flop(self, *phases: Phase) -> FloatArray:
-        """Return FLOP carried out for one micro-batch on one rank; all phases if none is named."""
+        """FLOP one rank carries out for a micro-batch; in all phases if none is named."""
         computing = (op for op in self.computing if not phases or op.phase in phases)
         return array(sum((op.flop * op.count for op in computing), start=0.0))
 
     @property
     def computing(self) -> tuple[MatMul | AttentionOp | ScanOp, ...]:
-        """Its operations on a tensor unit: those whose FLOP count."""
+        """Operations on a tensor unit, whose FLOP count."""
         found: list[MatMul | AttentionOp | ScanOp] = []
         for op in self.ops:
             match op:
@@ -119,7 +111,7 @@ class Block(Record, eq=False):
 
 
 Emit = Callable[[BlockBuilder], tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]
-"""Writes a block's forward pass; returns what enters and what leaves it."""
+"""Writes a block's forward pass; returns the tensors that enter and those that leave."""
 
 
 def lower(
@@ -131,9 +123,9 @@ def lower(
     recompute: str = "none",
     tied: str | None = None,
 ) -> Block:
-    """Return a block: its forward pass as emitted, everything else derived from that.
+    """Block with its forward pass as emitted, and everything else derived from that.
 
-    One of a model beside the trained one has no backward pass, and keeps nothing for it.
+    A block of a model that is only passed forward has no backward pass and keeps no tensors.
     """
     builder = BlockBuilder(grid, {name: member.weight for name, member in members.items()})
     entering, leaving = emit(builder)
@@ -155,10 +147,7 @@ def lower(
 
 
 def varied(grid: Grid, block: Block, *, recompute: str | None = None) -> Block:
-    """Return a block in another ZeRO stage, that of `grid`, with the same degrees.
-
-    And in another recompute mode, if one is given.
-    """
+    """The same block in the ZeRO stage of `grid` and, if given, another recompute mode."""
     passes, kept = block.passes, block.kept
     if recompute is not None and recompute != passes.recompute:
         kept = keep(passes.forward, passes.backward.ops, recompute)
@@ -170,7 +159,7 @@ def varied(grid: Grid, block: Block, *, recompute: str | None = None) -> Block:
 def _passing(
     forward: Sequence[Operation], backward: Backward, kept: KeptTensors, entering: Sequence[Tensor]
 ) -> FloatArray:
-    """Return the most bytes that live at once in a pass, beside those that last."""
+    """Peak bytes of tensors that live within one pass, forward or backward."""
     lasting = {*kept.tensors, *backward.weights.values()}
     return array(
         np.maximum(
@@ -194,7 +183,7 @@ def _block(
     passes: Passes,
     kept: KeptTensors,
 ) -> Block:
-    """Return a block from its passes, with the exchanges and the states of its ZeRO stage."""
+    """Block from its passes, with the exchanges and the states of its ZeRO stage."""
     forward, backward = passes.forward, passes.backward
     of_block = buckets(
         grid,
@@ -229,7 +218,7 @@ def _block(
 
 
 def _quantised(grid: Grid, forward: Sequence[Operation]) -> frozenset[str]:
-    """Return the names of the weights that linear layers read in their smaller format."""
+    """Names of the weights that linear layers read in the smaller format of the recipe."""
     if not grid.recipe.quantised:
         return frozenset()
     return frozenset(

@@ -52,11 +52,11 @@ from trnbench.program.vocabulary import TOKEN_TABLE, embedding, token_loss
 
 FINAL_NORM = ("norm.final", "norm.final.bias")
 EXCHANGED = "_exchanged"
-"""Behind the name of a kind of layer whose experts are spread over ranks."""
+"""Suffix of a kind of layer whose tokens travel to experts on other ranks."""
 
 
 def layers_of(model: Model, grid: Grid) -> Layers:
-    """Return the order of the model's blocks."""
+    """Order of the model's blocks along the pipeline."""
     if model.recommender is not None:
         return Layers(
             count=model.recommender.cross_layers,
@@ -95,7 +95,7 @@ def layers_of(model: Model, grid: Grid) -> Layers:
 def _where_experts_lie(
     transformer: Transformer, grid: Grid, kind: str, share: float, name: str = ""
 ) -> Mapping[str, FloatArray]:
-    """Return the blocks that layers of a kind are: another where experts are spread over ranks."""
+    """Share of layers by block kind; experts spread over ranks make a kind of their own."""
     name = name or kind
     shares = {name: array(share)}
     if transformer.layer_kinds[kind].feed_forward == "moe":
@@ -105,7 +105,7 @@ def _where_experts_lie(
 
 
 def _depths(model: Model, grid: Grid) -> Mapping[str, FloatArray]:
-    """Return the blocks that predict further tokens."""
+    """Blocks that predict further tokens, with their share by kind."""
     found: dict[str, FloatArray] = {}
     for name in depth_blocks(model):
         assert model.transformer is not None
@@ -115,10 +115,11 @@ def _depths(model: Model, grid: Grid) -> Mapping[str, FloatArray]:
 
 
 def _last_layers(model: Model, transformer: Transformer) -> float:
-    """Return how many layers are as much work as what follows, by multiply-adds with weights."""
+    """Layers that equal the work after the last layer, in multiply-adds with weights."""
     listed = weights(model)
     head = _head_weights(listed, tied=bool(model.vocabulary and model.vocabulary.tied))
     experts = transformer.moe
+    # Weights of experts count by the share of tokens that visit them.
     visited = 1.0 if experts is None else experts.top_k / experts.experts
 
     def work(blocks: Iterable[str]) -> float:
@@ -137,29 +138,29 @@ def _last_layers(model: Model, transformer: Transformer) -> float:
 def lower_blocks(
     model: Model, grid: Grid, layers: Layers, like: Mapping[str, Block] | None = None
 ) -> Mapping[str, Block]:
-    """Return every kind of block that the layers name, by kind.
+    """Every kind of block that the layers name, by kind.
 
-    `like` are those of the same grid in another ZeRO stage or recompute mode. Those of models
-    beside the trained one come first, as their passes do.
+    `like`: blocks of the same grid in another ZeRO stage or recompute mode. Blocks of other
+    models than the trained one (reference, rewards) come first, as their passes do.
     """
     own = of_sequences(grid)
-    known = {} if like is None else dict(like)
+    given = {} if like is None else dict(like)
     blocks: dict[str, Block] = {}
     for one in passes_beside(model, grid):
         name = one.prefix
-        there = {k.removeprefix(name): known.pop(k) for k in [*known] if k.startswith(name)}
+        there = {k.removeprefix(name): given.pop(k) for k in [*given] if k.startswith(name)}
         passed = model if one.trained else evaluated(model)
         found = _of_model(passed, grid_of_pass(own, one), layers, there)
         if one.weights_of is not None:
             found = {kind: without_weights(block) for kind, block in found.items()}
         blocks |= {f"{name}{k}": replace(block, kind=f"{name}{k}") for k, block in found.items()}
-    return {**blocks, **_of_model(model, own, layers, known)}
+    return {**blocks, **_of_model(model, own, layers, given)}
 
 
 def _of_model(
     model: Model, grid: Grid, layers: Layers, like: Mapping[str, Block]
 ) -> Mapping[str, Block]:
-    """Return the blocks of one model of a job, made from those `like` them if there are any."""
+    """Blocks of one model of a job, varied from those in `like` if there are any."""
     mode = of_layers(grid.recompute)
     if like:
         repeated = {*layers.kinds, *layers.depths, "dense", LAYER}
@@ -225,9 +226,9 @@ def _feed(layer: Transformer, kind: str) -> FeedForward:
 def _depth(
     model: Model, transformer: Transformer, grid: Grid, listed: tuple[Weight, ...], kind: str
 ) -> Block:
-    """Return the block of a depth; the first has the token table, where another stage has it too.
+    """Block of one MTP depth; the first has the token table where the pipeline has stages.
 
-    And it norms what the last layer hands on, in place of the head.
+    The first depth also norms the last layer's output, in place of the head.
     """
     name = kind.removesuffix(EXCHANGED)
     number = int(name.removeprefix(DEPTH))
@@ -284,9 +285,9 @@ def _head_weights(listed: tuple[Weight, ...], *, tied: bool) -> list[Weight]:
 def _head(
     b: BlockBuilder, model: Model, transformer: Transformer
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Emit what follows the last layer: one loss, or that of tokens and of the pooled token.
+    """Emit the final norm and the losses: of tokens, and of a pooled token or an image.
 
-    With depths one of each, of streams that these have normed.
+    With MTP depths there is one token loss a depth, on streams that the depths have normed.
     """
     if model.mtp_depths and model.vocabulary is not None:
         streams = streams_into(b, transformer, 1 + model.mtp_depths)

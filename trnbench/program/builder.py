@@ -1,6 +1,6 @@
 """Writes the forward pass of a block: each call emits one operation and returns what it writes.
 
-Which axes a result must still be summed over follows from the shards of what is read. An exchange
+The axes over which a result is still partial follow from the shards of its operands. An exchange
 that no layout of the grid needs is not emitted.
 """
 
@@ -31,13 +31,14 @@ from trnbench.program.parameters import Parameter, adapter_parameter
 from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Tensor, TensorRole, array, partial_after
 
 LinearOutput: TypeAlias = tuple[str, str, str, Sequence[Dim]]
-"""What a linear layer writes: its name, the weight, the letters of the product, dimensions."""
+"""Output of a linear layer: its name, the weight, the letters of the product, dimensions."""
 
 
 class BlockBuilder:
-    """The operations of one block, in order; `weights` are the tensors it may read by name.
+    """Operations of one block, in the order in which they are emitted.
 
-    `adapters` are the weights of adapters beside them, as far as they are in use.
+    `weights` are the tensors the block may read, by name; `adapters` the weights of adapters in
+    use.
     """
 
     def __init__(self, grid: Grid, weights: Mapping[str, Tensor]) -> None:
@@ -51,7 +52,7 @@ class BlockBuilder:
     # Tensors
 
     def optional(self, *names: str) -> tuple[Tensor, ...]:
-        """Return those of the named weights that the model has."""
+        """Those of the named weights that the model has."""
         return tuple(self.weights[name] for name in names if name in self.weights)
 
     def tensor(
@@ -63,7 +64,7 @@ class BlockBuilder:
         number_format: str | None = None,
         role: TensorRole = "activation",
     ) -> Tensor:
-        """Return a new tensor that is computed from `reads`."""
+        """New tensor that is computed from `reads`."""
         return Tensor(
             name=name,
             dims=tuple(dims),
@@ -73,7 +74,7 @@ class BlockBuilder:
         )
 
     def given(self, name: str, dims: Sequence[Dim], number_format: str = INDEX) -> Tensor:
-        """Return a tensor that comes from outside and takes no gradient."""
+        """Tensor that comes from outside and takes no gradient."""
         return self.tensor(name, dims, number_format=number_format, role="constant")
 
     # Operations
@@ -87,8 +88,7 @@ class BlockBuilder:
     ) -> tuple[Tensor, ...]:
         """Multiply with weights.
 
-        A bias of the weight, and what an adapter beside it makes, are added here; not to sums that
-        other ranks hold parts of.
+        Bias and adapter are added here, but not to sums whose parts other ranks hold.
         """
         recipe = self.grid.recipe
         left = self.operand(left)
@@ -107,7 +107,7 @@ class BlockBuilder:
         )
 
     def _unpacked(self, name: str) -> Tensor:
-        """Return a weight as products read it: one that is kept packed is unpacked for each use."""
+        """Weight as products read it; a packed one is unpacked for each use."""
         weight = self.weights[name]
         if not is_packed(self.grid, weight):
             return weight
@@ -126,7 +126,7 @@ class BlockBuilder:
         return self.elementwise("add", (out, *found), f"{name}.adapted", dims) if found else out
 
     def adapter(self, left: Tensor, output: LinearOutput) -> tuple[Tensor, ...]:
-        """Return what an adapter adds to a linear layer's output, summed; nothing without one."""
+        """Output of an adapter, to be added to its linear layer's; empty without one."""
         name, weight, letters, _ = output
         if not has_adapter(self.grid, weight):
             return ()
@@ -152,7 +152,7 @@ class BlockBuilder:
         return self.adapters[name].weight
 
     def operand(self, tensor: Tensor) -> Tensor:
-        """Store a tensor as linear layers read it; once, however many do."""
+        """Tensor in the format of linear layers, cast once however many layers read it."""
         recipe = self.grid.recipe
         if not recipe.quantised or tensor.format == recipe.linear:
             return tensor
@@ -282,7 +282,7 @@ class BlockBuilder:
         return out
 
     def norm(self, tensor: Tensor, name: str) -> Tensor:
-        """Normalise over the last dimension with the named scale and shift, where there are."""
+        """Normalise over the last dimension, with the scale and shift that the model has."""
         scale = self.optional(name, f"{name}.bias")
         return self.elementwise("norm", (tensor, *scale), f"{name}.out", tensor.dims)
 
@@ -306,7 +306,7 @@ class BlockBuilder:
         maximum: bool = False,
         copies: int = 1,
     ) -> Tensor:
-        """Exchange a tensor along an axis; where the group is one rank there is nothing to do."""
+        """Exchange a tensor along an axis; a group of one rank exchanges nothing."""
         ranks = self.grid.ranks(axis)
         present = array(ranks > 1) * (ONE if when is None else when)
         if not np.any(present):
@@ -336,9 +336,9 @@ class BlockBuilder:
         return out
 
     def ring(self, tensor: Tensor, name: str, axis: str, reach: FloatArray | None = None) -> Tensor:
-        """Let the pieces of a tensor go round the ranks of a sequence, along its tokens.
+        """Pass the pieces of a tensor round the ranks of a sequence, along its tokens.
 
-        With `reach` only so many tokens of others are needed, those next to a rank's own.
+        `reach`: tokens of other ranks that are needed, next to a rank's own; None for all.
         """
         ranks = self.grid.ranks(axis)
         if not np.any(ranks > 1):
@@ -374,7 +374,7 @@ class BlockBuilder:
     # The residual stream: cut along its tokens with sequence parallelism, else copied
 
     def stream(self) -> tuple[Dim, Dim]:
-        """Return the batch and token dimensions of the residual stream."""
+        """Batch and token dimensions of the residual stream."""
         cut = ("cp", "tp") if self.grid.sequence_parallel else ("cp",)
         return self.grid.batch(), self.grid.tokens(*cut)
 
@@ -386,14 +386,14 @@ class BlockBuilder:
         return self.exchange("all-gather", "tp", tensor, (batch, self.grid.tokens("cp"), *rest))
 
     def own_tokens(self, tensor: Tensor) -> Tensor:
-        """Keep of what tensor-parallel ranks gathered alike the tokens of the stream."""
+        """Slice a rank's own tokens from a tensor that all tensor-parallel ranks hold."""
         if not self.grid.used("tp"):
             return tensor
         dims = (*self.stream(), *tensor.dims[2:])
         return self.elementwise("own_tokens", (tensor,), f"{tensor.name}.own", dims, view=True)
 
     def settle(self, tensor: Tensor) -> Tensor:
-        """Sum what tensor-parallel ranks hold parts of, and return to the stream."""
+        """Sum a tensor over tensor-parallel ranks, and cut the result as the stream is."""
         if "tp" not in tensor.partial:
             return tensor
         if not self.grid.sequence_parallel:

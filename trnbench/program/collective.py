@@ -1,8 +1,8 @@
-"""One collective operation, free of hardware: what is exchanged, by how many, how it is counted.
+"""One collective operation, free of hardware: the exchange, its ranks, its size convention.
 
 `size_bytes` follows nccl-tests and nccom-test: the buffer of all-reduce, broadcast, permute and
-send-receive, the whole output of all-gather, the whole input of reduce-scatter, and what one rank
-sends in all (its own part included) for all-to-all.
+send-receive, the whole output of all-gather, the whole input of reduce-scatter, and the bytes one
+rank sends in all (its own part included) for all-to-all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHORT: Mapping[str, Op] = {
 
 
 def op_named(text: str) -> Op:
-    """Return the operation with this name; takes the spellings of nccl-tests and nccom-test."""
+    """Operation by name, also in the spellings of nccl-tests and nccom-test."""
     spelled = text.strip().lower().replace("_", "-")
     for op in OPS:
         if spelled in (op, op.replace("-", "")):
@@ -42,7 +42,7 @@ class Collective(Record):
     element_bytes: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse sizes and counts that mean nothing."""
+        """Refuse counts below 1 and sizes that are not positive."""
         if self.ranks < 1:
             raise InputError(f"a collective needs at least 1 rank, not {self.ranks}")
         if not self.size_bytes > 0:
@@ -57,9 +57,9 @@ class Collective(Record):
 
 
 def bus_factor(op: Op, ranks: int) -> float:
-    """Return busbw / algbw as nccl-tests defines it, for a group of `ranks`.
+    """Ratio busbw / algbw as nccl-tests defines it, for a group of `ranks`.
 
-    It makes the figure comparable with the speed of one link, whatever the group's size.
+    Bus bandwidth is comparable with the speed of one link, whatever the group's size.
     """
     match op:
         case "all-reduce":

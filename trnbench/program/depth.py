@@ -1,7 +1,7 @@
 """A depth of multi-token prediction as operations: one token further, by one more layer.
 
 As Megatron-LM has it (megatron/core/transformer/multi_token_prediction.py): the normed stream and
-the normed embedding of the next token stand side by side and are projected to one stream, by a
+the normed embedding of the next token are joined and projected to one stream, by a
 weight cut along its outputs, which are gathered; a layer and a norm follow. The first depth norms
 what the last layer hands on. Output weights read the streams of all depths in the block `head`.
 """
@@ -19,7 +19,7 @@ from trnbench.program.vocabulary import looked_up
 def depth(
     b: BlockBuilder, transformer: Transformer, number: int, kind: FeedForward
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return the streams that enter a depth (from 1 on), and those with its own that leave it."""
+    """Streams that enter an MTP depth (`number` from 1 on), and those that leave it."""
     entering = before = streams_into(b, transformer, number)
     if number == 1 and has_final_norm(transformer):
         before = (b.norm(entering[0], "norm.final"),)
@@ -33,7 +33,7 @@ def depth(
 
 
 def _merged(b: BlockBuilder, transformer: Transformer, parts: tuple[Tensor, ...]) -> Tensor:
-    """Return the stream that a depth's layer reads."""
+    """Stream that the layer of a depth reads: both parts joined and projected."""
     grid, hidden = b.grid, transformer.hidden
     joined = b.elementwise("join", parts, "joined", (*b.stream(), grid.dim("joined", 2 * hidden)))
     whole = b.gather_tokens(b.operand(joined))

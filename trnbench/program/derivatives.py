@@ -1,9 +1,4 @@
-"""What the backward pass of each element-wise function needs; the one table of derivatives.
-
-inputs, outputs    which tensors of the forward pass it reads again, by position
-passes             the gradient of the result is the gradient of the activations read
-constant           no gradient flows back
-"""
+"""Tensors that the backward pass of each element-wise function reads: one table."""
 
 from __future__ import annotations
 
@@ -13,12 +8,12 @@ from trnbench.facts.records import Record
 
 
 class Derivative(Record):
-    """The needs of one function."""
+    """Tensors that the gradient of one function reads, and how it flows back."""
 
-    inputs: tuple[int, ...] = ()
-    outputs: tuple[int, ...] = ()
-    passes: bool = False
-    constant: bool = False
+    inputs: tuple[int, ...] = ()  # positions of the forward inputs read again
+    outputs: tuple[int, ...] = ()  # positions of the forward outputs read again
+    passes: bool = False  # the result's gradient is that of each activation read
+    constant: bool = False  # no gradient flows back
 
 
 _LINEAR = Derivative()

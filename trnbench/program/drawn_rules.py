@@ -1,4 +1,4 @@
-"""Where stages and depths drawn by hand are not those of a pipeline or of a model."""
+"""Rules for stages and MTP depths drawn by hand that fit no pipeline or not the model."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from trnbench.program.reasons import Reason
 
 
 def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
-    """Yield where further tokens are not to be predicted, or not where they are drawn."""
+    """Rules on MTP depths: jobs and models without them, and where they may be drawn."""
     asked, depths = grid.mtp_depths, model.mtp_depths
     drawn = depths_of(grid.pipeline_layout) if grid.pipeline_layout is not None else ()
     at = next((i for i, here in enumerate(drawn) if here), len(drawn) - 1)
     shared = model.vocabulary is not None and model.vocabulary.tied
-    known = " or ".join(DEPTHS_TRAINED)
+    jobs = " or ".join(DEPTHS_TRAINED)
     early = (grid.pp > 1) & ((at % grid.pp == 0) | (at < len(drawn) - grid.pp))
-    found: tuple[tuple[bool | BoolArray, str], ...] = (
+    rules: tuple[tuple[bool | BoolArray, str], ...] = (
         (asked not in (None, depths), f"mtp_depths={asked}: {model.without_depths}"),
         (
             depths > 0 and grid.job not in DEPTHS_TRAINED,
-            f"job {grid.job} trains no MTP depths; try mtp_depths=0, or job {known}",
+            f"job {grid.job} trains no MTP depths; try mtp_depths=0, or job {jobs}",
         ),
         (
             bool(drawn) and sum(drawn) != depths,
@@ -44,7 +44,7 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
             f"{model.name} shares those of the embedding; try mL",
         ),
     )
-    for broken, words in found:
+    for broken, words in rules:
         yield Reason(
             rule="MTP depths",
             broken=np.asarray(broken),
@@ -55,7 +55,7 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
 def drawn_reasons(
     transformer: Transformer, drawn: tuple[int, ...], parts: FloatArray
 ) -> Iterator[Reason]:
-    """Yield where stages drawn by hand are not those of a pipeline, or not of this model."""
+    """Rules on stages drawn by hand: their number, and the layers they hold."""
     yield Reason(
         rule="stages drawn",
         broken=parts != len(drawn),

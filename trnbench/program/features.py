@@ -1,8 +1,8 @@
-"""What a model in a layout asks of training software, feature by feature, by name.
+"""Features that a model in a layout asks of training software, by name.
 
-Features are the values of knobs where they act (`schedule zb-h1`, `zero 3`), degrees above 1
-(`context parallel`), number formats (`precision fp8`), and what the model is made of. Every knob
-with listed values has features of its own, without a word here.
+Features are values of knobs where they act (`schedule zb-h1`, `zero 3`), degrees above 1 (`context
+parallel`), number formats (`precision fp8`), and parts of the model. A new knob with listed values
+has features without a change here.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ PARALLEL: Mapping[str, str] = {
     "cp": "context parallel",
     "ep": "expert parallel",
 }
-"""Degree -> the feature of one above 1."""
+"""Degree -> its feature where the degree is above 1."""
 EXPERTS = "experts"
 DEPTHS = "multi-token prediction"
 DRAWN = "pipeline layout"
-"""Of pipeline stages that are drawn by hand."""
+"""Pipeline stages drawn by hand."""
 HYBRID = "hybrid sharding"
-"""Of slices that a group of the data ranks shares, with copies outside."""
+"""Slices shared by a group of the data ranks, with copies in other groups."""
 OFFLOADED = "optimizer offload"
-"""Of states that lie in host memory, where the host's processors update."""
+"""Optimizer states in host memory, updated by the host's processors."""
 EXPERTS_APART = "experts apart from tensor parallel"
-"""Of experts that are cut over other ranks than the rest of their layer."""
+"""Experts cut over other ranks than the rest of their layer."""
 WINDOWED = "attention windowed"
 WINDOWED_RING = "attention windowed in a ring"
-"""Of ranks that share a sequence, which hand round what the window sees."""
+"""Context ranks that pass round only the keys inside the window."""
 SINKS = "attention with sinks"
 SCAN = "scan"
 TOWER = "vision beside text"
@@ -47,20 +47,20 @@ _SHARING = ("MHA", "GQA", "MQA", "MLA")
 
 
 def feature_of(knob: Knob, value: Value) -> str:
-    """Return the feature of a value of a knob."""
+    """Feature of a value of a knob."""
     if knob.kind is bool:
         return knob.title if value else f"no {knob.title}"
     return f"{knob.title} {value}"
 
 
 def recompute_features(mode: str) -> tuple[str, ...]:
-    """Return the features of a mode of recompute: each module is one."""
+    """Features of a recompute mode, one for each module."""
     named = ("selective" if one == CORE else one for one in parts_of(mode))
     return tuple(feature_of(KNOBS["recompute"], one) for one in named)
 
 
 def features_of_knob(knob: Knob) -> tuple[str, ...]:
-    """Return the features that values of a knob have."""
+    """Features that the values of a knob have."""
     match knob.name:
         case "expert_tp":
             return (EXPERTS_APART,)
@@ -81,7 +81,7 @@ def features_of_knob(knob: Knob) -> tuple[str, ...]:
 
 
 def features_of(model: Model, layout: PartialLayout) -> tuple[str, ...]:
-    """Return the features that a model asks for in a layout; knobs that are open ask for none."""
+    """Features that a model asks for in a layout; open knobs ask for none."""
     return (*_of_model(model), *_of_layout(model, layout))
 
 
@@ -105,7 +105,6 @@ def _of_model(model: Model) -> Iterator[str]:
 
 
 def _windowed(transformer: Transformer) -> bool:
-    """Tell whether some layer's attention does not see all tokens before."""
     attention = transformer.attention
     bounds = [attention.window, attention.chunk] if attention is not None else []
     return any((*bounds, *(one.window or one.chunk for one in transformer.layer_kinds.values())))
@@ -151,7 +150,6 @@ def _listed(knob: Knob) -> bool:
 
 
 def _acts(knob: Knob, layout: PartialLayout) -> bool:
-    """Tell whether a knob changes a step: with the degrees and the job that it needs, if any."""
     return knob.is_for(layout["job"]) and (
         not knob.acts_with or prod(map(layout.degree, knob.acts_with)) > 1
     )
@@ -159,7 +157,7 @@ def _acts(knob: Knob, layout: PartialLayout) -> bool:
 
 @cache
 def known_features() -> frozenset[str]:
-    """Return every feature that a model in a layout may have."""
+    """Every feature that a model in a layout may have."""
     return frozenset(
         (
             *(*PARALLEL.values(), EXPERTS, DEPTHS, SINKS, TOWER, WINDOWED, WINDOWED_RING),
@@ -174,7 +172,7 @@ def known_features() -> frozenset[str]:
 
 @cache
 def plain_features() -> frozenset[str]:
-    """Return the features of knobs at their defaults: what runs where nothing else is said."""
+    """Features of knobs at their defaults."""
     return frozenset(
         feature_of(knob, knob.default)
         for knob in KNOBS.values()

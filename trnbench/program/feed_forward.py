@@ -11,7 +11,7 @@ from trnbench.program.tensor import INDEX, Dim, Tensor
 
 
 def mlp(b: BlockBuilder, settings: Mlp, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return a dense MLP's down projection, summed over nothing yet, and what joins it then."""
+    """Down projection of a dense MLP before its sum over ranks, and tensors to add after it."""
     out, joining = _feed_forward(
         b, "mlp", settings, tokens, lead="", row="bs", inner=tokens.dims[:2]
     )
@@ -29,12 +29,10 @@ def _feed_forward(
     inner: tuple[Dim, ...],
     cut: str = "tp",
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return the down projection of an MLP whose weights have the dimensions `lead` in front.
+    """Down projection of an MLP, and the output of its adapter.
 
-    And what its adapter adds.
-
-    `row` are the letters of a token, `inner` the dimensions before the inner width, which ranks
-    along `cut` share.
+    `lead`: letters of the dimensions in front of a weight (experts); `row`: letters of a token;
+    `inner`: dimensions before the inner width, which ranks along `cut` share.
     """
     grid = b.grid
     ffn = grid.dim("ffn", settings.hidden, cut)
@@ -59,14 +57,14 @@ def _feed_forward(
 
 
 class _Routing(Record, eq=False):
-    """Which experts a token visits, and with which weight: [batch, token, choice]."""
+    """Experts that each token visits, and their weights: [batch, token, choice]."""
 
     probabilities: Tensor
     choice: Tensor
 
 
 def moe_local(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
-    """Return a mixture whose ranks hold a slice of every expert: tokens stay where they are."""
+    """Mixture whose ranks hold a slice of every expert: tokens stay on their ranks."""
     routing = _route(b, moe, stream)
     narrow = _narrowed(b, moe, stream)
     gathered = _Routing(
@@ -89,7 +87,7 @@ def _mixture(b: BlockBuilder, mixed: Tensor, shared: Tensor) -> Tensor:
 
 
 def _narrowed(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
-    """Return tokens as wide as experts take them."""
+    """Tokens in the width that the experts read."""
     if moe.latent is None:
         return stream
     dims = (*stream.dims[:2], b.grid.dim("latent", moe.latent))
@@ -101,10 +99,10 @@ def _widened(b: BlockBuilder, mixed: Tensor, stream: Tensor) -> Tensor:
 
 
 def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
-    """Return a mixture whose experts are spread over ranks: tokens travel to them and back.
+    """Mixture whose experts are spread over ranks: tokens travel to experts and back.
 
     With sequence parallelism each tensor-parallel rank sends its own tokens only, and the ranks
-    that share an expert share what they receive.
+    that share an expert share the tokens they receive.
     """
     grid = b.grid
     routing = _route(b, moe, stream)
@@ -162,7 +160,7 @@ def _route(b: BlockBuilder, moe: Moe, stream: Tensor) -> _Routing:
 
 
 def _dispatch(b: BlockBuilder, moe: Moe, tokens: Tensor, choice: Tensor) -> Tensor:
-    """Sort tokens by expert: as many slots each as its capacity, or as an even load takes."""
+    """Sort tokens into slots by expert: its capacity, or the tokens of an even load."""
     batch, position, hidden = tokens.dims
     visits = moe.top_k / moe.experts
     factor = b.grid.capacity_factor or 1.0
@@ -202,7 +200,7 @@ def _shared(b: BlockBuilder, moe: Moe, tokens: Tensor) -> Tensor | None:
 
 
 def _combine(b: BlockBuilder, done: Tensor, routing: _Routing, tokens: Tensor) -> Tensor:
-    """Add up the experts' answers to each token, by the router's weights."""
+    """Add up the experts' outputs for each token, weighted by the router."""
     reads = (done, routing.probabilities, routing.choice)
     b.region = "experts"
     mixed = b.elementwise("combine", reads, "experts.mixed", tokens.dims)

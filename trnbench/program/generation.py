@@ -1,11 +1,11 @@
-"""How a policy writes answers: what its engines hold, read, compute and exchange, by the round.
+"""Generation of answers by a policy: memory, reads, FLOP and exchanges of its engines.
 
-Model. The ranks of a tensor-parallel group are an engine: together they hold a copy of all layers
-in the format of activations, whatever the layout of training, and keys and values (or states of
-scans) of the answers they write. An engine writes a token of each answer in a round, up to
-`generation_batch` answers at once; the next ones follow when those are done. All answers have the
-same length. A prompt is read once for all answers to it. In a round a rank reads its part of the
-weights (of experts, those that some token is likely to visit) and all that is kept of the answers,
+Model. The ranks of a tensor-parallel group are an engine. Together they hold a copy of all layers
+in the format of activations, whatever the layout of training, and keys and values (or scan states)
+of the answers they write. An engine writes one token of each answer in a round, up to
+`generation_batch` answers at once; the next answers follow when those are done. All answers have
+the same length. A prompt is read once for all its answers. In a round a rank reads its part of the
+weights (of experts, those that some token is likely to visit) and everything kept of the answers,
 and sums two results a layer with the others of its engine.
 """
 
@@ -26,39 +26,36 @@ from trnbench.program.ops import CollectiveOp
 from trnbench.program.tensor import Tensor, array, element_bytes
 
 _PAIR = 2
-"""A key and a value; a sum behind the mixer and one behind the MLP; a multiply and an add."""
+"""Key and value; sums after mixer and MLP; multiply and add: two of each."""
 
 
 class LayerCache(Record, eq=False):
-    """What so many layers keep of an answer: bytes of each token on a rank, at most of `window`.
-
-    `flop` of a token that looks at one of them. A state (`window` 1) is read and written.
-    """
+    """Keys and values, or scan states, that layers of one kind keep of an answer."""
 
     layers: int
-    token_bytes: FloatArray
-    window: float
-    flop: FloatArray
+    token_bytes: FloatArray  # bytes per token on a rank
+    window: float  # tokens kept at most; 1 for a state, which is read and written
+    flop: FloatArray  # FLOP of a new token per token that it looks at
 
 
 class Generation(Record, eq=False):
-    """The engines of a job in each layout of a grid: bytes and FLOP are those of one rank."""
+    """Engines of a job in each layout of a grid; bytes and FLOP are those of one rank."""
 
     grid: Grid
     hidden: int
     layers: int
-    words: int
-    response: int
-    dense_bytes: FloatArray
-    expert_bytes: FloatArray
+    words: int  # size of the vocabulary
+    response: int  # tokens of an answer
+    dense_bytes: FloatArray  # weights outside experts
+    expert_bytes: FloatArray  # weights of experts
     experts: int
-    visited: int
-    token_flop: FloatArray
+    visited: int  # experts that a token visits in a layer
+    token_flop: FloatArray  # FLOP of a token with weights
     kept: tuple[LayerCache, ...]
 
     @property
     def weights_bytes(self) -> FloatArray:
-        """A rank's part of its engine's copy of the policy."""
+        """Bytes of a rank's part of its engine's copy of the policy."""
         return array(self.dense_bytes + self.expert_bytes)
 
     @property
@@ -68,29 +65,30 @@ class Generation(Record, eq=False):
 
     @property
     def engines(self) -> FloatArray:
-        """Engines, where the ranks that train write answers too."""
+        """Number of engines, where the training ranks write answers too."""
         return array(self.grid.ranks("world") / self.grid.tp)
 
     def answers(self, engines: FloatArray) -> FloatArray:
-        """Return the answers that an engine writes in a step."""
+        """Answers that an engine writes in a step."""
         return np.ceil(self.grid.global_batch / engines)
 
     def at_once(self, engines: FloatArray) -> FloatArray:
-        """Return how many of them it writes at once."""
+        """Answers that an engine writes at the same time."""
         return np.minimum(self.answers(engines), self.grid.generation_batch or 1)
 
     def rounds(self, engines: FloatArray) -> FloatArray:
-        """Return the rounds of an engine in a step."""
+        """Rounds of an engine in a step, one token of each answer at a time."""
         return array(np.ceil(self.answers(engines) / self.at_once(engines)) * self.response)
 
     def cache_bytes(self) -> FloatArray:
-        """Return what a rank keeps of an answer once it is written."""
+        """Bytes that a rank keeps of one answer once it is written."""
         tokens = self.grid.sequence
         each = (k.layers * k.token_bytes * np.minimum(tokens, k.window) for k in self.kept)
         return array(sum(each, start=np.zeros(())))
 
     def read_bytes(self, engines: FloatArray) -> FloatArray:
-        """Return what a rank reads in a step."""
+        """Bytes that a rank reads from memory in a step."""
+        # Chance that no token of a round visits a given expert, whose weights are then not read.
         missed = (1 - self.visited / self.experts) ** self.at_once(engines)
         read = self.dense_bytes + self.expert_bytes * (1 - missed)
         looked = (k.layers * k.token_bytes * self._looked_at(k) for k in self.kept)
@@ -98,22 +96,23 @@ class Generation(Record, eq=False):
         return array(self.rounds(engines) * read + of_answers)
 
     def flop(self, engines: FloatArray) -> FloatArray:
-        """Return what a rank computes in a step."""
+        """FLOP that a rank carries out in a step."""
         looked = (k.layers * k.flop * self._looked_at(k) for k in self.kept)
         each = self.response * self.token_flop + sum(looked, start=np.zeros(()))
         return array(self.answers(engines) * each)
 
     def _looked_at(self, kept: LayerCache) -> FloatArray:
-        """Return of how many tokens all rounds of an answer together read what is kept."""
+        """Tokens of a cache read over all rounds of one answer."""
 
         def first(tokens: FloatArray) -> FloatArray:
+            # Token i reads min(i, window) tokens: a triangle, then full windows.
             inside = np.minimum(tokens, kept.window)
             return array(inside * (inside + 1) / 2 + (tokens - inside) * inside)
 
         return array(first(array(self.grid.sequence - 1)) - first(array(self.prompt - 1)))
 
     def sums(self, engines: FloatArray) -> tuple[CollectiveOp, ...]:
-        """Return the exchanges of an engine in a round: sums in layers, and logits gathered."""
+        """Exchanges of an engine in a round: sums in layers, and gathered logits."""
         at_once, grid = self.at_once(engines), self.grid
         stream = _tensor(grid, "generated", at_once * self.hidden)
         logits = _tensor(grid, "generated.logits", at_once * self.words)
@@ -125,10 +124,10 @@ class Generation(Record, eq=False):
         )
 
     def refreshed(self) -> tuple[CollectiveOp, ...]:
-        """Return the exchanges that bring the weights of training to the engines, once a step.
+        """Exchanges that bring trained weights to the engines, once a step.
 
-        Ranks gather the stages they lack, under ZeRO 3 the slices too; engines on nodes of their
-        own get all from those that train, along a chain of ranks.
+        Ranks gather the stages they lack, under ZeRO 3 the slices too. Engines on nodes of their
+        own get all weights from the training ranks, along a chain of ranks.
         """
         grid, size = self.grid, self.weights_bytes / element_bytes(self.grid.recipe.activations)
         whole, stage = _tensor(grid, "engine", size), _tensor(grid, "engine.stage", size / grid.pp)
@@ -145,7 +144,7 @@ class Generation(Record, eq=False):
 
 
 def generation_of(model: Model, grid: Grid) -> Generation | None:
-    """Return how a job's policy writes answers; None of a job that reads what is there."""
+    """Engines that write a job's answers; None for jobs that train on given data."""
     transformer = model.transformer
     if grid.job not in REINFORCED or transformer is None or model.vocabulary is None:
         return None

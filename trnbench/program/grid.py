@@ -1,4 +1,4 @@
-"""The grid of layouts a program spans: what each knob of a layout means to a step.
+"""The grid of layouts a program spans: the meaning of each knob to a step.
 
 The lowering reads a knob as the attribute of `Grid` that bears its name, and nowhere else.
 """
@@ -35,18 +35,13 @@ from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.tensor import ONE, Dim, array
 
 SHARDED = {"shard": "data", "expert_shard": "expert_data"}
-"""The ranks that share slices, of those which hold the same: all, or a group of them."""
+"""Axis of ranks that share slices -> axis of all ranks that hold the same weights."""
 TIED_COPIES = 2
-"""The first and the last stage hold the vocabulary that they share."""
+"""Stages that hold a shared vocabulary: the first and the last."""
 
 
 class Grid(Record, eq=False):
-    """A layout, or an open grid of them: degrees as arrays, modes, and the precision's recipe.
-
-    `beside`: it is that of a model beside the trained one, which is only passed forward;
-    `valued`: of one that gives each token a value in place of words. `positions`: the rows of the
-    table of positions by layout, where these are of models that differ in nothing else.
-    """
+    """A layout, or an open grid of layouts: degrees as arrays, modes, and a precision recipe."""
 
     layout: Layout
     tp: FloatArray
@@ -86,18 +81,19 @@ class Grid(Record, eq=False):
     generation_batch: int | None
     generation_nodes: int | None
     generation_tokens_per_s: float | None
-    beside: bool = False
-    valued: bool = False
+    beside: bool = False  # a model that is only passed forward (reference, rewards)
+    valued: bool = False  # a model that gives each token a value in place of words
+    # rows of the position table by layout, for models that differ in nothing else
     positions: FloatArray | None = None
 
     @property
     def recipe(self) -> PrecisionRecipe:
-        """The number formats in use."""
+        """Number formats in use."""
         return self.precision
 
     @property
     def frozen(self) -> bool:
-        """Whether the weights of the model itself are not trained."""
+        """True when the model's own weights are not trained."""
         return self.beside or self.adapter_rank is not None
 
     @property
@@ -111,7 +107,7 @@ class Grid(Record, eq=False):
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The common shape of all layouts."""
+        """Common shape of all layouts."""
         return np.broadcast_shapes(*(value.shape for value in self.arrays.values()))
 
     @property
@@ -120,18 +116,18 @@ class Grid(Record, eq=False):
         return self.micro_batches_of(lambda sizes: sizes)
 
     def micro_batches_of(self, pick: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Return those of the layouts that `pick` takes out of an array over the grid."""
+        """Micro-batches of the layouts that `pick` takes out of an array over the grid."""
         return np.ceil(pick(self.global_batch) / (pick(self.dp) * pick(self.micro_batch)))
 
     @property
     def updated(self) -> Grid:
-        """The same with the samples that one update of the weights is made of."""
+        """Grid whose global batch is the samples of one weight update."""
         parts = self.mini_batches or 1
         return self if parts == 1 else replace(self, global_batch=array(self.global_batch / parts))
 
     @property
     def updates(self) -> int:
-        """How often a step changes the weights."""
+        """Weight updates in a step."""
         return (self.update_epochs or 1) * (self.mini_batches or 1)
 
     @property
@@ -140,7 +136,7 @@ class Grid(Record, eq=False):
         return array(self.tp * self.cp * self.dp)
 
     def shard_axis(self, replicas: str) -> str:
-        """Return the axis whose ranks share the slices of what ranks along `replicas` hold."""
+        """Axis whose ranks share the slices of weights that are held along `replicas`."""
         if self.shard is None:
             return replicas
         return next(axis for axis, of in SHARDED.items() if of == replicas)
@@ -152,22 +148,22 @@ class Grid(Record, eq=False):
 
     @property
     def expert_cut(self) -> str:
-        """The axis along which experts that are spread over ranks are cut."""
+        """Axis along which experts that are spread over ranks are cut."""
         return "tp" if self.expert_tp is None else "expert_tp"
 
     def at(self, index: tuple[int, ...]) -> dict[str, int]:
-        """Return degrees and batch sizes of the layout at an index, by name."""
+        """Degrees and batch sizes of the layout at an index, by name."""
         return {
             name: int(np.broadcast_to(values, self.shape)[index])
             for name, values in self.arrays.items()
         }
 
     def layout_at(self, index: tuple[int, ...]) -> Layout:
-        """Return the one layout at an index."""
+        """Layout at an index of the grid."""
         return replace(self.layout, **self.at(index))
 
     def ranks(self, axis: str) -> FloatArray:
-        """Return how many ranks a group along an axis has."""
+        """Number of ranks in a group along an axis."""
         match axis:
             case "data":
                 return array(self.cp * self.dp)
@@ -194,7 +190,7 @@ class Grid(Record, eq=False):
                 return degree
 
     def dim(self, name: str, whole: float | FloatArray, *axes: str) -> Dim:
-        """Return a dimension cut along axes; a rest is padded."""
+        """Dimension cut along axes; the last rank's part is padded."""
         size = array(whole)
         if not axes:
             return Dim(name=name, size=np.ceil(size), whole=size)
@@ -202,20 +198,19 @@ class Grid(Record, eq=False):
         return Dim(name=name, size=np.ceil(size / ranks), whole=size, axes=used)
 
     def _cut(self, axes: tuple[str, ...]) -> tuple[FloatArray, tuple[str, ...]]:
-        """Return into how many parts axes cut a dimension, and those of them that are used."""
         return array(prod((self.ranks(axis) for axis in axes), start=ONE)), self.used(*axes)
 
     def used(self, *axes: str) -> tuple[str, ...]:
-        """Return those of the axes along which some layout has more than one rank."""
+        """Those of the axes along which some layout has several ranks."""
         return tuple(axis for axis in axes if (self.ranks(axis) > 1).any())
 
     def batch(self) -> Dim:
-        """Return the samples of a micro-batch."""
+        """Dimension of the samples of a micro-batch."""
         size, whole = self.micro_batch, array(self.micro_batch * self.dp)
         return Dim(name="batch", size=size, whole=whole, axes=self.used("dp"))
 
     def tokens(self, *axes: str) -> Dim:
-        """Return the positions of a sequence, cut along the axes."""
+        """Dimension of the positions of a sequence, cut along the axes."""
         return self.dim("sequence", self.sequence, *axes)
 
 
@@ -228,7 +223,7 @@ if _missing:
 
 
 def grid_of(layout: Layout, positions: FloatArray | None = None) -> Grid:
-    """Return the grid of a layout; an unknown precision is an input error."""
+    """Grid of a layout; an unknown precision is an input error."""
     values = {name: getattr(layout, name) for name in KNOBS}
     values |= {name: array(values[name]) for name in DEGREES}
     values["precision"] = recipe_named(layout.precision)

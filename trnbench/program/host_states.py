@@ -1,4 +1,4 @@
-"""What hosts hold of an optimizer that updates there."""
+"""Host memory for an optimizer that updates there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from trnbench.program.tensor import array
 
 
 def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
-    """Return the most that a node's hosts hold for its ranks, over the grid of layouts.
+    """Bytes the hosts of a node hold at most for its ranks, over the grid of layouts.
 
-    Where several stages share a node, as if those that need most did.
+    Where several stages share a node, the stages with the largest states are taken first.
     """
     grid, shape = program.grid, program.shape
     if grid.optimizer_offload != "host":

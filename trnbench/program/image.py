@@ -9,7 +9,7 @@ from trnbench.program.tensor import INDEX, Tensor
 
 
 def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:
-    """Return the stream of an image: projected patches, a class token, positions."""
+    """Stream of an image: projected patches, a class token, positions."""
     grid = b.grid
     batch, tokens = b.stream()
     hidden = grid.dim("hidden", transformer.hidden)
@@ -31,7 +31,7 @@ def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:
 
 
 def conditioning(b: BlockBuilder, transformer: Transformer, diffusion: Diffusion) -> Tensor:
-    """Return the condition of a denoiser, its time step and label, as one vector a sample."""
+    """Condition of a denoiser, one vector a sample from time step and label."""
     grid = b.grid
     batch = grid.batch()
     features = grid.dim("time_feature", diffusion.time_features)
@@ -40,17 +40,17 @@ def conditioning(b: BlockBuilder, transformer: Transformer, diffusion: Diffusion
     time = b.given("time", (batch, features), grid.recipe.activations)
     (inner,) = b.linear(time, [("time.in", "conditioning.time_in", "bf,fh->bh", (batch, hidden))])
     active = b.elementwise("silu", (inner,), "time.active", (batch, hidden))
-    (told,) = b.linear(active, [("time.out", "conditioning.time_out", "bh,hc->bc", dims)])
+    (embedded,) = b.linear(active, [("time.out", "conditioning.time_out", "bh,hc->bc", dims)])
     labels = b.given("labels", (batch,), INDEX)
     label = b.gather("lookup", b.weights["conditioning.label"], labels, "label", dims)
-    both = b.elementwise("add", (told, label), "told", dims)
+    both = b.elementwise("add", (embedded, label), "told", dims)
     return b.elementwise("silu", (both,), "condition.out", dims)
 
 
 def modulation(
     b: BlockBuilder, transformer: Transformer, condition: Tensor, weight: str, vectors: int
 ) -> Tensor:
-    """Return shifts, scales and gates [batch, vector, hidden] from the condition."""
+    """Shifts, scales and gates [batch, vector, hidden] from the condition."""
     grid = b.grid
     batch = condition.dims[0]
     vector = grid.dim("modulation", vectors)
@@ -68,11 +68,11 @@ def denoised_loss(
     stream: Tensor,
     condition: Tensor,
 ) -> Tensor:
-    """Return the squared error of the predicted pixels of each patch."""
+    """Squared error of the predicted pixels, per patch."""
     grid = b.grid
-    told = modulation(b, transformer, condition, "modulation.final", FINAL_MODULATIONS)
+    modulators = modulation(b, transformer, condition, "modulation.final", FINAL_MODULATIONS)
     normed = b.norm(stream, "norm.final")
-    given = b.elementwise("modulate", (normed, told), "modulated", stream.dims)
+    given = b.elementwise("modulate", (normed, modulators), "modulated", stream.dims)
     lead = stream.dims[:2]
     pixels = grid.dim("pixel", diffusion.output_channels * image.patch**2)
     (predicted,) = b.linear(given, [("predicted", "head", "bsh,hp->bsp", (*lead, pixels))])
@@ -83,7 +83,7 @@ def denoised_loss(
 
 
 def classified_loss(b: BlockBuilder, classes: int, pooled: Tensor) -> Tensor:
-    """Return the cross entropy of the class of each sample."""
+    """Cross entropy of the class, per sample."""
     batch = pooled.dims[0]
     dims = (batch, b.grid.dim("class", classes))
     (logits,) = b.linear(pooled, [("logits", "classifier", "bh,hc->bc", dims)])
@@ -95,7 +95,7 @@ def classified_loss(b: BlockBuilder, classes: int, pooled: Tensor) -> Tensor:
 
 
 def attended_pool(b: BlockBuilder, transformer: Transformer, stream: Tensor) -> Tensor:
-    """Return one vector a sample: what a learned query reads from all tokens, and an MLP's answer.
+    """Vector per sample: attention of a learned query over all tokens, then an MLP.
 
     The query is one token, so its projection and its scores are passes over the keys.
     """
@@ -126,7 +126,7 @@ def attended_pool(b: BlockBuilder, transformer: Transformer, stream: Tensor) -> 
 def pooled_token(
     b: BlockBuilder, transformer: Transformer, stream: Tensor, *, class_token: bool
 ) -> Tensor:
-    """Return one vector a sample: the first token's, or the mean of all."""
+    """Vector per sample: the first token, or the mean of all."""
     batch, _, hidden = stream.dims
     function = "first_token" if class_token else "mean_token"
     pooled = b.elementwise(function, (stream,), "pooled", (batch, hidden))

@@ -1,19 +1,19 @@
-"""The passes of a job's models: which model goes through a step, whose weights it has, its loss.
+"""The passes of a job's models through a step: phase, weights and loss of each.
 
-A job is a list of passes. The policy is the model that is asked about; other passes are of copies
-of it, in the same layout, cut alike, whose blocks have a prefix. One that is not trained goes
-forward only and keeps nothing. Where the policy trains adapters, the reference is the policy
-without them: a pass more, and no weights more.
+A job is a list of passes. The policy is the model in question; other passes are of copies of it, in
+the same layout, cut alike, whose blocks have a prefix. A model that is not trained goes forward
+only and keeps no activations. Where the policy trains adapters, the reference is the policy without
+them: one more pass, without weights of its own.
 
-A sample of DPO (arXiv 2305.18290) and of ORPO (arXiv 2403.07691) is a pair: the same prompt with an
-answer that was chosen and with one that was rejected, passed as two sequences, each through the
-reference of DPO too, in the same slots, as TRL does. A sequence counts by the sum of its tokens'
-log-probabilities, which ranks that share it add up.
+A sample of DPO (arXiv 2305.18290) and of ORPO (arXiv 2403.07691) is a pair: the same prompt with a
+chosen and with a rejected answer, passed as two sequences. For DPO each also passes through the
+reference, in the same slots, as TRL does. A sequence counts by the sum of its tokens'
+log-probabilities, which ranks that share the sequence add up.
 
 A step of GRPO (arXiv 2402.03300) and of PPO (arXiv 1707.06347) goes through phases, one after the
 other: the policy writes answers (`program.generation`) and scores their tokens as it is before the
 update, a reference and a model of rewards pass over them if there are any, then the policy trains.
-PPO has a critic too, which gives values first and is trained last; it and the model of rewards are
+PPO also has a critic, which gives values first and is trained last. Critic and model of rewards are
 as large as the policy, with a number for each token in place of words. Each model has its states in
 memory through all phases.
 """
@@ -34,21 +34,17 @@ from trnbench.program.tensor import Tensor, array
 JobPhaseName = Literal["generate", "score", "reference", "reward", "values", "train", "critic"]
 TRAIN: JobPhaseName = "train"
 VALUE = "value"
-"""The weight that makes a token's value of what the last layer gives."""
+"""Name of the weight that turns the last layer's output into a token's value."""
 
 
 class JobPass(Record):
-    """A model's pass in a phase of a step: its blocks' names begin with `prefix`.
+    """One model's pass in a phase of a step."""
 
-    `weights_of`: the prefix of the pass whose weights it reads, where it has none of its own.
-    `trained`: it goes backward too. `valued`: it gives each token a number in place of words.
-    """
-
-    prefix: str = ""
+    prefix: str = ""  # of its blocks' names
     phase: JobPhaseName = TRAIN
-    weights_of: str | None = None
-    trained: bool = False
-    valued: bool = False
+    weights_of: str | None = None  # prefix of the pass whose weights it reads; None: its own
+    trained: bool = False  # goes backward too
+    valued: bool = False  # gives each token a number in place of words
 
 
 POLICY = JobPass(trained=True)
@@ -63,11 +59,11 @@ _BESIDE: Mapping[Job, tuple[JobPass, ...]] = {
     "grpo": (_SCORED, _NEAR, _REWARDED),
     "ppo": (_SCORED, _NEAR, _REWARDED, _VALUES, _CRITIC),
 }
-"""What goes through a step beside the policy, in order."""
+"""Passes of a job besides the policy's, in order."""
 
 
 def passes_beside(model: Model, grid: Grid) -> tuple[JobPass, ...]:
-    """Return the passes of a job beside that of the policy."""
+    """Passes of a job besides the policy's."""
     if model.vocabulary is None:
         return ()
     adapted = grid.adapter_rank is not None
@@ -80,12 +76,12 @@ def passes_beside(model: Model, grid: Grid) -> tuple[JobPass, ...]:
 
 
 def on_host(grid: Grid, one: JobPass) -> bool:
-    """Return whether the weights of a pass lie in the host's memory while it does not run."""
+    """True when the weights of a pass are in host memory while the pass does not run."""
     return grid.idle_models == "host" and not one.trained and one.weights_of is None
 
 
 def grid_of_pass(grid: Grid, one: JobPass) -> Grid:
-    """Return the grid of layouts as a pass sees it: without adapters if it trains nothing."""
+    """Grid of layouts as a pass sees it: without adapters if the pass trains nothing."""
     seen = replace(grid, valued=one.valued)
     if one.trained:
         return seen
@@ -93,12 +89,12 @@ def grid_of_pass(grid: Grid, one: JobPass) -> Grid:
 
 
 def without_weights(block: Block) -> Block:
-    """Return a block of a pass that reads another one's weights."""
+    """Block of a pass that reads the weights of another pass."""
     return replace(block, residents=tuple(r for r in block.residents if r.lifetime != "step"))
 
 
 def of_sequences(grid: Grid) -> Grid:
-    """Return the grid of layouts as blocks see it: sequences for samples."""
+    """Grid of layouts with sequences for samples; a paired sample is two sequences."""
     each = sequences_per_sample(grid.job)
     if each == 1:
         return grid
@@ -110,7 +106,7 @@ def of_sequences(grid: Grid) -> Grid:
 
 
 def evaluated(model: Model) -> Model:
-    """Return a model as it is passed forward only: nothing is dropped out."""
+    """Model as it is passed forward only: without dropout."""
     transformer = model.transformer
     assert transformer is not None
     attention = transformer.attention
@@ -119,7 +115,7 @@ def evaluated(model: Model) -> Model:
 
 
 def job_loss(b: BlockBuilder, losses: Tensor) -> Tensor:
-    """Return what the job makes of the losses of tokens: themselves, scores, or a loss of pairs."""
+    """Loss of the job from the losses of tokens: unchanged, scores, or a loss of pairs."""
     grid = b.grid
     if grid.job in REINFORCED and not grid.beside:
         return _policy_loss(b, losses)
@@ -145,7 +141,7 @@ def job_loss(b: BlockBuilder, losses: Tensor) -> Tensor:
 
 
 def _policy_loss(b: BlockBuilder, losses: Tensor) -> Tensor:
-    """Return the loss of each token of an answer: by its advantage, and how far the policy went."""
+    """Loss per answer token: its advantage, and the distance from scores and reference."""
     statistics = b.grid.recipe.statistics
     near = (f"{REFERENCE}losses",) if b.grid.reference == "on" else ()
     names = ("score.losses", "advantages", *near)
@@ -156,7 +152,7 @@ def _policy_loss(b: BlockBuilder, losses: Tensor) -> Tensor:
 
 
 def value_loss(b: BlockBuilder, stream: Tensor) -> Tensor:
-    """Return the value of each token, or where that is trained its squared error."""
+    """Value of each token; for a critic in training, its squared error."""
     statistics = b.grid.recipe.statistics
     lead = stream.dims[:2]
     dims = (*lead, b.grid.dim("value", 1))

@@ -1,9 +1,9 @@
-"""The phases of a job's step: each is a program of its own, in which other models only lie.
+"""The phases of a job's step: each is a program in which the other models only hold memory.
 
-A step goes through them one after the other. A phase computes and moves what its passes do; what
-the other models of the job hold for the whole step it holds too. While answers are written, the
-engines' copy of the policy and what is kept of answers is there beside them, unless that is done on
-nodes of their own.
+A step goes through the phases one after the other. A phase computes and moves what its passes do,
+and holds what the job's other models hold for the whole step. While answers are written, ranks also
+hold the engines' copy of the policy and the keys and values of answers, unless engines have nodes
+of their own.
 """
 
 from __future__ import annotations
@@ -23,28 +23,26 @@ from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array
 
 ENGINE = "engine"
-"""The block that a rank has of the engine that writes answers."""
+"""Kind of the block that holds an engine which writes answers."""
 
 
 NOTHING_FETCHED: FloatArray = np.zeros(())
 
 
 class JobPhase(Record, eq=False):
-    """A phase of a step; with a `generation` it writes answers, and its program only holds.
-
-    Its program runs `times` after each other: one that trains, once for each update. First it
-    fetches `fetched_bytes` from the host's memory, on the rank that fetches most.
-    """
+    """One phase of a step."""
 
     name: JobPhaseName
     program: StepProgram
+    # set where the phase writes answers; its program then only holds memory
     generation: Generation | None = None
-    times: int = 1
+    times: int = 1  # runs in a row: a phase that trains runs once per update
+    # from host memory before the phase, on the rank that fetches most
     fetched_bytes: FloatArray = field(default_factory=lambda: NOTHING_FETCHED)
 
 
 def phases_of(program: StepProgram) -> tuple[JobPhase, ...]:
-    """Return the phases of a step in order; of most jobs one, which is all of the program."""
+    """Phases of a step in order; most jobs have one, which is the whole program."""
     passes = (*passes_beside(program.model, program.grid), POLICY)
     # A critic learns after the policy did.
     names = sorted(dict.fromkeys(one.phase for one in passes), key=lambda name: name == "critic")
@@ -59,7 +57,7 @@ def phases_of(program: StepProgram) -> tuple[JobPhase, ...]:
 
 
 def _of_passes(program: StepProgram, passes: tuple[JobPass, ...], name: JobPhaseName) -> JobPhase:
-    """Return a phase of passes; one that trains goes through a batch update by update."""
+    """Phase of the passes with this name; training goes through a batch update by update."""
     found = _phase(program, passes, name)
     running = [one for one in passes if one.phase == name]
     if not any(one.trained for one in running):
@@ -70,7 +68,7 @@ def _of_passes(program: StepProgram, passes: tuple[JobPass, ...], name: JobPhase
 
 
 def _phase(program: StepProgram, passes: tuple[JobPass, ...], name: JobPhaseName) -> StepProgram:
-    """Return the program in which only the passes of a phase run."""
+    """Program in which only the passes of one phase run."""
     prefixes = [one.prefix for one in passes if one.prefix]
 
     def of(what: str) -> str:
@@ -96,7 +94,7 @@ def _phase(program: StepProgram, passes: tuple[JobPass, ...], name: JobPhaseName
 
 
 def _fetched(program: StepProgram, prefixes: tuple[str, ...]) -> FloatArray:
-    """Return the bytes of blocks with these prefixes on a rank of the stage that has most."""
+    """Bytes of blocks with these prefixes, on a rank of the stage that holds most."""
     if not prefixes:
         return NOTHING_FETCHED
     stages = [
@@ -116,7 +114,7 @@ def _fetched(program: StepProgram, prefixes: tuple[str, ...]) -> FloatArray:
 
 
 def _resting(block: Block, *, away: bool = False) -> Block:
-    """Return a block that only lies in memory; one that is `away` in that of the host."""
+    """Block that only holds memory; none on the device if `away` in host memory."""
     if away:
         return replace(block, ops=(), kept=NOTHING_KEPT, residents=(), copies={})
     return replace(
@@ -129,11 +127,11 @@ def _resting(block: Block, *, away: bool = False) -> Block:
 
 
 def _writing(program: StepProgram, resting: StepProgram, generation: Generation) -> StepProgram:
-    """Return the program of a rank that writes answers: with an engine, beside what it trains."""
+    """Program of a rank that writes answers: an engine and the states of training."""
     apart = program.grid.generation_nodes is not None
     answers = generation.at_once(generation.engines)
     if apart:
-        # How many engines there are is not known here: each has room for a whole batch.
+        # The number of engines is not known here: each has room for a whole batch.
         answers = array(program.grid.generation_batch or 1)
     engine = _engine(next(iter(resting.blocks.values())), generation, answers)
     blocks = {ENGINE: engine} if apart else {**resting.blocks, ENGINE: engine}

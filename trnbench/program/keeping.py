@@ -1,11 +1,12 @@
-"""What a block keeps from its forward to its backward pass, what it computes or gathers again.
+"""Tensors a block keeps from forward to backward pass, and those made or gathered again.
 
-Recompute `none` keeps all that the backward pass reads. `selective` keeps nothing that grows with
-the square of the sequence and runs the attention core again; fused attention has no such tensors,
-so nothing is left to repeat. Of the other modules nothing that they put out is kept: each operation
-runs again right before what reads it. `full` keeps the block's input and runs the whole block
-again. What an all-gather or a ring brought from other ranks is never kept: it is fetched again.
-What no kernel keeps of a scan, the states before its chunks above all, is made again in every mode.
+Recompute `none` keeps everything that the backward pass reads. `selective` keeps no tensor that
+grows with the square of the sequence and repeats the attention core; fused attention has no such
+tensors, so `selective` repeats nothing there. Module modes keep no output of their modules: each
+operation runs again right before its reader. `full` keeps the block's input and repeats the whole
+block. Tensors that an all-gather or a ring brought from other ranks are never kept, but fetched
+again. Scan tensors that no kernel keeps, the states before chunks above all, are made again in
+every mode.
 """
 
 from __future__ import annotations
@@ -23,18 +24,13 @@ from trnbench.program.tensor import Tensor, array
 
 
 class KeptTensors(Record, eq=False):
-    """Tensors that outlive the forward pass, and the whole backward pass in order.
-
-    `for_weights` are those of them that weight gradients read, `waiting` what the input gradients
-    leave for the weight gradients. `fetched` are the all-gathers that the backward pass does again:
-    who keeps their tensors instead holds so much more.
-    """
+    """Tensors that outlive the forward pass, and the whole backward pass in order."""
 
     tensors: tuple[Tensor, ...]
-    for_weights: tuple[Tensor, ...]
-    waiting: tuple[Tensor, ...]
-    fetched: tuple[CollectiveOp, ...]
-    ops: tuple[Operation, ...]
+    for_weights: tuple[Tensor, ...]  # those of `tensors` that weight gradients read
+    waiting: tuple[Tensor, ...]  # left by input gradients for the weight gradients
+    fetched: tuple[CollectiveOp, ...]  # all-gathers done again; some software keeps them instead
+    ops: tuple[Operation, ...]  # backward pass, repeats included
 
 
 NOTHING_KEPT = KeptTensors(tensors=(), for_weights=(), waiting=(), fetched=(), ops=())
@@ -43,7 +39,7 @@ NOTHING_KEPT = KeptTensors(tensors=(), for_weights=(), waiting=(), fetched=(), o
 def keep(
     forward: Sequence[Operation], backward: Sequence[Operation], recompute: str
 ) -> KeptTensors:
-    """Return the tensors kept under a recompute mode, and the backward pass with its repeats."""
+    """Tensors kept under a recompute mode, and the backward pass with its repeats."""
     together, alone = _again(forward, recompute)
     again = [*together, *alone]
     made_again = {tensor for op in again for tensor in op.writes}
@@ -85,14 +81,14 @@ def keep(
 
 
 def recompute_that_runs(recompute: str, attention: AttentionKernel) -> str:
-    """Return the plainest recompute mode with the same program."""
+    """Plainest recompute mode with the same program."""
     return without(recompute, CORE) if attention == "fused" else recompute
 
 
 def _again(forward: Sequence[Operation], recompute: str) -> tuple[list[Operation], list[Operation]]:
-    """Return what runs again together, and what runs again each alone.
+    """Operations that are repeated as one group, and those repeated one by one.
 
-    Alone are the operations of modules whose output is dropped, and casts of that.
+    One by one: operations of modules whose output is dropped, and casts of that output.
     """
     if recompute == "full":
         return list(forward), []
@@ -110,7 +106,6 @@ def _again(forward: Sequence[Operation], recompute: str) -> tuple[list[Operation
 
 
 def _escaping(forward: Sequence[Operation], again: Sequence[Operation]) -> set[Tensor]:
-    """Return the tensors that operations outside the repeated ones read."""
     inside = set(map(id, again))
     return {read for op in forward if id(op) not in inside for read in op.reads}
 
@@ -132,9 +127,9 @@ def _insert(
     produced: set[Tensor],
     fetched: Mapping[Tensor, CollectiveOp],
 ) -> list[Operation]:
-    """Return the backward pass with each group of repeats before the first that needs it.
+    """Backward pass with each group of repeats before the first operation that needs it.
 
-    What was gathered from others is gathered from what is made again.
+    Tensors gathered from other ranks are gathered from the repeated ones.
     """
     maker = {
         tensor: number
@@ -164,7 +159,7 @@ def _insert(
 def _fetch_again(
     ops: Sequence[Operation], needed: Sequence[Tensor], fetched: dict[Tensor, CollectiveOp]
 ) -> tuple[list[Operation], tuple[Tensor, ...]]:
-    """Replace what came from other ranks by what a rank had itself, and fetch it once more."""
+    """Backward pass that fetches remote tensors once more, and the local ones kept for that."""
     kept = [fetched[tensor].read if tensor in fetched else tensor for tensor in needed]
     there: set[Tensor] = set()
     result: list[Operation] = []
@@ -185,11 +180,11 @@ def passing_bytes(
     entering: Iterable[Tensor] = (),
     leaving: Iterable[Tensor] = (),
 ) -> FloatArray:
-    """Return the most bytes that live at once while the operations run, beside lasting tensors.
+    """Peak bytes that live while the operations run, lasting tensors left out.
 
-    A tensor lives from the operation that writes it to the last that reads it. An exchange that a
-    layout does without hands its tensor on and takes no memory for a second one. What is `leaving`
-    lives to the end.
+    A tensor lives from the operation that writes it to the last that reads it; `leaving` tensors
+    live to the end. An exchange that a layout does without hands its tensor on and takes no memory
+    for a second one.
     """
     ignored, stays = set(lasting), set(leaving)
     last = {read: i for i, op in enumerate(ops) for read in op.reads}

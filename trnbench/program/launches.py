@@ -1,4 +1,4 @@
-"""What a host launches for a block: passes through its layer, and exchanges with other ranks."""
+"""Launches of a host for a block: passes through its layer, and exchanges with other ranks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from trnbench.program.tensor import array
 
 
 class Launches(Record, eq=False):
-    """What a slot of a block launches: passes, exchanges, and the ranks that these are among."""
+    """Launches of one slot of a block."""
 
-    passes: int
-    exchanges: FloatArray
-    members: FloatArray
+    passes: int  # through the whole layer
+    exchanges: FloatArray  # collectives
+    members: FloatArray  # ranks of these collectives, summed over them
 
 
 _NONE = Launches(passes=0, exchanges=array(0), members=array(0))
 
 
 def launches(block: Block, *, split: bool) -> dict[Slot, Launches]:
-    """Return what each slot of a block launches."""
+    """Launches of each slot of a block."""
     found: dict[Slot, Launches] = {}
     for phase in PASSES:
         slot = slot_of(phase, split=split)

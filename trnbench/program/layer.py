@@ -1,4 +1,4 @@
-"""One transformer layer as operations: norms, residuals, and what stands between them."""
+"""One transformer layer as operations: norms, residuals, and attention or MLP between them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ FeedForward = Literal["dense", "moe", "moe_exchanged"]
 
 
 class LayerFlow(Record, eq=False):
-    """What passes from block to block: the residual stream and, of a denoiser, the condition."""
+    """Tensors that pass from block to block: residual stream and a denoiser's condition."""
 
     stream: Tensor
     condition: Tensor | None = None
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that a stage hands to the next."""
+        """All tensors that a stage hands to the next."""
         return (self.stream,) if self.condition is None else (self.stream, self.condition)
 
 
 def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -> LayerFlow:
-    """Return the tensors a layer or head receives."""
+    """Tensors a layer or head receives."""
     hidden = b.grid.dim("hidden", transformer.hidden)
     stream = b.tensor("stream", (*b.stream(), hidden))
     if not conditioned:
@@ -40,20 +40,20 @@ def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -
 
 
 def streams_into(b: BlockBuilder, transformer: Transformer, count: int) -> tuple[Tensor, ...]:
-    """Return the stream a block receives, and those of the depths before it."""
+    """Stream a block receives, and those of the depths before it."""
     (stream,) = flow_into(b, transformer, conditioned=False).tensors
     return (stream, *(replace(stream, name=f"stream.{i}") for i in range(1, count)))
 
 
 def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]:
-    """Return the dimensions of the condition of a denoiser's layers."""
+    """Dimensions of the condition of a denoiser's layers."""
     return (b.grid.batch(), b.grid.dim("condition", transformer.hidden))
 
 
 def layer(
     b: BlockBuilder, transformer: Transformer, flow: LayerFlow, kind: FeedForward
 ) -> LayerFlow:
-    """Emit a layer and return what it hands on."""
+    """Emit a layer; its result is the flow into the next block."""
     modulators = None
     if flow.condition is not None:
         modulators = modulation(b, transformer, flow.condition, "modulation", LAYER_MODULATIONS)
@@ -110,7 +110,7 @@ def _inner(
     part: Literal["attention", "mlp"],
     kind: FeedForward,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return the part's output, and what joins it once it is summed: bias, adapter."""
+    """Output of attention or MLP, and tensors to add after its sum: bias, adapter."""
     if part == "attention":
         mixed = scanned if transformer.scan is not None else attention
         return mixed(b, transformer, given)
@@ -136,7 +136,7 @@ def _residual(
     branches: tuple[Tensor, ...],
     name: str,
 ) -> Tensor:
-    """Add branches to the stream, dropped out where the model does that."""
+    """Add branches to the stream, with the model's dropout."""
     if transformer.dropout:
         joined = b.elementwise("add", branches, f"{name}.branch", stream.dims, view=True)
         branches = (b.dropout(joined),)

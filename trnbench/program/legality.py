@@ -1,6 +1,6 @@
-"""Which layouts divide, with the nearest that do.
+"""Layouts that do not divide a model, each with the nearest values that do.
 
-What needs hardware (legal degrees of a platform, ranks, memory) is said elsewhere.
+Rules that need hardware (degrees of a platform, ranks, memory) are elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trnbench.program.tensor import array
 
 
 def reasons(model: Model, grid: Grid) -> tuple[Reason, ...]:
-    """Return every rule that some layout of the grid breaks."""
+    """Rules that some layout of the grid breaks."""
     model = model.with_depths(grid.mtp_depths)
     rules = (
         _recommender(model.recommender, grid)
@@ -95,7 +95,7 @@ def _of(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Reason]:
 
 
 def _recompute(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
-    """Yield where more is to be run again than a stage or a layer has."""
+    """Rules on recompute: more layers than a stage has, or modules the model lacks."""
     again = repeated_layers(grid.recompute)
     if again is not None:
         drawn = stages_of(grid.pipeline_layout) if grid.pipeline_layout is not None else ()
@@ -122,7 +122,7 @@ def _recompute(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
 
 
 def absent_modules(transformer: Transformer) -> Mapping[Module, str]:
-    """Return the modules that a model has not, so that none runs again, and why."""
+    """Modules that a model lacks -> why there is nothing to repeat."""
     attention = transformer.attention
     absent: dict[Module, str] = {}
     if attention is None or attention.latent is None:
@@ -135,7 +135,7 @@ def absent_modules(transformer: Transformer) -> Mapping[Module, str]:
 
 
 def _scan_heads(scan: Scan, grid: Grid) -> Iterator[Reason]:
-    """Yield where ranks would share a head of a scan, or the keys of a group of heads."""
+    """Rules on scans: a rank has whole heads, and whole groups of heads with their keys."""
     group = array(grid.tp * grid.cp)
     yield Reason(
         rule="scan heads",
@@ -185,7 +185,7 @@ def _heads(attention: Attention, grid: Grid) -> Iterator[Reason]:
 
 
 def _hybrid_exchange(attention: Attention, grid: Grid, neighbours: int) -> Iterator[Reason]:
-    """Yield where ranks that share a sequence cannot exchange all to all inside a ring."""
+    """Rules on hybrid context parallelism: all-to-all groups inside a ring."""
     yield Reason(
         rule="neighbours of context ranks",
         broken=(grid.cp > 1) & ((grid.cp % neighbours != 0) | (grid.cp <= neighbours)),
@@ -280,13 +280,13 @@ def _group_of_experts(grid: Grid) -> Iterator[Reason]:
         )
 
     ranks = array(grid.ranks_per_stage / grid.expert_ranks)
-    # (Tensor ranks that do not divide are refused as such.)
-    known = grid.tp % grid.expert_ranks == 0
-    yield Reason(rule="expert ranks", broken=known & (ranks % grid.ep != 0), words=words)
+    # Tensor ranks that do not divide break a rule of their own.
+    divides_tp = grid.tp % grid.expert_ranks == 0
+    yield Reason(rule="expert ranks", broken=divides_tp & (ranks % grid.ep != 0), words=words)
 
 
 def _shard_groups(grid: Grid, shard: int, *, experts: bool) -> Iterator[Reason]:
-    """Yield where slices cannot be shared by groups of so many data ranks."""
+    """Rules on groups of `shard` data ranks that share slices."""
     ranks = grid.ranks("data")
     if grid.zero == 0:
         yield Reason(
@@ -323,7 +323,7 @@ def _shard_groups(grid: Grid, shard: int, *, experts: bool) -> Iterator[Reason]:
 
 
 def _experts_apart(grid: Grid, own: int) -> Iterator[Reason]:
-    """Yield where experts cannot be cut over other ranks than the rest of their layer."""
+    """Rules on experts cut over other ranks than the rest of their layer."""
     apart = grid.tp != own
     yield Reason(
         rule="ranks of an expert",
@@ -353,7 +353,7 @@ def _experts_apart(grid: Grid, own: int) -> Iterator[Reason]:
 
 
 def _answers(model: Model, grid: Grid) -> Iterator[Reason]:
-    """Yield what stands in the way of a job that writes answers."""
+    """Rules on jobs that write answers: a decoder of text, whole groups, room for a prompt."""
     if grid.job not in REINFORCED:
         return
     everywhere = np.ones((), dtype=np.bool_)
@@ -387,7 +387,7 @@ def _answers(model: Model, grid: Grid) -> Iterator[Reason]:
 
 
 def _job(model: Model, grid: Grid) -> Iterator[Reason]:
-    """Yield what of a job a model has no place for: adapters, or answers to compare."""
+    """Rules on jobs: pairs of answers, written answers, adapters."""
     if grid.job in PAIRED and model.family != "decoder":
         yield Reason(
             rule="pairs",
@@ -426,7 +426,7 @@ def _job(model: Model, grid: Grid) -> Iterator[Reason]:
 
 
 def _adapter_rank(transformer: Transformer, grid: Grid) -> Reason:
-    """Return where adapters would be wider than the layers' input, a side of every projection."""
+    """Rule on adapters wider than the layers' input, one side of every projection."""
     return Reason(
         rule="adapters",
         broken=np.asarray((grid.adapter_rank or 0) > transformer.hidden),

@@ -22,8 +22,7 @@ class MatrixProduct(Record, eq=False):
     """c[m, n] = a[m, k] b[k, n], `batch` times over; sizes are whole numbers that broadcast.
 
     Both operands lie in memory with the contraction outermost (a as k x m), as a systolic array
-    takes them. `transpose_a` and `transpose_b` say that one lies the other way round (a as m x k)
-    and is turned on the chip. `pattern` ("4:16") prunes `a`, which is then stored compressed.
+    takes them.
     """
 
     m: FloatArray
@@ -33,50 +32,50 @@ class MatrixProduct(Record, eq=False):
     format_a: str
     format_b: str
     format_out: str
-    transpose_a: bool
-    transpose_b: bool
-    pattern: str | None
+    transpose_a: bool  # stored as m x k, turned on the chip
+    transpose_b: bool  # stored as n x k, turned on the chip
+    pattern: str | None  # such as "4:16": prunes `a`, which is stored compressed
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the common shape of the size arrays."""
+        """Common shape of the size arrays."""
         return np.broadcast_shapes(self.m.shape, self.k.shape, self.n.shape, self.batch.shape)
 
     @property
     def ratio(self) -> int:
-        """Return the elements along k that one stored element of `a` stands for."""
+        """Elements along k for each stored element of `a`."""
         return 1 if self.pattern is None else parse_pattern(self.pattern).ratio
 
     @property
     def flop(self) -> FloatArray:
-        """Return the operations that are carried out, FLOP; pruned products are not."""
+        """FLOP carried out; pruned products are not."""
         return self.dense_flop / self.ratio
 
     @property
     def dense_flop(self) -> FloatArray:
-        """Return the operations of the dense product, FLOP."""
+        """FLOP of the dense product."""
         return FLOP_PER_MULTIPLY_ADD * self.m * self.k * self.n * self.batch
 
     @property
     def element_bytes_a(self) -> float:
-        """Return bytes per element of dense `a`, tags of a pattern included."""
+        """Bytes per element of dense `a`, tags of a pattern included."""
         stored = format_named(self.format_a).bytes_per_element
         tag = 0.0 if self.pattern is None else TAG_BITS / BITS_PER_BYTE
         return (stored + tag) / self.ratio
 
     @property
     def element_bytes_b(self) -> float:
-        """Return bytes per element of `b`."""
+        """Bytes per element of `b`."""
         return format_named(self.format_b).bytes_per_element
 
     @property
     def element_bytes_out(self) -> float:
-        """Return bytes per element of the result."""
+        """Bytes per element of the result."""
         return format_named(self.format_out).bytes_per_element
 
     @property
     def result_bytes(self) -> FloatArray:
-        """Return the bytes of the result."""
+        """Bytes of the result."""
         return self.batch * self.m * self.n * self.element_bytes_out
 
 
@@ -93,9 +92,9 @@ def matrix_product(
     transpose_b: bool = False,
     pattern: str | None = None,
 ) -> MatrixProduct:
-    """Return the product m x k x n; `b` and the result have the format of `a` unless said.
+    """Product m x k x n; `b` and the result have the format of `a` unless given.
 
-    Sizes that are not whole numbers of at least 1, and names nobody knows, are input errors.
+    Sizes other than whole numbers of at least 1, and unknown names, are input errors.
     """
     sizes = {"m": m, "k": k, "n": n, "batch": batch}
     arrays = {name: _whole(name, value) for name, value in sizes.items()}
@@ -113,7 +112,7 @@ def matrix_product(
 
 
 def usual_result_format(number_format: str) -> str:
-    """Return the format results are usually kept in: the operands', but 16 bits at least."""
+    """Usual format of results: the operands', but 16 bits at least."""
     found = format_named(number_format)
     return found.name if found.bits >= MIN_RESULT_BITS else "bf16"
 

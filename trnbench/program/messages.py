@@ -1,7 +1,7 @@
-"""What a micro-batch hands from one pipeline chunk to the next, and the slice that a rank sends.
+"""Messages of a micro-batch between pipeline chunks, and the slice that a rank sends.
 
-Ranks of a tensor group that hold alike what they hand on send a slice each, and the receivers
-gather it inside their group, as Megatron and DeepSpeed do.
+Ranks of a tensor group that hold the same tensor send a slice each, and the receivers gather it
+inside their group, as Megatron and DeepSpeed do.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from trnbench.program.tensor import ONE, Dim, Tensor, array
 
 
 def messages_of(program: StepProgram) -> tuple[Send, ...]:
-    """Return one message for each tensor that stages hand on, as it goes on and its gradient back.
+    """One message for each tensor that stages hand on: the tensor, and its gradient back.
 
-    Of what has no gradient, half: it goes one way. Of what only some stages hand on, their share:
-    a micro-batch passes each once.
+    A tensor without gradient counts half, because it goes one way. A tensor that only some stages
+    hand on counts by their share.
     """
     messages = [send for stage in program.stages if stage.role != "last" for send in stage.messages]
     back = {send.tensor for send in messages if send.phase == "B_input"}
@@ -28,6 +28,7 @@ def messages_of(program: StepProgram) -> tuple[Send, ...]:
         for send in messages
         if send.phase == "F" and send.direction == "send"
     }
+    # Behind the stream, the head reads streams of MTP depths, which only some stages hand on.
     head = program.blocks.get("head")
     for tensor in head.entering[1:] if head is not None else ():
         if tensor in found:
@@ -36,7 +37,7 @@ def messages_of(program: StepProgram) -> tuple[Send, ...]:
 
 
 def _share_of_hops(program: StepProgram, tensor: Tensor) -> FloatArray:
-    """Return the share of the messages between chunks that have a tensor with them."""
+    """Share of the messages between chunks that carry a tensor."""
     sent = (
         stage.multiplicity * send.count
         for stage in program.stages
@@ -53,7 +54,7 @@ def _part(send: Send, name: str, share: FloatArray) -> Send:
 
 
 def slice_of(send: Send, ranks: FloatArray) -> Send:
-    """Return the slice of a tensor that one of the ranks which hold it alike sends."""
+    """Slice of a tensor that one of the ranks with a copy of it sends."""
     if "tp" in send.tensor.axes:
         return send
     part = Dim(name="slice", size=array(1 / ranks), whole=ONE, axes=("tp",))

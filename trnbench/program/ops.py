@@ -1,8 +1,8 @@
-"""What a rank does in one run of a block: operations and messages, with the tensors they name.
+"""The operations of a block on one rank: products, passes over memory, collectives, messages.
 
-`count` says how often an operation runs in one run of its block (0: this layout does without it;
-what it would write is what it reads). Phases: F, B_input and B_weight run once a micro-batch,
-`recompute` in front of the backward pass, `optimizer` once a step.
+`count` is the number of runs of an operation in one run of its block. At 0 the layout does without
+the operation, and the tensor it would write is the tensor it reads. Phases F, B_input and B_weight
+run once a micro-batch, `recompute` in front of the backward pass, `optimizer` once a step.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from trnbench.program.tensor import ONE, Dim, Tensor, array, element_bytes, one,
 
 Phase = Literal["F", "recompute", "B_input", "B_weight", "optimizer"]
 Region = Literal["", "core", "experts", "states"]
-"""`core`: the part of attention whose tensors grow with the square of the sequence; `experts`: what
-is done to tokens sorted by expert, their sorting and the adding up of answers included; `states`:
-of a scan, what no kernel keeps for its backward pass."""
+"""`core`: the part of attention whose tensors grow with the square of the sequence; `experts`: work
+on tokens sorted by expert, with their sorting and the sum of outputs; `states`: scan tensors that
+no kernel keeps for its backward pass."""
 
 
 def operand_letters(letters: str) -> tuple[str, str, str]:
-    """Return the letters of left, right and out of "left,right->out"."""
+    """Letters of left, right and out in "left,right->out"."""
     left, _, rest = letters.partition(",")
     right, _, out = rest.partition("->")
     return left, right, out
@@ -40,7 +40,7 @@ def operand_letters(letters: str) -> tuple[str, str, str]:
 
 @cache
 def letters_of_roles(letters: str) -> Mapping[str, str]:
-    """Return which letters of "left,right->out" are batch, m, n and k of a matrix product."""
+    """Letters of "left,right->out" that are batch, m, n and k of a matrix product."""
     left, right, out = operand_letters(letters)
     return {
         "batch": "".join(x for x in left if x in right and x in out),
@@ -60,38 +60,35 @@ class Term(Record, eq=False):
 
     @property
     def operands(self) -> tuple[str, str, str]:
-        """The letters of left, right and out."""
+        """Letters of left, right and out."""
         return operand_letters(self.letters)
 
     def sizes(self) -> dict[str, FloatArray]:
-        """Return the size of each letter's dimension on one rank."""
+        """Size on one rank of each letter's dimension."""
         left, right, _ = self.operands
         names, shape = left + right, (*self.left.shape, *self.right.shape)
         return dict(zip(names, shape, strict=True))
 
     def whole_multiply_adds(self) -> FloatArray:
-        """Return the products of two numbers over all ranks, copies and padding left out."""
+        """Multiply-adds over all ranks, copies and padding left out."""
         left, right, _ = self.operands
         dims = zip(left + right, (*self.left.dims, *self.right.dims), strict=True)
         return array(prod({letter: dim.whole for letter, dim in dims}.values(), start=ONE))
 
 
 class MatMul(Record, eq=False):
-    """Products that run as one: they share the left operand, or they add up into one result.
-
-    Operands are taken in `format`. `useful` is the share of the operations that the model needs
-    (of a causal score, half). `module`: the one whose output recompute may drop.
-    """
+    """Products that run as one: they share the left operand, or add up into one result."""
 
     name: str
     phase: Phase
     terms: tuple[Term, ...]
-    format: str
+    format: str  # of the operands
     bias: tuple[Tensor, ...] = ()
+    # share that the model needs: half of a causal score
     useful: FloatArray = field(default_factory=one)
     count: FloatArray = field(default_factory=one)
     region: Region = ""
-    module: Module | None = None
+    module: Module | None = None  # whose output recompute may drop
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
@@ -106,7 +103,7 @@ class MatMul(Record, eq=False):
 
     @property
     def product(self) -> MatrixProduct:
-        """The matrix product a rank carries out, for the engines."""
+        """Matrix product that a rank carries out, for the engines."""
         first = self.terms[0]
         sizes = first.sizes()
         extent = {
@@ -139,35 +136,31 @@ class MatMul(Record, eq=False):
 
     @property
     def flop(self) -> FloatArray:
-        """Operations of one run on one rank, FLOP."""
+        """FLOP of one run on one rank."""
         terms = (prod(term.sizes().values(), start=ONE) for term in self.terms)
         return array(FLOP_PER_MULTIPLY_ADD * sum(terms, start=np.zeros(())))
 
     @property
     def bytes(self) -> FloatArray:
-        """Bytes of operands and results as they lie in memory, each once."""
+        """Bytes of operands and results in memory, each once."""
         return total_bytes((*self.reads, *self.writes))
 
     @property
     def model_flop(self) -> FloatArray:
-        """Operations the model needs of one run over all ranks of a stage, FLOP."""
+        """FLOP of one run that the model needs over all ranks of a stage."""
         terms = (term.whole_multiply_adds() for term in self.terms)
         return array(FLOP_PER_MULTIPLY_ADD * self.useful * sum(terms, start=np.zeros(())))
 
 
 class AttentionOp(Record, eq=False):
-    """Fused attention: scores never reach memory, and the backward pass computes them again.
-
-    Reads query, key, value (and for the backward pass the result, its logarithmic sums and its
-    gradient). `pairs` are the (query, key) pairs of a sequence that one rank's queries attend to.
-    """
+    """Fused attention: scores never reach memory, and the backward pass computes them again."""
 
     name: str
     phase: Phase
-    reads: tuple[Tensor, ...]
+    reads: tuple[Tensor, ...]  # query, key, value; backward also result, log sums, gradient
     writes: tuple[Tensor, ...]
-    pairs: FloatArray
-    whole_pairs: FloatArray
+    pairs: FloatArray  # (query, key) pairs of a sequence for one rank's queries
+    whole_pairs: FloatArray  # pairs of a whole sequence
     causal: bool
     window: int | None
     format: str
@@ -191,7 +184,7 @@ class AttentionOp(Record, eq=False):
 
     @property
     def backward(self) -> bool:
-        """Whether this is the backward kernel."""
+        """True for the backward kernel."""
         return self.phase in ("B_input", "B_weight")
 
     def _per_pair(self, score_products: int, value_products: int) -> FloatArray:
@@ -200,31 +193,31 @@ class AttentionOp(Record, eq=False):
 
     @property
     def flop(self) -> FloatArray:
-        """Operations of one run on one rank, FLOP: 2 products forward, 5 backward."""
+        """FLOP of one run on one rank: 2 products forward, 5 backward."""
         batch, _, heads, _ = self.query.shape
+        # Backward, of score size: scores again, gradients of query and key. Of value size:
+        # gradients of probabilities and of values.
         products = self._per_pair(3, 2) if self.backward else self._per_pair(1, 1)
         return array(batch * heads * self.pairs * products)
 
     @property
     def model_flop(self) -> FloatArray:
-        """Operations the model needs over all ranks, FLOP: without the scores computed again."""
+        """FLOP the model needs over all ranks, without the scores computed again."""
         batch, _, heads, _ = (dim.whole for dim in self.query.dims)
         products = self._per_pair(2, 2) if self.backward else self._per_pair(1, 1)
         return array(batch * heads * self.whole_pairs * products)
 
     @property
     def bytes(self) -> FloatArray:
-        """Bytes of operands and results, each once; keys that go round a ring in all pieces."""
+        """Bytes of operands and results, each once; ring keys count in all pieces."""
         return array(sum((t.bytes for t in (*self.reads, *self.writes)), start=np.zeros(())))
 
 
 class ScanOp(Record, eq=False):
-    """A scan in chunks: the `states` before each, or the `output` of every token from its own.
+    """Scan in chunks: the `states` before each, or the `output` of every token from its own.
 
-    `states` reads value, key, steps and decays; `output` the query before and the states behind
-    these, and its backward pass what it writes too, for the gradients of all but the states.
-    `sizes` are those of a head's value and of its state's other side; `tokens` are the batch and
-    the chunks.
+    `states` reads value, key, steps and decays. `output` reads the query in front of these and the
+    states after them. Its backward pass also reads its result, for gradients of all but the states.
     """
 
     name: str
@@ -234,21 +227,21 @@ class ScanOp(Record, eq=False):
     chunk: int
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
-    sizes: tuple[FloatArray, FloatArray]
+    sizes: tuple[FloatArray, FloatArray]  # of a head's value, and of its state's other side
     heads: Dim
     key_heads: Dim
-    tokens: tuple[Dim, Dim]
+    tokens: tuple[Dim, Dim]  # batch and chunks
     format: str
     count: FloatArray = field(default_factory=one)
     region: Region = ""
 
     @property
     def backward(self) -> bool:
-        """Whether this is the backward kernel."""
+        """True for the backward kernel."""
         return self.phase in ("B_input", "B_weight")
 
     def _products(self) -> tuple[tuple[bool, str, str, str], ...]:
-        """Return (whether heads share it, rows, depth, columns) of the products of a chunk.
+        """Products of a chunk as (shared by heads, rows, depth, columns).
 
         Sizes: q tokens of a chunk, p numbers of a head's value, s of its state's other side.
         """
@@ -264,9 +257,9 @@ class ScanOp(Record, eq=False):
         return tuple(found)
 
     def _flop(self, heads: Dim, keys: Dim, whole: bool) -> FloatArray:
-        """Return operations over a rank, or those needed over all ranks, FLOP.
+        """FLOP on a rank, or FLOP needed over all ranks; backward takes twice as many.
 
-        Backward twice as many. A token sees none behind it, so that half of a square is needed.
+        A token sees no later token, so half of a square is needed.
         """
         q = float(self.chunk)
         sizes = {"q": array(q), "p": self.sizes[0], "s": self.sizes[1]}
@@ -286,17 +279,17 @@ class ScanOp(Record, eq=False):
 
     @property
     def flop(self) -> FloatArray:
-        """Operations of one run on one rank, FLOP: whole squares of chunks."""
+        """FLOP of one run on one rank: whole squares of chunks."""
         return self._flop(self.heads, self.key_heads, False)
 
     @property
     def model_flop(self) -> FloatArray:
-        """Operations the model needs over all ranks, FLOP."""
+        """FLOP the model needs over all ranks."""
         return self._flop(self.heads, self.key_heads, True)
 
     @property
     def products(self) -> tuple[MatrixProduct, ...]:
-        """The matrix products a rank carries out, for engines that play them one by one."""
+        """Matrix products a rank carries out, for engines that play them one by one."""
         sizes = {"q": array(self.chunk), "p": self.sizes[0], "s": self.sizes[1]}
         batch = self.tokens[0].size * self.tokens[1].size * (1 + self.backward)
         return tuple(
@@ -317,20 +310,17 @@ class ScanOp(Record, eq=False):
 
 
 class Elementwise(Record, eq=False):
-    """A pass over memory; `view`: the tensors lie in memory already, nothing is moved.
-
-    `module`: the one whose output recompute may drop.
-    """
+    """Pass over memory that computes tensors element by element."""
 
     name: str
     function: str
     phase: Phase
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
-    view: bool = False
+    view: bool = False  # the tensors are in memory already, no bytes move
     count: FloatArray = field(default_factory=one)
     region: Region = ""
-    module: Module | None = None
+    module: Module | None = None  # whose output recompute may drop
 
     @property
     def bytes(self) -> FloatArray:
@@ -346,7 +336,7 @@ class Gather(Record, eq=False):
     phase: Phase
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
-    lookups: FloatArray = field(default_factory=one)
+    lookups: FloatArray = field(default_factory=one)  # rows read for each row written
     count: FloatArray = field(default_factory=one)
     region: Region = ""
 
@@ -361,12 +351,7 @@ class Gather(Record, eq=False):
 
 
 class CollectiveOp(Record, eq=False):
-    """A collective of the ranks along an axis; absent (count 0) where the group is one rank.
-
-    `ring` says what permutes do: pieces of the read tensor go round (`gather`), or parts of a sum
-    do (`reduce`); `count` is then the number of hops, and `part` how much of a piece each takes.
-    `copies`: what is sent are so many copies of each token, for ranks that a router draws.
-    """
+    """Collective of the ranks along an axis; absent (count 0) where the group is one rank."""
 
     name: str
     op: Op
@@ -375,11 +360,11 @@ class CollectiveOp(Record, eq=False):
     read: Tensor
     write: Tensor
     ranks: FloatArray
-    count: FloatArray
+    count: FloatArray  # runs; of a ring, hops
     reduction: Literal["sum", "max"] = "sum"
-    ring: Literal["", "gather", "reduce"] = ""
-    copies: int = 1
-    part: FloatArray = field(default_factory=one)
+    ring: Literal["", "gather", "reduce"] = ""  # pieces go round, or parts of a sum
+    copies: int = 1  # sent of each token, to ranks that a router draws
+    part: FloatArray = field(default_factory=one)  # share of a piece that a hop carries
     region: Region = ""
 
     @property
@@ -394,13 +379,13 @@ class CollectiveOp(Record, eq=False):
 
     @property
     def size_bytes(self) -> FloatArray:
-        """Size of one run as `program.collective` counts it for each kind, bytes."""
+        """Size of one run in the convention of `program.collective`, bytes."""
         gathers = self.op == "all-gather" or self.ring == "reduce"
         whole = self.write.bytes if gathers else self.read.bytes
         return array(whole * self.part) if self.ring else whole
 
     def collective(self) -> Collective:
-        """Return the collective of a scalar program, for the engines."""
+        """The collective of a program of one layout, for the engines."""
         return Collective(
             op=self.op,
             ranks=int(self.ranks),
@@ -410,7 +395,7 @@ class CollectiveOp(Record, eq=False):
 
 
 class Send(Record, eq=False):
-    """A message to the next or previous stage, or one from there; per micro-batch."""
+    """Message of a micro-batch to or from a neighbouring stage."""
 
     name: str
     phase: Phase

@@ -1,15 +1,15 @@
-"""What keeps replicas of a block's weights alike, and updates them: per step, or per micro-batch.
+"""Sums of gradients over replicas and updates of weights, per step or per micro-batch.
 
 ZeRO 0    gradients are summed over all replicas; each updates everything
 ZeRO 1    gradients are summed in slices; a replica updates its slice, then gathers the weights
 ZeRO 2    the same, but slices are summed after every micro-batch, and only they are kept
 ZeRO 3    weights, too, are kept in slices, and gathered for each pass through the block
 
-With a shard group, slices are those of its ranks, and their sums are summed once more, at the
-step's end, over the ranks of all groups that keep the same slice.
+With a shard group, slices are those of its ranks. Their sums are summed once more, at the step's
+end, over the ranks of all groups that keep the same slice.
 
-With the optimizer on the host a rank sends its slice of gradients there once they are summed, and
-gets the weights back that the host updated.
+With the optimizer on the host a rank sends its slice of summed gradients there and receives the
+weights that the host updated.
 """
 
 from __future__ import annotations
@@ -31,34 +31,28 @@ from trnbench.program.tensor import ONE, Tensor, TensorRole, array, element_byte
 MOMENTS = 2
 """AdamW keeps a mean and a mean square of each gradient."""
 ON_HOST = "adamw on host"
-"""The function of an update by the host: it reads and writes host memory, not the rank's."""
+"""Function of an update by the host, which reads and writes host memory, not the rank's."""
 
 
 class Bucket(Record, eq=False):
-    """Weights of a block, held alike by the same ranks (`axis`) and kept in one format, per rank.
+    """Weights of a block with the same replicas (`axis`), use and format; elements per rank."""
 
-    Trained ones have their gradients summed over these ranks, `frozen` ones have none. `slices`:
-    the replicas that share the optimizer's work. Of the elements, tensor-parallel ranks hold
-    `alike` ones and sum their gradients first; groups of `copies` of them do so with `shared` ones,
-    both ends of a pipeline with `tied` ones.
-    """
-
-    axis: str
+    axis: str  # of the ranks that hold the same weights and sum their gradients
     format: str
-    frozen: bool
-    slices: FloatArray
+    frozen: bool  # not trained, without gradients
+    slices: FloatArray  # replicas that share the optimizer's work
     elements: FloatArray
-    gradient_elements: FloatArray
+    gradient_elements: FloatArray  # of tables only the rows touched
     moment_elements: FloatArray
-    quantised_elements: FloatArray
-    alike: FloatArray
-    shared: FloatArray
+    quantised_elements: FloatArray  # with a copy in the format of linear layers
+    alike: FloatArray  # held by all tp ranks, which sum their gradients first
+    shared: FloatArray  # held by groups of `copies` tp ranks: key-value heads
     copies: FloatArray
-    tied: FloatArray
+    tied: FloatArray  # held by both ends of a pipeline
 
     @property
     def name(self) -> str:
-        """What tells it from the other buckets of its block."""
+        """Name that tells the bucket from others of its block."""
         return f"{self.axis}.frozen.{self.format}" if self.frozen else self.axis
 
 
@@ -70,7 +64,7 @@ def buckets(
     quantised: frozenset[str],
     tied: str | None,
 ) -> tuple[Bucket, ...]:
-    """Return a block's weights by the ranks that hold the same of them, trained ones first."""
+    """Weights of a block by the ranks that hold the same ones, trained weights first."""
     parts: dict[tuple[Use, str, str], list[Parameter]] = {}
     for use, axis in product(("trained", "frozen"), get_args(Replicas)):
         for member in members:
@@ -148,9 +142,9 @@ def _bucket(
 
 
 def alike_over_tp(members: Sequence[Parameter], gradients: Mapping[str, Tensor]) -> frozenset[str]:
-    """Return the names of weights that ranks of tp hold alike, each with a part of the gradient.
+    """Names of weights that all tp ranks hold, each with a part of the gradient.
 
-    Not of experts apart from tp: all ranks that hold the same of them are their replicas.
+    Experts cut apart from tp are left out: all ranks that hold the same ones are their replicas.
     """
     names = {member.weight.name for member in members if member.replicas == "data"}
     return frozenset(
@@ -159,14 +153,13 @@ def alike_over_tp(members: Sequence[Parameter], gradients: Mapping[str, Tensor])
 
 
 def _touched(member: Parameter) -> FloatArray:
-    """Return the elements of the rows that a step looks up, at most the table."""
     assert member.touched is not None
     columns = member.weight.dims[1].size
     return array(np.minimum(member.touched, member.weight.dims[0].size) * columns)
 
 
 class _Flat(Record, eq=False):
-    """Makes the flat tensors of a bucket, and exchanges them among its replicas."""
+    """Flat tensors of a bucket, and their exchanges among its replicas."""
 
     grid: Grid
     bucket: Bucket
@@ -181,18 +174,18 @@ class _Flat(Record, eq=False):
 
     @property
     def shard(self) -> str:
-        """The axis whose ranks share slices."""
+        """Axis whose ranks share slices."""
         return self.grid.shard_axis(self.bucket.axis)
 
     @property
     def gradient(self) -> Tensor:
-        """All gradients, as they travel."""
+        """All gradients, in the format of their exchange."""
         elements = self.bucket.gradient_elements
         return self.tensor("gradients", elements, self.grid.recipe.reduction, "gradient")
 
     @property
     def gradient_slice(self) -> Tensor:
-        """The gradients this replica sums up."""
+        """Gradients this replica sums."""
         elements = array(self.bucket.gradient_elements / self.grid.ranks(self.shard))
         return self.tensor("gradients.slice", elements, self.grid.recipe.reduction, "gradient")
 
@@ -203,14 +196,14 @@ class _Flat(Record, eq=False):
 
     @property
     def weight_slice(self) -> Tensor:
-        """The weights this replica updates."""
+        """Weights this replica updates."""
         elements = array(self.bucket.elements / self.grid.ranks(self.shard))
         return self.tensor("weights.slice", elements, self.bucket.format, "weight")
 
     def exchange(
         self, op: Op, phase: Phase, read: Tensor, write: Tensor, axis: str | None = None
     ) -> Iterator[Operation]:
-        """Yield an exchange of the ranks along an axis, or that share slices, if there are such."""
+        """Exchange along an axis, or among ranks that share slices; none for a single rank."""
         axis = axis or self.shard
         ranks = self.grid.ranks(axis)
         present = (ranks > 1) & (self.bucket.elements > 0)
@@ -228,7 +221,7 @@ class _Flat(Record, eq=False):
 
 
 def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
-    """Yield the exchanges and the update that a bucket needs."""
+    """Exchanges and update of a bucket, by its ZeRO stage."""
     flat = _Flat(grid=grid, bucket=bucket)
     zero = grid.zero
     if zero == 3:
@@ -253,7 +246,7 @@ def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
 
 
 def _within_stage(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation]:
-    """Yield the sums over ranks that hold the same weights though their work differs."""
+    """Sums over ranks that hold the same weights and see different work."""
     wanted = (
         ("tp", grid.tp, bucket.alike),
         ("kv_copies", bucket.copies, bucket.shared),
@@ -317,19 +310,19 @@ def _update(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation]:
 
 
 def is_on_host(op: Operation) -> TypeGuard[Elementwise]:
-    """Tell whether an operation is an update by the host."""
+    """True when an operation is an update by the host."""
     return isinstance(op, Elementwise) and op.function == ON_HOST
 
 
 def link_bytes(op: Elementwise) -> FloatArray:
-    """Return what an update by the host moves between it and a rank: gradients, and weights."""
+    """Bytes between host and rank for an update by the host: gradients and weights."""
     return array(op.reads[0].bytes + op.writes[0].bytes)
 
 
 def host_bytes(grid: Grid, bucket: Bucket) -> FloatArray:
-    """Return what the host holds of a bucket for a rank.
+    """Bytes that the host holds of a bucket for one rank.
 
-    States, and its own copies of the gradients and weights that it reads and writes.
+    These are states, and the host's own copies of the gradients and weights it reads and writes.
     """
     if grid.optimizer_offload != "host" or bucket.frozen:
         return np.zeros(())
@@ -347,14 +340,11 @@ class StateBytes(Record, eq=False):
     weights: FloatArray
     gradients: FloatArray
     optimizer: FloatArray
-    gathered: FloatArray
+    gathered: FloatArray  # in ZeRO 2 and 3, of one block at a time
 
 
 def state_bytes(grid: Grid, bucket: Bucket) -> StateBytes:
-    """Return the bytes of a bucket; `gathered`: those ZeRO 2 and 3 hold of one block at a time.
-
-    A master copy counts as optimizer state.
-    """
+    """Bytes of a bucket on one rank; a master copy counts as optimizer state."""
     recipe, zero = grid.recipe, grid.zero
     ranks = grid.ranks(grid.shard_axis(bucket.axis))
     weights = array(bucket.elements * element_bytes(bucket.format))

@@ -19,24 +19,18 @@ _TABLE = "table."
 _EXPERTS = "experts."
 Replicas = Literal["data", "expert_data"]
 Use = Literal["trained", "frozen", "fixed"]
-"""Trained by the job; kept as it is, though the model could train it; never trained by anybody."""
+"""Trained by the job; kept as it is, though the model could train it; never trained."""
 
 
 class Parameter(Record, eq=False):
-    """One weight of a block.
-
-    `held`: 1 where a layout has it here (a shared vocabulary is held twice only by a pipeline).
-    `replicas`: the axis whose ranks hold the same of it.
-    `copies`: ranks along tp that hold the same slice (key-value heads fewer than ranks).
-    `touched`: the rows a step looks up, where only those have a gradient.
-    """
+    """One weight of a block, as one rank holds it."""
 
     weight: Tensor
     use: Use
-    replicas: Replicas = "data"
-    held: FloatArray = field(default_factory=one)
-    copies: FloatArray = field(default_factory=one)
-    touched: FloatArray | None = None
+    replicas: Replicas = "data"  # axis of the ranks that hold the same part
+    held: FloatArray = field(default_factory=one)  # 1 where a layout has it (a tied table: twice)
+    copies: FloatArray = field(default_factory=one)  # tp ranks with the same key-value heads
+    touched: FloatArray | None = None  # rows a step looks up; only these have a gradient
 
 
 def parameters(
@@ -47,7 +41,7 @@ def parameters(
     held: Mapping[str, FloatArray] | None = None,
     touched: Mapping[str, FloatArray] | None = None,
 ) -> dict[str, Parameter]:
-    """Return a block's weights by name; `spread` cuts the experts over the ranks of ep."""
+    """Weights of a block by name; `spread` cuts the experts over the ranks of ep."""
     held, touched = held or {}, touched or {}
     return {
         weight.name: _parameter(
@@ -80,7 +74,7 @@ def _parameter(
 
 
 def adapter_parameter(grid: Grid, name: str, dims: Sequence[Dim]) -> Parameter:
-    """Return one of the two weights of an adapter, which are trained."""
+    """One of the two weights of an adapter, which the job trains."""
     cut = tuple(dims)
     weight = Tensor(name=name, dims=cut, format=grid.recipe.weights, role="weight")
     return Parameter(weight=weight, use="trained", copies=_copies(grid, cut))
@@ -100,7 +94,6 @@ def _dim(grid: Grid, weight: Weight, name: str, size: int, spread: bool) -> Dim:
 
 
 def _replicas(grid: Grid, weight: Weight, dims: tuple[Dim, ...], *, spread: bool) -> Replicas:
-    """Return the axis whose ranks hold the same of a weight: experts may lie apart from tp."""
     apart = spread and grid.expert_tp is not None and weight.name.startswith(_EXPERTS)
     return "expert_data" if apart or any("ep" in dim.axes for dim in dims) else "data"
 

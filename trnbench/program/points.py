@@ -1,6 +1,6 @@
 """Some layouts of an open grid: arrays that span a few axes become one number a layout.
 
-Searches price legal layouts only; most points of an open grid are not.
+Searches price legal layouts only; most points of an open grid are not legal.
 """
 
 from __future__ import annotations
@@ -22,27 +22,25 @@ Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 
 
 class Points(Record, eq=False):
-    """Layouts by their index along each axis of a grid of this shape.
-
-    `offsets`: for each shape of array, where in it every layout's number is.
-    """
+    """Layouts by their index along each axis of a grid of this shape."""
 
     shape: tuple[int, ...]
     index: tuple[IntArray, ...]
+    # by shape of an array: flat position of each layout's number
     offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo)
 
     def __len__(self) -> int:
-        """Layouts."""
+        """Number of layouts."""
         return len(self.index[0])
 
     def pick(self, array: NDArray[Number]) -> NDArray[Number]:
-        """Return an array's number for each layout; one number for all stays one."""
+        """Numbers of an array for each layout; a single number for all stays single."""
         if array.size == 1:
             return array.reshape(())
         return array.ravel().take(self.places(array.shape))
 
     def places(self, shape: tuple[int, ...]) -> IntArray:
-        """Return where in an array of this shape, laid out flat, every layout's number is."""
+        """Position of each layout's number in a flat array of this shape."""
         return self.offsets.of(shape, lambda: self._offset(shape))
 
     def _offset(self, shape: tuple[int, ...]) -> IntArray:
@@ -58,7 +56,7 @@ class Points(Record, eq=False):
         return offset.astype(np.int64)
 
     def some(self, mask: BoolArray) -> Points:
-        """Return those of the layouts where a mask over them holds."""
+        """Those of the layouts where a mask over them is true."""
         chosen = np.flatnonzero(mask)
         return Points(shape=self.shape, index=tuple(axis.take(chosen) for axis in self.index))
 

@@ -14,33 +14,26 @@ from trnbench.facts.records import Record, replace
 
 
 class PrecisionRecipe(Record):
-    """Formats of a recipe.
-
-    `linear` are the operands of the layers' linear products, `other` those of attention scores and
-    vocabulary. A recipe that is `quantised` stores the former in that format, beside the weights it
-    trains, and weights as `linear_weights` where these are grouped otherwise. `master` is a second
-    copy of the weights, which the optimizer updates. Gradients travel between ranks as `reduction`.
-    `rounding` is that of every write of a weight.
-    """
+    """Number formats of all that a training step stores or multiplies."""
 
     name: str
     title: str
-    linear: str
-    other: str
+    linear: str  # operands of linear layers
+    other: str  # operands of attention scores and vocabulary
     activations: str
     weights: str
     gradients: str
-    reduction: str
-    master: str | None
+    reduction: str  # gradients on their way between ranks
+    master: str | None  # second copy of the weights, which the optimizer updates
     moments: str
-    quantised: bool = False
-    linear_weights: str | None = None
-    rounding: Literal["rne", "sr"] = "rne"
+    quantised: bool = False  # linear operands are stored, as well as trained weights
+    linear_weights: str | None = None  # weights in linear layers, where grouped otherwise
+    rounding: Literal["rne", "sr"] = "rne"  # of every write of a weight
     statistics: str = "fp32"
 
     @property
     def weight_operands(self) -> str:
-        """The format of weights as linear products read them."""
+        """Format of weights as linear layers read them."""
         return self.linear_weights or self.linear
 
 
@@ -157,7 +150,7 @@ ALIASES: Mapping[str, str] = {
 
 
 def recipe_named(name: str) -> PrecisionRecipe:
-    """Return the recipe with this name or alias; an unknown one is an input error."""
+    """Recipe with this name or alias; an unknown name is an input error."""
     key = name.strip().lower().replace("_", "-")
     recipe = RECIPES.get(ALIASES.get(key, key))
     if recipe is None:

@@ -1,6 +1,6 @@
-"""Matrix products of a program side by side: as one product of many sizes, like ones once.
+"""Matrix products of a program, joined into one product of many sizes, each size once.
 
-How they are joined follows from the program alone, so that every chip that prices it begins here.
+The joining follows from the program alone, so that every chip prices the same products.
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ from trnbench.program.matrix import MatrixProduct
 from trnbench.program.ops import MatMul, Operation, Term
 
 Terms: TypeAlias = tuple[Term, ...]
-"""What an operation multiplies: two that share it take equally long."""
+"""Operands of an operation; operations with the same ones take equally long."""
 
 
 class JoinedProducts(Record, eq=False):
-    """Products of equal formats: their distinct sizes in `product`, one after the other.
+    """Products of equal formats, joined into one."""
 
-    `places`: which of them an operation's are over the grid's axes, by what it multiplies.
-    """
-
-    product: MatrixProduct
-    places: Mapping[Terms, IntArray]
+    product: MatrixProduct  # distinct sizes, one after the other
+    places: Mapping[Terms, IntArray]  # by operands: index into the sizes, over the grid's axes
 
 
 def joined_products(ops: Iterable[Operation]) -> tuple[JoinedProducts, ...]:
-    """Return the matrix products among operations, those of equal formats together."""
+    """Matrix products among operations, those of equal formats joined."""
     by_terms = {op.terms: op for op in ops if isinstance(op, MatMul)}
     groups: dict[tuple[str, str], dict[Terms, MatrixProduct]] = {}
     for terms, op in by_terms.items():

@@ -17,23 +17,23 @@ FEW = 3
 
 
 class Reason(Record, eq=False):
-    """Why layouts of a grid are refused: where, and in words for one of them."""
+    """Rule that layouts of a grid break."""
 
     rule: str
-    broken: BoolArray
-    words: Callable[[Scalars], str]
+    broken: BoolArray  # True for layouts that break the rule
+    words: Callable[[Scalars], str]  # message for one such layout
 
 
 _OF_TP = (
     *("heads", "tensor parallel", "kv heads", "MLP columns", "expert columns"),
     "heads of context ranks",
 )
-"""Rules that a tensor-parallel degree breaks, those that say most first."""
+"""Rules that a tensor-parallel degree breaks, the most telling first."""
 _OF_RANKS = ("ranks", "ranks of a job")
 
 
 def first_causes(found: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Return the broken rules, causes first, without those that only follow from another.
+    """Broken rules, causes first, without those that only follow from another.
 
     A tensor-parallel degree that does not divide breaks several rules, and leaves ranks over.
     """
@@ -47,7 +47,7 @@ def first_causes(found: Iterable[Reason]) -> tuple[Reason, ...]:
 
 
 def legal(found: tuple[Reason, ...], shape: tuple[int, ...]) -> BoolArray:
-    """Return where no rule is broken."""
+    """Mask of the layouts that break no rule."""
     mask = np.ones(shape, dtype=np.bool_)
     for reason in found:
         mask &= ~reason.broken
@@ -55,7 +55,7 @@ def legal(found: tuple[Reason, ...], shape: tuple[int, ...]) -> BoolArray:
 
 
 def divisors_near(number: int, value: int) -> str:
-    """Return the divisors of a number nearest to a value, nearest first, as text."""
+    """Divisors of a number nearest to a value, nearest first, as text."""
     small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
     divisors = [*{*small, *(number // d for d in small)}]
     divisors.sort(key=lambda d: (abs(d - value), d))
@@ -63,7 +63,7 @@ def divisors_near(number: int, value: int) -> str:
 
 
 def divides(rule: str, degree: FloatArray, name: str, number: int, what: str) -> Reason:
-    """Return the reason that a degree does not divide a number of something."""
+    """Rule that a degree must divide a number of `what`."""
 
     def words(at: Scalars) -> str:
         value = at[name] if name in at else int(degree)

@@ -22,7 +22,7 @@ def _samples_of_group(b: BlockBuilder) -> Dim:
 
 
 def tables(b: BlockBuilder, model: Recommender) -> Tensor:
-    """Return the pooled embeddings of a rank's samples [batch, table, embedding]."""
+    """Pooled embeddings of a rank's samples [batch, table, embedding]."""
     grid = b.grid
     group = _samples_of_group(b)
     column = grid.dim("embedding", model.embedding_size, "ep")
@@ -46,7 +46,7 @@ def tables(b: BlockBuilder, model: Recommender) -> Tensor:
 
 
 def bottom(b: BlockBuilder, model: Recommender, pooled: Tensor) -> Tensor:
-    """Return the features to cross: the bottom MLP's output beside every pooled embedding."""
+    """Features to cross: the bottom MLP's output and every pooled embedding."""
     batch = b.grid.batch()
     size = b.grid.dim("bottom_in", model.dense_features)
     dense = b.given("dense", (batch, size), b.grid.recipe.activations)
@@ -56,7 +56,7 @@ def bottom(b: BlockBuilder, model: Recommender, pooled: Tensor) -> Tensor:
 
 
 def crossed(b: BlockBuilder, model: Recommender, first: Tensor, features: Tensor) -> Tensor:
-    """Return the features after one more low-rank cross layer."""
+    """Features after one more low-rank cross layer."""
     batch = features.dims[0]
     rank = b.grid.dim("cross_rank", model.cross_rank)
     (low,) = b.linear(features, [("cross.low", "cross.down", "bf,fr->br", (batch, rank))])
@@ -65,7 +65,7 @@ def crossed(b: BlockBuilder, model: Recommender, first: Tensor, features: Tensor
 
 
 def click_loss(b: BlockBuilder, model: Recommender, features: Tensor) -> Tensor:
-    """Return the loss of the predicted clicks."""
+    """Loss of the predicted clicks, per sample."""
     batch = features.dims[0]
     logit = _mlp(b, "top", model.top_widths, features)
     clicks = b.given("clicks", (batch,), b.grid.recipe.activations)
@@ -75,7 +75,7 @@ def click_loss(b: BlockBuilder, model: Recommender, features: Tensor) -> Tensor:
 
 
 def _mlp(b: BlockBuilder, name: str, widths: tuple[tuple[int, int], ...], tensor: Tensor) -> Tensor:
-    """Emit a stack of layers; every one but the last of the top MLP ends in a ReLU."""
+    """Emit a stack of layers, each with a ReLU except the last of the top MLP."""
     batch = tensor.dims[0]
     for i, (_, outs) in enumerate(widths):
         dims = (batch, b.grid.dim(f"{name}_out", outs))
@@ -86,12 +86,12 @@ def _mlp(b: BlockBuilder, name: str, widths: tuple[tuple[int, int], ...], tensor
 
 
 def features_into(b: BlockBuilder, model: Recommender, name: str) -> Tensor:
-    """Return the features a block receives."""
+    """Features that a block receives."""
     return b.tensor(name, (b.grid.batch(), b.grid.dim("feature", model.crossed_features)))
 
 
 def pooled_into(b: BlockBuilder, model: Recommender) -> Tensor:
-    """Return the pooled embeddings that the bottom block receives."""
+    """Pooled embeddings that the bottom block receives."""
     table = b.grid.dim("table", len(model.rows))
     column = b.grid.dim("embedding", model.embedding_size)
     return b.tensor("pooled.in", (b.grid.batch(), table, column))

@@ -21,7 +21,7 @@ from trnbench.program.tensor import Dim, Tensor, array
 def scanned(
     b: BlockBuilder, transformer: Transformer, stream: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return a scan's output projection, summed over nothing yet, and what joins it then.
+    """Output projection of a scan before its sum over ranks, and tensors to add after it.
 
     `stream` is normalised.
     """
@@ -29,9 +29,9 @@ def scanned(
     assert scan is not None
     tokens = b.gather_tokens(b.operand(stream))
     gate, value, key, query, *rates = b.linear(tokens, _projections(b, scan, tokens.dims[:2]))
-    told: Region = "states" if scan.form == "mamba-2" else ""
+    region: Region = "states" if scan.form == "mamba-2" else ""
     value, key, query, *rates = (_to_heads(b, one) for one in (value, key, query, *rates))
-    b.region = told
+    b.region = region
     value, key, query = (
         _convolved(b, one, name) for one, name in ((value, "value"), (key, "key"), (query, "query"))
     )
@@ -69,7 +69,6 @@ def _projections(
 
 
 def _to_heads(b: BlockBuilder, tensor: Tensor) -> Tensor:
-    """Give a rank all tokens of some of its heads."""
     batch, _, heads, *rest = tensor.dims
     cut = b.grid.dim(heads.name, heads.whole, "tp", "cp")
     return b.exchange("all-to-all", "cp", tensor, (batch, b.grid.tokens(), cut, *rest))
@@ -82,13 +81,12 @@ def _to_tokens(b: BlockBuilder, tensor: Tensor) -> Tensor:
 
 
 def _convolved(b: BlockBuilder, tensor: Tensor, name: str) -> Tensor:
-    """Return a tensor convolved along its tokens, each number by itself, and activated."""
     taps = b.optional(f"convolution.{name}", f"convolution.{name}.bias")
     return b.elementwise("convolve", (tensor, *taps), f"scan.{name}", tensor.dims)
 
 
 def _rates(b: BlockBuilder, raw: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return how much each token adds to a head's state, and the logarithm of what that keeps."""
+    """Step of each token into a head's state, and the logarithm of the state's decay."""
     statistics = b.grid.recipe.statistics
     weights = (b.weights["scan.rate"], b.weights["scan.offset"])
     reads = (*raw, *weights)
@@ -101,7 +99,7 @@ def _rates(b: BlockBuilder, raw: list[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def _scan(b: BlockBuilder, scan: Scan, reads: tuple[Tensor, ...]) -> Tensor:
-    """Emit the states before each chunk, and what every token reads from its chunk and them."""
+    """Emit the states before each chunk, and each token's output from its chunk and state."""
     _, value, key, steps, decays = reads
     batch, tokens, heads, size = value.dims
     chunks = Dim(

@@ -1,13 +1,20 @@
-"""The order in which each pipeline stage works off its micro-batches: forward, backward, weights.
+"""Order of work on each pipeline stage: forward, backward and weights of its micro-batches.
 
 An order is fixed before anything runs and knows no durations: the emulator plays it, the executor
-follows it, the memory model counts what it keeps. Every stage has the same number of slots.
+follows it, the memory model counts the micro-batches in flight. Every stage has the same number of
+slots.
 
     gpipe         all forwards, then all backwards
     1f1b          pp - stage - 1 forwards ahead, then one forward, one backward in turn
     interleaved   1f1b over vpp chunks of layers a stage, micro-batches in groups of pp
     zb-h1         1f1b with the weight gradients apart: stage s holds them back by s micro-batches,
                   so that the drain, too, has work (Qi et al., Zero Bubble Pipeline Parallelism)
+
+For pp = 3 and 4 micro-batches, 1f1b is (capitals forward, small letters backward)
+
+    stage 0   A B C . . a D b . c . d
+    stage 1   . A B . a C b D c . d .
+    stage 2   . . A a B b C c D d . .
 """
 
 from __future__ import annotations
@@ -25,11 +32,11 @@ from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule_rules import schedule_reasons
 
 WholeNumbers: TypeAlias = int | IntArray | FloatArray
-"""Whole numbers; as floats, arrays of them are quicker."""
+"""Whole numbers; arrays of them are quicker as floats."""
 
 
 class SlotKind(IntEnum):
-    """What a slot computes; BACKWARD includes the weight gradients unless the order splits them."""
+    """Work of a slot; BACKWARD includes weight gradients unless the order splits them."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -37,11 +44,7 @@ class SlotKind(IntEnum):
 
 
 class SlotOrder(Record, eq=False):
-    """The static order of every stage's compute lane.
-
-    `kind`, `micro_batch` and `chunk` are indexed [stage, slot]; chunk c of stage s holds the
-    (c * pp + s)-th part of the model.
-    """
+    """Static order of work on every stage; arrays are [stage, slot]."""
 
     schedule: Schedule
     pp: int
@@ -49,7 +52,7 @@ class SlotOrder(Record, eq=False):
     micro_batches: int
     kind: IntArray
     micro_batch: IntArray
-    chunk: IntArray
+    chunk: IntArray  # chunk c of stage s is part c * pp + s of the model
 
     @property
     def slots_per_stage(self) -> int:
@@ -58,22 +61,22 @@ class SlotOrder(Record, eq=False):
 
     @property
     def splits_backward(self) -> bool:
-        """Whether weight gradients have slots of their own."""
+        """True when weight gradients have slots of their own."""
         return splits_backward(self.schedule)
 
     @property
     def weight_kind(self) -> SlotKind:
-        """The kind of slot after which a micro-batch's weight gradients are there."""
+        """Kind of slot that completes a micro-batch's weight gradients."""
         return SlotKind.WEIGHT if self.splits_backward else SlotKind.BACKWARD
 
 
 def splits_backward(schedule: Schedule) -> bool:
-    """Return whether a schedule gives weight gradients slots of their own."""
+    """True when a schedule gives weight gradients slots of their own."""
     return schedule == "zb-h1"
 
 
 def slot_order(schedule: Schedule, *, pp: int, vpp: int = 1, micro_batches: int) -> SlotOrder:
-    """Return the order of a legal schedule; ask `schedule_reasons` first whether it is one."""
+    """Order of slots under a schedule; degrees it cannot run with are an input error."""
     reasons = schedule_reasons(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches)
     if reasons:
         raise InputError("; ".join(reasons))
@@ -84,6 +87,8 @@ def slot_order(schedule: Schedule, *, pp: int, vpp: int = 1, micro_batches: int)
     ahead = forwards_ahead(
         schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=np.arange(pp)[:, None]
     )
+    # Slots alternate once the forwards ahead are done: forward i, backward i - ahead. After the
+    # last forward only backwards are left.
     forward_at = np.where(index < ahead, index, 2 * index - ahead)
     backward_at = np.where(index < count - ahead, 2 * index + ahead + 1, index + count)
     in_group = index % (pp * vpp)
@@ -107,7 +112,7 @@ def forwards_ahead(
     micro_batches: WholeNumbers,
     stage: WholeNumbers,
 ) -> NDArray[Any]:
-    """Return the forward slots a stage runs before it starts to alternate; arrays broadcast.
+    """Forward slots a stage runs before it starts to alternate; arrays broadcast.
 
     An interleaved pipeline with one group of micro-batches (as many as stages) runs all forwards
     first, as the NxD and Megatron schedulers do.
@@ -130,14 +135,13 @@ def forwards_ahead(
 
 
 class InFlight(Record, eq=False):
-    """Peak number of micro-batches a stage holds, in whole stages: a chunk counts 1 / vpp.
+    """Peak micro-batches that a stage holds, in whole stages: a chunk counts 1 / vpp.
 
-    `until_backward` counts from the forward to the end of the backward slot, `until_weight` to the
-    end of the weight gradients; they differ only where the schedule splits the two.
+    Both counts begin at the forward slot, and differ only where the schedule splits the backward.
     """
 
-    until_backward: FloatArray
-    until_weight: FloatArray
+    until_backward: FloatArray  # to the end of the backward slot
+    until_weight: FloatArray  # to the end of the weight gradients
 
 
 def in_flight(
@@ -148,18 +152,19 @@ def in_flight(
     micro_batches: WholeNumbers,
     stage: WholeNumbers,
 ) -> InFlight:
-    """Return the micro-batches that legal schedules hold on a stage (counted from 0)."""
+    """Peak micro-batches that legal schedules hold on a stage (counted from 0)."""
     total = np.multiply(micro_batches, vpp)
     ahead = forwards_ahead(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=stage)
     if splits_backward(schedule):
         until_weight = np.minimum(total, pp) + 0 * ahead
         return InFlight(until_backward=ahead / vpp, until_weight=until_weight / vpp)
+    # One more forward runs before the first backward ends.
     held = np.minimum(ahead + 1, total) / vpp
     return InFlight(until_backward=held, until_weight=held)
 
 
 def _split_order(schedule: Schedule, pp: int, micro_batches: int) -> SlotOrder:
-    """Return backward i, weights i - s, forward i + pp - s in turn, after the forwards ahead."""
+    """Order of zb-h1: backward i, weights i - s, forward i + pp - s in turn on stage s."""
     stage = np.arange(pp)[:, None]
     index = np.arange(micro_batches)
     ahead = forwards_ahead(schedule, pp=pp, vpp=1, micro_batches=micro_batches, stage=stage)
@@ -190,7 +195,7 @@ def _ordered(
     sizes: tuple[int, int, int],
     parts: list[tuple[SlotKind, IntArray, IntArray, IntArray]],
 ) -> SlotOrder:
-    """Return the order with each part's micro-batches and chunks at its slots [stage, i]."""
+    """Order from the parts' slots [stage, i], with each part's micro-batches and chunks."""
     pp, vpp, micro_batches = sizes
     count = micro_batches * vpp
     which = np.empty((pp, len(parts) * count), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Which pipeline schedules exist for given degrees; a "no" is a result with the nearest yes."""
+"""Degrees with which each pipeline schedule can run; a refusal names the nearest that do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUPS_OF_STAGES = "micro-batches come in groups of pp"
 def broken_rules(
     schedule: Schedule, *, pp: Degrees, vpp: Degrees, micro_batches: Degrees
 ) -> Mapping[str, BoolArray]:
-    """Return for each rule where it is broken, over degrees that broadcast together."""
+    """Rule -> where degrees break it; degrees broadcast together."""
     interleaved = schedule == "interleaved"
     rules: dict[str, BoolArray] = {CHUNKS_NEED_INTERLEAVED: np.greater(vpp, 1) & (not interleaved)}
     if interleaved:
@@ -38,7 +38,7 @@ def broken_rules(
 def schedule_reasons(
     schedule: Schedule, *, pp: int, vpp: int, micro_batches: int
 ) -> tuple[str, ...]:
-    """Return why the schedule cannot run with these degrees; empty if it can."""
+    """Reasons that the schedule cannot run with these degrees; empty if it can."""
     broken = broken_rules(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches)
     texts = {
         CHUNKS_NEED_INTERLEAVED: f"vpp={vpp} needs schedule=interleaved, not {schedule}; try vpp=1",

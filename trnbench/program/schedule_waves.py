@@ -1,7 +1,7 @@
-"""Which slot waits for which message, and the waves in which all stages can be swept together.
+"""Messages that slots wait for, and the waves in which all stages advance together.
 
-A wave holds at most one slot of each stage, and every message a slot waits for was sent in an
-earlier wave. So start times of all stages follow wave by wave, whatever the durations.
+A wave has at most one slot of each stage, and every message a slot waits for was sent in an earlier
+wave. So start times of all stages follow wave by wave, whatever the durations.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ NONE = -1
 
 
 class SlotMessages(Record, eq=False):
-    """The messages between stages, by the slot that waits and by the slot that sends.
+    """Messages between stages, by the slot that waits and by the slot that sends.
 
-    Slots are numbered stage * slots_per_stage + slot. `sender[stage, slot]` is the slot whose
-    message this one waits for, NONE without; `receiver[stage, slot]` the stage it sends to.
+    Slots are numbered stage * slots_per_stage + slot.
     """
 
-    sender: IntArray
-    receiver: IntArray
+    sender: IntArray  # [stage, slot]: slot whose message this one waits for, or NONE
+    receiver: IntArray  # [stage, slot]: stage that this slot sends to, or NONE
 
 
 class Waves(Record, eq=False):
-    """`slot[wave, stage]` (NONE: the stage has nothing there) and `wave[stage, slot]`."""
+    """Waves of slots, and the wave of each slot."""
 
-    slot: IntArray
-    wave: IntArray
+    slot: IntArray  # [wave, stage]; NONE where the stage idles
+    wave: IntArray  # [stage, slot]
 
 
 def messages(order: SlotOrder) -> SlotMessages:
-    """Return who waits for whom: activations go up the model, their gradients down."""
+    """Messages between slots: activations go up the model, their gradients down."""
     pp, parts = order.pp, order.pp * order.vpp
     stage = np.arange(pp)[:, None]
     # One more part at each end of the model: what comes from there waits for nothing.
@@ -54,7 +53,7 @@ def messages(order: SlotOrder) -> SlotMessages:
 
 
 def waves(order: SlotOrder, sender: IntArray) -> Waves:
-    """Return the earliest wave of every slot: each stage takes its next one as soon as it may."""
+    """Earliest wave of every slot: each stage takes its next slot as soon as it may."""
     pp, count = order.kind.shape
     # An imaginary slot at the end of each stage waits for itself, so a stage that is done stays so.
     never, nothing = pp * (count + 1), pp * (count + 1) + 1

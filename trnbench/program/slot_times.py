@@ -1,7 +1,6 @@
-"""How long the slots of a micro-batch take, and over which lane their messages go.
+"""Seconds of a micro-batch's slots, and the lane that carries its messages.
 
-The one record of seconds by slot: the closed form of a pipeline, the prices of a stage and the
-schedule emulator all speak of it.
+The closed form of a pipeline, the prices of a stage and the schedule emulator share this record.
 """
 
 from __future__ import annotations
@@ -14,24 +13,20 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record
 
 Lane: TypeAlias = Literal["links", "network"]
-"""What carries a message: the links inside an instance, or the network between instances."""
+"""Carrier of a message: links inside an instance, or the network between instances."""
 LANES: tuple[Lane, ...] = get_args(Lane)
 
 Seconds = TypeVar("Seconds", bound=ArrayLike, covariant=True)
 
 
 class SlotTimes(Record, Generic[Seconds], eq=False):
-    """Seconds of one micro-batch in its forward, its backward and its weight-gradient slot.
-
-    `backward_s` holds the input gradients and what is recomputed for them; a schedule that does not
-    split the backward runs `weight_s` in the same slot.
-    """
+    """Seconds of one micro-batch in its forward, its backward and its weight-gradient slot."""
 
     forward_s: Seconds
-    backward_s: Seconds
-    weight_s: Seconds
+    backward_s: Seconds  # input gradients, and recompute for them
+    weight_s: Seconds  # in the backward slot unless the schedule splits it
 
     @property
     def all_s(self: SlotTimes[FloatArray]) -> FloatArray:
-        """The three slots together, s."""
+        """Seconds of the three slots together."""
         return self.forward_s + self.backward_s + self.weight_s

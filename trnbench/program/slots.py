@@ -1,6 +1,6 @@
-"""Where the work of a block belongs in a step: which slot, which purpose, which figure.
+"""Place of a block's work in a step: slot, purpose of an exchange, category of a figure.
 
-The one place that says so, for both engines: what a slot holds is no price.
+Both engines read these tables; there are no prices here.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from trnbench.program.ops import CollectiveOp, Phase
 
 Slot = Literal["forward", "backward", "weight"]
 Purpose = Literal["tensor", "context", "expert", "data"]
-"""Why ranks exchange inside a block; `data` are weights and gradients kept in slices."""
+"""Reason for an exchange inside a block; `data` are weights and gradients kept in slices."""
 EndOfStep = Literal["reduce", "gather", "sums"]
-"""What an exchange at the end of a step does: gradients reduced over replicas, weights gathered,
-gradients summed over other ranks."""
+"""Exchange at the end of a step: gradients reduced over replicas, weights gathered, gradients
+summed over other ranks."""
 ComputeCategory = Literal["matrix", "attention", "element-wise", "gather", "fixed"]
 ComputePart = Literal["matrix", "attention", "element-wise", "fixed"]
 StepCategory = Literal[
@@ -41,7 +41,7 @@ ENDINGS: tuple[EndOfStep, ...] = get_args(EndOfStep)
 PARTS: tuple[ComputePart, ...] = get_args(ComputePart)
 STEP_CATEGORIES: tuple[StepCategory, ...] = get_args(StepCategory)
 PASSES: tuple[Phase, ...] = ("F", "recompute", "B_input")
-"""The phases that go through a whole block."""
+"""Phases that go through a whole block."""
 
 PART_OF: Mapping[ComputeCategory, ComputePart] = {
     "matrix": "matrix",
@@ -65,18 +65,18 @@ _PURPOSE_OF: Mapping[str, Purpose] = {
     "copies": "data",
 }
 _SUMMED = ("tp", "kv_copies", "tied")
-"""Axes over which gradients are summed at the end of a step, whether or not there are replicas."""
+"""Axes over which gradients are summed at the end of a step, with or without replicas."""
 
 
 def purpose_of(axis: str) -> Purpose:
-    """Return the purpose of exchanges along an axis inside a block."""
+    """Purpose of exchanges along an axis inside a block."""
     if axis not in _PURPOSE_OF:
         raise GapError(axis, "purpose among the exchanges of a step")
     return _PURPOSE_OF[axis]
 
 
 def slot_of(phase: Phase, *, split: bool) -> Slot | None:
-    """Return the slot in which a phase runs; None for what runs once a step.
+    """Slot in which a phase runs; None for work once a step.
 
     Schedules that do not split the backward run weight gradients in the backward slot.
     """
@@ -94,7 +94,7 @@ def slot_of(phase: Phase, *, split: bool) -> Slot | None:
 
 
 def ending_of(op: CollectiveOp) -> EndOfStep:
-    """Return what an exchange that runs once a step does at its end."""
+    """Kind of an exchange that runs once, at the end of a step."""
     if op.axis in _SUMMED:
         return "sums"
     if purpose_of(op.axis) != "data":
@@ -109,7 +109,7 @@ def ending_of(op: CollectiveOp) -> EndOfStep:
 
 
 def is_whole(block: Block, phase: Phase) -> bool:
-    """Tell whether a phase goes through the whole block; most recompute repeats parts of it."""
+    """True when a phase goes through the whole block; most recompute repeats parts of it."""
     again = phase == "recompute"
     return (not again or block.passes.recompute == "full") and any(
         op.region == "" for op in block.phase(phase)
@@ -117,5 +117,5 @@ def is_whole(block: Block, phase: Phase) -> bool:
 
 
 def has_experts(block: Block, phase: Phase) -> bool:
-    """Tell whether a phase computes on tokens that were sorted by expert."""
+    """True when a phase computes on tokens that were sorted by expert."""
     return any(op.region == "experts" for op in block.phase(phase))

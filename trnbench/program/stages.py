@@ -1,4 +1,4 @@
-"""Which blocks each pipeline stage runs, as a few classes of equal stages.
+"""Classes of equal pipeline stages, and the blocks that a stage of each class runs.
 
     only     the one stage of a model without a pipeline
     first    the input block and its layers
@@ -6,19 +6,18 @@
     heavy    stages with one layer more, where the layers do not divide evenly
     last     its layers and the output block
 
-Stages stand in the order first, light, heavy, last: the heavy ones are near the end, where fewer
-micro-batches are held. The first and last stage, which run another block, take one more layer last.
+The order is first, light, heavy, last: the heavy stages are near the end, where fewer micro-batches
+are held. The first and last stage, which run another block, take one more layer last.
 
 Split by layers and ends, the embedding and the output block count as a layer each, and every stage
-has as many (so Megatron-LM, --account-for-embedding-in-pipeline-split and -loss-).
+has as many (as in Megatron-LM, --account-for-embedding-in-pipeline-split and -loss-).
 
-Depths of multi-token prediction stand in front of the output block, or where they are drawn.
-
-Drawn by hand (`workload.pipeline_layout`) each rank has what it is given, chunk by chunk.
+Depths of multi-token prediction come before the output block, or where they are drawn. Drawn by
+hand (`workload.pipeline_layout`), each rank has the given layers, chunk by chunk.
 
 Split by work, a stage takes layers until those so far have passed its share of all multiply-adds,
-in which the output block counts too (so nanotron, huggingface/nanotron models/base.py): the first
-stage has one layer more than its share, the last one few.
+in which the output block counts too (as in nanotron, huggingface/nanotron models/base.py). The
+first stage has one layer more than its share, the last one few.
 """
 
 from __future__ import annotations
@@ -38,80 +37,65 @@ from trnbench.program.ops import Send
 from trnbench.program.tensor import Tensor, array
 
 AGAIN = "_again"
-"""Behind the name of a kind of layer that recompute runs again whole, where others are kept."""
+"""Suffix of a kind of layer that recompute repeats whole, where others are kept."""
 ENDS = 2
-"""Blocks at the ends of a model that count as layers where it is split so."""
+"""Blocks at the ends of a model that count as layers in the split by layers and ends."""
 StageRole: TypeAlias = str
-"""only, first, light, heavy or last; of stages drawn by hand those between are numbered."""
+"""only, first, light, heavy or last; stages drawn by hand between the ends are numbered."""
 
 
 class StageClass(Record, eq=False):
-    """Equal pipeline stages: how many there are, and how often each runs which kind of block.
-
-    `index` is the first such stage, counted from 0. Messages are those of one micro-batch.
-    `chunks`: the blocks of each chunk, where one layout's stages are drawn by hand.
-    """
+    """Equal pipeline stages, and the blocks that each of them runs."""
 
     role: StageRole
-    multiplicity: FloatArray
-    index: FloatArray
-    blocks: Mapping[str, FloatArray]
-    messages: tuple[Send, ...]
-    chunks: tuple[Mapping[str, FloatArray], ...] = ()
+    multiplicity: FloatArray  # number of such stages
+    index: FloatArray  # first such stage, counted from 0
+    blocks: Mapping[str, FloatArray]  # runs per micro-batch, by kind
+    messages: tuple[Send, ...]  # of one micro-batch
+    chunks: tuple[Mapping[str, FloatArray], ...] = ()  # blocks of each chunk, if drawn by hand
 
 
 def is_behind(kind: str) -> bool:
-    """Tell whether a kind of block stands behind the last layer, in the last chunk of its stage."""
+    """True for blocks after the last layer, in the last chunk of their stage."""
     return kind == "head" or kind.startswith(DEPTH)
 
 
 class Layers(Record):
-    """A model's layers as the pipeline sees them.
-
-    `kinds`: block kind -> 1 where a layout runs its layers as that kind (its dense ones excepted,
-    which come first), `first` and `last`: the blocks in front of the first and behind the last
-    layer, of which the last ones are as much work as `last_layers` layers. `repeats`: how often the
-    first stage runs such a block, where not once. `beside`: what the names of blocks of another
-    model begin with, that runs through the same stages, split alike. `again`: how many layers of
-    each chunk of a stage are run again whole, its first, where not all or none. `depths`: the
-    blocks that predict further tokens, as `kinds`.
-    """
+    """A model's layers as the pipeline sees them."""
 
     count: int
-    dense: int
-    kinds: Mapping[str, FloatArray]
-    first: tuple[str, ...]
-    last: tuple[str, ...]
-    last_layers: float = 0.0
-    repeats: Mapping[str, int] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()
-    again: int = 0
+    dense: int  # leading dense layers
+    kinds: Mapping[str, FloatArray]  # kind of block -> share of the other layers
+    first: tuple[str, ...]  # blocks before the first layer
+    last: tuple[str, ...]  # blocks after the last layer
+    last_layers: float = 0.0  # work of the blocks after the last layer, in layers
+    repeats: Mapping[str, int] = field(default_factory=dict)  # runs of a first block, where not 1
+    beside: tuple[str, ...] = ()  # prefixes of other models' blocks, split alike
+    again: int = 0  # first layers of a chunk that are repeated whole; 0: all or none
+    # blocks that predict further tokens
     depths: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @property
     def passed(self) -> frozenset[str]:
-        """The kinds of blocks that are layers, not ends of a model."""
+        """Kinds of blocks that are layers, not ends of a model."""
         kinds = {"dense", *self.kinds, *self.depths}
         return self.with_beside({f"{kind}{end}" for kind in kinds for end in ("", AGAIN)})
 
     def with_beside(self, kinds: Iterable[str]) -> frozenset[str]:
-        """Return kinds of blocks of the model, and those like them of models beside it."""
+        """Kinds of blocks of the model, and the same kinds of other models."""
         return frozenset(f"{model}{kind}" for model in ("", *self.beside) for kind in kinds)
 
 
 class StageFlow(Record, eq=False):
-    """What stages hand on: tensors with their gradients back, and those `beside` without.
+    """Tensors that stages hand on."""
 
-    `depths`: what is handed on too between a stage of depths of its own and the output block.
-    """
-
-    tensors: tuple[Tensor, ...]
-    beside: tuple[Tensor, ...] = ()
-    depths: tuple[Tensor, ...] = ()
+    tensors: tuple[Tensor, ...]  # with gradients sent back
+    beside: tuple[Tensor, ...] = ()  # without gradients
+    depths: tuple[Tensor, ...] = ()  # from stages of MTP depths to the output block
 
 
 def stage_classes(grid: Grid, layers: Layers, flow: StageFlow) -> tuple[StageClass, ...]:
-    """Return the classes of stages; those a layout does without have multiplicity 0."""
+    """Classes of stages; those that a layout does without have multiplicity 0."""
     if grid.pipeline_layout is not None:
         return _drawn(grid, layers, grid.pipeline_layout, flow)
     return tuple(
@@ -137,7 +121,7 @@ def stage_classes(grid: Grid, layers: Layers, flow: StageFlow) -> tuple[StageCla
 def shares_of(
     split: StageSplit, layers: Layers, pp: FloatArray
 ) -> tuple[tuple[StageRole, FloatArray, FloatArray, FloatArray], ...]:
-    """Return of each class of stages how many there are, the first one, and its layers."""
+    """Role, number of stages, first stage and layers of each class."""
     middle = array(np.maximum(pp - 2, 0))
     piped = array(pp > 1)
     if split == "work":
@@ -151,6 +135,7 @@ def shares_of(
     else:
         least = np.floor(layers.count / pp)
         more = array(layers.count - least * pp)
+        # Layers left over go to the middle, and the last of them to the first stage.
         heavy = np.minimum(more, middle)
         on_first, on_last = array(least + (more > middle)), least
     return (
@@ -163,7 +148,7 @@ def shares_of(
 
 
 def _by_work(layers: Layers, pp: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the layers of the first and of the last of several stages that share their work."""
+    """Layers of the first and of the last of several stages that share the work."""
     share = (layers.count + layers.last_layers) / pp
     on_first = np.minimum(np.floor(share) + 1, layers.count)
     before_last = np.minimum(np.floor((pp - 1) * share) + 1, layers.count)
@@ -176,7 +161,7 @@ def _drawn(
     text: str,
     flow: StageFlow,
 ) -> tuple[StageClass, ...]:
-    """Return the classes of stages drawn by hand: neighbours that hold the same are one."""
+    """Classes of stages drawn by hand; equal neighbours are one class."""
     drawn, ahead = stages_of(text), depths_of(text)
     degrees = [int(one) for one in np.unique(grid.pp)]
     # Pipelines that are not drawn are refused: they are nobody's stages.
@@ -201,7 +186,7 @@ def _drawn(
     first = next((i for i, depths in enumerate(ahead) if depths), len(drawn) - 1)
 
     def carried(pp: int, rank: int) -> tuple[int, int]:
-        """Return how often a rank receives and sends what depths hand to the output block."""
+        """Receives and sends of depth streams by a rank, on the way to the output block."""
         after = range(first, len(drawn) - 1)
         return sum((i + 1) % pp == rank for i in after), sum(i % pp == rank for i in after)
 
@@ -214,7 +199,7 @@ def _drawn(
             yield from _both_ways(tensor, into, out)
 
     def of(role: StageRole, ranks: Mapping[int, int], stages: FloatArray | BoolArray) -> StageClass:
-        """Return the class of these ranks, by the number of ranks that a pipeline has."""
+        """Class of these ranks, given as pipeline degree -> rank."""
         held: dict[str, FloatArray] = {}
         for pp, rank in ranks.items():
             for chunk in chunks(pp, rank):
@@ -264,10 +249,10 @@ def _blocks(
     ends: tuple[bool, bool],
     depths: bool,
 ) -> Mapping[str, FloatArray]:
-    """Return how often a stage of `count` layers runs which block.
+    """Runs of each block on a stage of `count` layers.
 
-    `again`: layers run again; `dense`: leading ones that it may hold; `ends`: whether it begins the
-    model, and whether it ends it; `depths`: whether it predicts further tokens.
+    `again`: layers repeated whole; `dense`: leading dense layers of the stage; `ends`: whether the
+    stage begins and whether it ends the model; `depths`: whether it predicts further tokens.
     """
     blocks: dict[str, FloatArray] = {}
     if ends[0]:
@@ -290,22 +275,20 @@ def _blocks(
 def _apart(
     kind: str, count: FloatArray, again: FloatArray, layers: Layers
 ) -> dict[str, FloatArray]:
-    """Return layers of a kind, and those of them that are run again whole."""
     if not layers.again:
         return {kind: array(count)}
     return {kind: array(count - again), f"{kind}{AGAIN}": array(again)}
 
 
 def _all_messages(grid: Grid, role: StageRole, flow: StageFlow) -> tuple[Send, ...]:
-    """Return the messages of a stage; what is `beside` has no gradients."""
     forward = (one for one in _messages(grid, role, flow.beside) if one.phase == "F")
     return (*_messages(grid, role, flow.tensors), *forward)
 
 
 def _messages(grid: Grid, role: StageRole, flow: tuple[Tensor, ...]) -> tuple[Send, ...]:
-    """Return the messages of a stage: each chunk's output on, and its gradient back.
+    """Messages of a stage: each chunk's output onward, and its gradient back.
 
-    The output of the model's last chunk, and the gradient of its first one's input, go nowhere.
+    The output of the model's last chunk, and the gradient of its first chunk's input, are not sent.
     """
     if role == "only":
         return ()
@@ -316,7 +299,7 @@ def _messages(grid: Grid, role: StageRole, flow: tuple[Tensor, ...]) -> tuple[Se
 
 
 def _both_ways(tensor: Tensor, into: FloatArray, out: FloatArray) -> Iterator[Send]:
-    """Yield the messages of a tensor and of its gradient, received and sent so often, if at all."""
+    """Messages of a tensor and of its gradient, received `into` and sent `out` times."""
     found = (
         _message(tensor, "F", "next", "send", out),
         _message(tensor, "F", "previous", "receive", into),

@@ -1,4 +1,4 @@
-"""The program of a training step: what is computed, moved and kept, for one layout or a grid."""
+"""The program of a training step: operations, messages and memory of a layout or a grid."""
 
 from __future__ import annotations
 
@@ -26,30 +26,28 @@ from trnbench.program.tensor import Tensor, array
 
 
 class StepProgram(Record, eq=False):
-    """A training step of a model in a layout, or in every layout of an open grid.
-
-    `model` has the depths that the layout trains.
+    """Training step of a model in a layout, or in every layout of an open grid.
 
     A rank of a stage runs the stage's blocks for each micro-batch (their `optimizer` operations
     once), in the order of the layout's schedule, and `closing` once. Arrays broadcast to `shape`.
     """
 
-    model: Model
+    model: Model  # with the MTP depths that the layout trains
     layout: Layout
     grid: Grid
     blocks: Mapping[str, Block]
     stages: tuple[StageClass, ...]
     closing: tuple[CollectiveOp, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Reason, ...]  # rules that layouts break
 
     @property
     def recipe(self) -> PrecisionRecipe:
-        """The number formats in use."""
+        """Number formats in use."""
         return self.grid.recipe
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the grid of layouts."""
+        """Shape of the grid of layouts."""
         return self.grid.shape
 
     @property
@@ -59,11 +57,11 @@ class StepProgram(Record, eq=False):
 
     @property
     def trains(self) -> bool:
-        """Whether something goes backward."""
+        """True when some operation is not a forward one."""
         return any(op.phase != "F" for block in self.blocks.values() for op in block.ops)
 
     def products(self, known: Mapping[Terms, object]) -> tuple[JoinedProducts, ...]:
-        """Return its matrix products side by side, but for those that are `known` already."""
+        """Matrix products joined by format, but for those that are `known` already."""
         if known:
             return joined_products(op for op in self._products if op.terms not in known)
         return self._joined
@@ -79,12 +77,12 @@ class StepProgram(Record, eq=False):
 
     @property
     def legal(self) -> BoolArray:
-        """Where a layout breaks no rule."""
+        """Mask of the layouts that break no rule."""
         return legal(self.reasons, self.shape)
 
     @cached_property
     def model_flop(self) -> FloatArray:
-        """FLOP of a step that the model needs: causal attention halved, nothing computed twice."""
+        """FLOP of a step that the model needs: causal attention halved, no recompute."""
         return array(
             self.micro_batches
             * sum(
@@ -112,7 +110,7 @@ class StepProgram(Record, eq=False):
         )
 
     def times(self, kind: str) -> int:
-        """Return how often a step passes a micro-batch through blocks of a kind."""
+        """Passes of a micro-batch through blocks of a kind in a step: 1, or its epochs."""
         epochs = self.grid.update_epochs or 1
         if epochs == 1:
             return 1
@@ -120,11 +118,11 @@ class StepProgram(Record, eq=False):
         return 1 if kind.startswith(tuple(beside)) else epochs
 
     def instances(self, kind: str) -> FloatArray:
-        """Return the number of blocks of a kind over all stages."""
+        """Number of blocks of a kind over all stages."""
         return array(sum((s.multiplicity * s.blocks.get(kind, array(0)) for s in self.stages), 0.0))
 
     def refusals(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
-        """Return in words why the layout at an index of the grid is refused; empty if it is not."""
+        """Messages that refuse the layout at an index of the grid; empty if legal."""
         shape = self.shape if self.reasons else ()
         broken = [one for one in self.reasons if np.broadcast_to(one.broken, shape)[index]]
         if not broken:
@@ -133,15 +131,13 @@ class StepProgram(Record, eq=False):
         return tuple(reason.words(at) for reason in broken)
 
     def at(self, index: tuple[int, ...]) -> StepProgram:
-        """Return the scalar program of the layout at an index, without what it does not need."""
+        """Program of the one layout at an index of the grid."""
         return training_step(self.model, self.grid.layout_at(index))
 
 
 SHARED_KNOBS = frozenset({"zero", "recompute"})
-"""Programs that differ in these alone compute and move the same forward, in the same layouts.
-
-Not those of which some layers are repeated whole: these have a kind of layers more.
-"""
+"""Programs that differ in these knobs alone share their forward pass and their legal layouts. Modes
+that repeat some layers whole are excepted, as these have one more kind of layers."""
 
 
 def training_step(
@@ -152,12 +148,10 @@ def training_step(
     known_legal: bool = False,
     positions: FloatArray | None = None,
 ) -> StepProgram:
-    """Return the program of a step; a layout that does not divide comes back with its reasons.
+    """Program of a step; a layout that does not divide comes back with its reasons.
 
-    Not so if it is `known_legal`: then no rule is looked at.
-
-    `like` is the program of a layout that differs in nothing but `SHARED_KNOBS` and what stages
-    hold: what both have in common is not made again. `positions`: as in `Grid`.
+    `known_legal` skips all rules. `like`: program of a layout that differs in nothing but
+    `SHARED_KNOBS` and the blocks of stages; common parts are reused. `positions`: as in `Grid`.
     """
     model = model.with_depths(layout.mtp_depths)
     grid = grid_of(layout, positions)
@@ -195,7 +189,7 @@ def training_step(
 
 
 def stages_alike(layout: Layout, other: Layout) -> bool:
-    """Tell whether stages of two layouts with the same degrees run the same blocks."""
+    """True when stages of two layouts with the same degrees run the same blocks."""
     return _of_stages(layout) == _of_stages(other)
 
 
@@ -208,7 +202,7 @@ def _of_blocks(layout: Layout) -> tuple[object, ...]:
 
 
 def _closing(grid: Grid) -> tuple[CollectiveOp, ...]:
-    """Return the exchange that ends a step: the gradients' squares, summed to clip them."""
+    """Exchange that ends a step: the gradients' squares, summed for clipping."""
     ranks = grid.ranks("world")
     if not np.any(ranks > 1):
         return ()

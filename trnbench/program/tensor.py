@@ -29,31 +29,31 @@ from trnbench.facts.records import Record, field
 TensorRole = Literal["activation", "weight", "gradient", "constant", "state"]
 
 INDEX, MASK = "int32", "bool"
-"""Formats of what is never computed with: token ids and choices of experts; dropout masks."""
+"""Formats without arithmetic: token ids and choices of experts; dropout masks."""
 _PLAIN_BYTES = {INDEX: 4.0, MASK: 1.0}
 
 
 def array(value: ArrayLike) -> FloatArray:
-    """Return the value as an array of float64, which holds every size exactly."""
+    """Value as an array of float64, which is exact for every size."""
     if type(value) is np.ndarray and value.dtype is _FLOAT64:
         return value  # most are: asking numpy takes twice as long
     return np.asarray(value, dtype=np.float64)
 
 
 _REMEMBERED = 4096
-"""Layouts for which a tensor remembers its bytes, which are asked for again and again."""
+"""Most layouts for which a tensor remembers its bytes, which are asked for repeatedly."""
 _FLOAT64 = np.dtype(np.float64)
 ONE: FloatArray = array(1.0)
 
 
 def one() -> FloatArray:
-    """Return the size of a dimension that is not there."""
+    """Size of a dimension that is absent; a default of fields."""
     return ONE
 
 
 @cache
 def element_bytes(number_format: str) -> float:
-    """Return the bytes an element takes in memory, shared scales included."""
+    """Bytes of an element in memory, shared scales included."""
     if number_format in _PLAIN_BYTES:
         return _PLAIN_BYTES[number_format]
     if number_format in STORED_FORMATS:
@@ -62,41 +62,36 @@ def element_bytes(number_format: str) -> float:
 
 
 class Dim(Record, eq=False):
-    """A dimension: its size on one rank, `whole` over all ranks, and the axes that cut it.
+    """Dimension of a tensor, cut along axes.
 
     Where a rank's size times the ranks exceeds `whole`, ranks hold copies or padding.
     """
 
     name: str
-    size: FloatArray
-    whole: FloatArray
-    axes: tuple[str, ...] = ()
+    size: FloatArray  # on one rank
+    whole: FloatArray  # over all ranks
+    axes: tuple[str, ...] = ()  # that cut the dimension
 
 
 class Tensor(Record, eq=False, dict=True):
-    """One tensor of a block as a rank holds it.
-
-    `partial` names the axes over whose ranks it must still be summed. A `frozen` weight is one that
-    the job does not train. A tensor that arrives in
-    `pieces` (keys and values that go round a ring) is never whole in memory: two pieces are.
-    """
+    """One tensor of a block as a rank holds it."""
 
     name: str
     dims: tuple[Dim, ...]
     format: str
     role: TensorRole = "activation"
-    partial: frozenset[str] = frozenset()
-    pieces: FloatArray = field(default_factory=one)
-    frozen: bool = False
+    partial: frozenset[str] = frozenset()  # axes over whose ranks the tensor is still to be summed
+    pieces: FloatArray = field(default_factory=one)  # of a ring; two at a time are in memory
+    frozen: bool = False  # a weight that the job does not train
 
     @property
     def shape(self) -> tuple[FloatArray, ...]:
-        """The size of each dimension on one rank."""
+        """Size of each dimension on one rank."""
         return tuple(dim.size for dim in self.dims)
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes that cut it."""
+        """Axes that cut the tensor."""
         return frozenset(axis for dim in self.dims for axis in dim.axes)
 
     @property
@@ -126,12 +121,12 @@ class Tensor(Record, eq=False, dict=True):
 
     @property
     def differentiable(self) -> bool:
-        """Whether a gradient may flow into it."""
+        """True when a gradient may flow into the tensor."""
         return self.role in ("activation", "weight") and not self.frozen
 
 
 def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset[str]:
-    """Return the axes over which a result with these dimensions is still to be summed.
+    """Axes over which a result with these dimensions is still to be summed.
 
     Ranks that read different shards, and whose result is not cut the same way, hold parts of a sum.
     """
@@ -146,5 +141,5 @@ def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset
 
 
 def total_bytes(tensors: tuple[Tensor, ...]) -> FloatArray:
-    """Return the bytes that the tensors hold in memory on one rank."""
+    """Bytes of the tensors in memory on one rank."""
     return array(sum((tensor.held_bytes for tensor in tensors), start=np.zeros(())))

@@ -22,11 +22,11 @@ from trnbench.program.tensor import ONE, Tensor, array
 
 PATCH, LAYER, PROJECTOR = "tower.patch", "tower.layer", "tower.projector"
 TOWER = PATCH, LAYER, PROJECTOR
-"""Its blocks, in front of the text's embedding."""
+"""Blocks of the tower, in front of the text's embedding."""
 
 
 def tower_grid(tower: Tower, grid: Grid) -> Grid:
-    """Return the grid of layouts as an encoder sees it: images for samples, none of them shared."""
+    """Grid of layouts as an encoder sees it: images for samples, none of them shared."""
     return replace(
         grid,
         cp=ONE,
@@ -39,7 +39,7 @@ def tower_grid(tower: Tower, grid: Grid) -> Grid:
 def tower_blocks(
     tower: Tower, grid: Grid, listed: tuple[Weight, ...]
 ) -> Iterator[tuple[str, Block]]:
-    """Yield the blocks of an encoder by kind."""
+    """Blocks of an encoder by kind."""
     encoder, own = tower.transformer, tower_grid(tower, grid)
     (kind,) = encoder.layer_kinds
     one = encoder.of_kind(kind)
@@ -64,7 +64,7 @@ def tower_blocks(
 
 
 def _projected(b: BlockBuilder, tower: Tower, stream: Tensor) -> Tensor:
-    """Return an image's tokens as wide as the text: neighbours merged, then the projector."""
+    """Tokens of an image in the text's width: norms, neighbours merged, the projector."""
     if has_final_norm(tower.transformer):
         stream = b.norm(stream, "norm.final")
     if tower.projector_norm:

@@ -12,11 +12,11 @@ from trnbench.program.tensor import Tensor
 
 TOKEN_TABLE = "embedding.token"
 LOGITS_DIM = "vocabulary"
-"""The last dimension of the logits."""
+"""Name of the last dimension of the logits."""
 
 
 def looked_up(b: BlockBuilder, transformer: Transformer, given: str) -> Tensor:
-    """Return the rows of the token table that the given ids name, as the stream is cut."""
+    """Rows of the token table for the given ids, cut as the stream is."""
     batch, tokens = b.grid.batch(), b.grid.tokens("cp")
     hidden = b.grid.dim("hidden", transformer.hidden)
     ids = b.given(given, (batch, tokens))
@@ -25,7 +25,7 @@ def looked_up(b: BlockBuilder, transformer: Transformer, given: str) -> Tensor:
 
 
 def embedding(b: BlockBuilder, transformer: Transformer) -> Tensor:
-    """Return the stream of a text: tokens, positions and types added up."""
+    """Stream of a text: tokens, positions and types added up."""
     grid = b.grid
     hidden = grid.dim("hidden", transformer.hidden)
     stream = looked_up(b, transformer, "tokens")
@@ -41,9 +41,9 @@ def embedding(b: BlockBuilder, transformer: Transformer) -> Tensor:
 def token_loss(
     b: BlockBuilder, vocabulary: Vocabulary, stream: Tensor, *, depth: int = 0
 ) -> Tensor:
-    """Return the cross entropy of each predicted token; `stream` is normalised.
+    """Cross entropy of each predicted token; `stream` is normalised.
 
-    `depth`: which of the further tokens is predicted, by the same weights.
+    `depth`: number of the MTP depth that predicts; all depths use the same weights.
     """
     of = f".{depth}" if depth else ""
     grid, statistics = b.grid, b.grid.recipe.statistics

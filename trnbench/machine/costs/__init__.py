@@ -1,5 +1,5 @@
-"""What single steps of hardware cost, for both engines; `mapping` says what there is to do.
+"""Costs of single hardware steps, for both engines; `tiling` and `message_plan` list the steps.
 
-Prices for `analytic` and `emulate` and nobody else: the closed form and the played one differ in
-how steps overlap, so what one step takes is written once.
+The closed form (`analytic`) and the played one (`emulate`) differ in how steps overlap, so the cost
+of one step is written once. No other package reads these.
 """

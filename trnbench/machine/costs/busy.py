@@ -1,4 +1,4 @@
-"""Names of what a step keeps busy, as both engines use them; all are seconds."""
+"""Names of the parts that a step keeps busy, as both engines use them; all are in seconds."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ TENSOR, VECTOR, MEMORY = "tensor engine", "vector and scalar engine", "memory"
 LINK = "busiest link"
 EXCHANGED = "exchanges, nothing hidden"
 WAITING = "waiting"
-"""What a category takes beside its busiest part."""
+"""Seconds of a category besides its busiest part."""

@@ -24,7 +24,7 @@ _EVACUATORS: tuple[EvacuationEngine, ...] = ("vector", "scalar")
 
 
 class TransferCost(Record):
-    """What a DMA transfer of some partitions' rows takes on the engines of a core."""
+    """Cost of a DMA transfer of some partitions' rows on the engines of a core."""
 
     partitions_per_engine: int
     engine_bytes_per_s: float
@@ -32,7 +32,7 @@ class TransferCost(Record):
     memory_bytes_per_s: float
 
     def occupancy_s(self, partitions: Number, row_bytes: Number, rows: Number = 1.0) -> FloatArray:
-        """Return the seconds of the busiest engine for `rows` rows of each partition.
+        """Seconds of the busiest engine for `rows` rows of each partition.
 
         An engine serves `partitions_per_engine` partitions, one descriptor a row. All engines
         together draw no more than the core's share of memory bandwidth.
@@ -46,7 +46,7 @@ class TransferCost(Record):
         return np.maximum(busiest, row_bytes * memory_s)
 
     def engines(self, partitions: float) -> int:
-        """Return the number of engines that a transfer to or from these partitions uses."""
+        """Number of engines that a transfer to or from these partitions uses."""
         return math.ceil(partitions / self.partitions_per_engine)
 
 
@@ -54,49 +54,49 @@ class Instructions(Record):
     """Instruction costs of one core for one way of taking a product."""
 
     tensor_clock_hz: float
-    passes: float
+    passes: float  # over the moving data
     moving_min: int
     load_rows_per_cycle: int
     add_cycles_per_element: float
     vector: VectorEngine
     scalar: VectorEngine
-    evacuators: tuple[EvacuationEngine, ...]
+    evacuators: tuple[EvacuationEngine, ...]  # engines that copy results out of PSUM
     transfer: TransferCost
-    start_latency_s: float
-    generation_s: float
+    start_latency_s: float  # of a DMA transfer
+    generation_s: float  # of a DMA descriptor
 
     def multiply_cycles(self, columns: Number, moving: Number) -> FloatArray:
-        """Return the tensor cycles of one multiply: a stationary tile against `moving` columns."""
+        """Tensor cycles of one multiply: a stationary tile against `moving` columns."""
         return self._streaming(columns, moving) * self.passes
 
     def multiply_s(self, columns: Number, moving: Number) -> FloatArray:
-        """Return the seconds of one multiply."""
+        """Seconds of one multiply."""
         return self._streaming(columns, moving) * (self.passes / self.tensor_clock_hz)
 
     def weight_load_cycles(self, columns: Number) -> Number:
-        """Return the tensor cycles of loading a stationary tile of so many columns."""
+        """Tensor cycles of loading a stationary tile of `columns` columns."""
         return columns * np.float64(self.passes / self.load_rows_per_cycle)
 
     def copy_s(self, engine: EvacuationEngine, columns: Number) -> FloatArray:
-        """Return the time of copying one accumulated tile out of PSUM on an engine, s."""
+        """Seconds of copying one accumulated tile out of PSUM on an engine."""
         return self._pass_s(self._engine(engine), columns)
 
     def add_s(self, columns: Number) -> FloatArray:
-        """Return the time of adding one accumulated tile to a partial sum in SBUF, s.
+        """Seconds of adding one accumulated tile to a partial sum in SBUF.
 
         Only the vector engine takes two tensors.
         """
         return self._pass_s(self.vector, times(columns, self.add_cycles_per_element))
 
     def copy_each_s(self, columns: Number) -> FloatArray:
-        """Return the mean time between copies when all evacuating engines work, s."""
+        """Mean seconds between copies when all evacuating engines work."""
         if len(self.evacuators) == 1:
             return self.copy_s(self.evacuators[0], columns)
         vector, scalar = self.copy_s("vector", columns), self.copy_s("scalar", columns)
         return vector * scalar / (vector + scalar)
 
     def copy_alone_s(self, columns: Number) -> FloatArray:
-        """Return the time of one copy on the fastest of the evacuating engines, s."""
+        """Seconds of one copy on the fastest of the evacuating engines."""
         fastest = self.copy_s(self.evacuators[0], columns)
         for engine in self.evacuators[1:]:
             fastest = np.minimum(fastest, self.copy_s(engine, columns))
@@ -114,7 +114,7 @@ class Instructions(Record):
 
 
 def instructions_of(chip: Chip, cores: NeuronCores, rate: Rate) -> Instructions:
-    """Return the instruction costs on a core of this chip.
+    """Instruction costs on a core of this chip.
 
     Where a shared port lets only one of the evacuating engines at PSUM, the faster one copies.
     """
@@ -138,7 +138,7 @@ def instructions_of(chip: Chip, cores: NeuronCores, rate: Rate) -> Instructions:
 
 
 def transfer_cost(chip: Chip, cores: NeuronCores) -> TransferCost:
-    """Return the costs of transfers on the DMA engines of one core.
+    """Costs of transfers on the DMA engines of one core.
 
     A core gets an equal share of the chip's memory bandwidth, because its neighbours work too.
     """

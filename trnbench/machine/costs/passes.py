@@ -1,4 +1,4 @@
-"""What one pass of a lane-wise engine of a NeuronCore takes, wherever its operands lie."""
+"""Seconds of one pass of a lane-wise engine of a NeuronCore, wherever its operands lie."""
 
 from __future__ import annotations
 
@@ -6,31 +6,26 @@ from trnbench.facts.hardware.compute_unit import VectorEngine
 from trnbench.facts.records import Record
 
 WIDE_FORMAT = "fp32"
-"""Passes between products are in fp32; the engines' fast modes are looked up for it."""
+"""Format of passes between products; the engines' fast modes are looked up for it."""
 
 
 class LanePass(Record):
-    """One instruction over `columns` elements of every partition.
-
-    `psum`: an operand lies there. `inputs`: tensors it reads. `reduces`: a row's sum or maximum
-    comes out beside. `plain`: an element a lane and cycle, as maxima and the few kinds take that
-    have no fast mode and need no more for a second input.
-    """
+    """One instruction over `columns` elements of every partition."""
 
     columns: int
-    psum: bool = False
-    inputs: int = 1
-    reduces: bool = False
-    plain: bool = False
+    psum: bool = False  # an operand is in PSUM
+    inputs: int = 1  # tensors read
+    reduces: bool = False  # a row's sum or maximum comes out too
+    plain: bool = False  # an element per lane and cycle, whatever the inputs (maxima)
 
     def seconds(self, engine: VectorEngine) -> float:
-        """Return how long an engine takes, s."""
+        """Seconds of the pass on an engine."""
         elements = max(self.columns * self._cycles_per_element(engine), engine.minimum_cycles)
         extra = engine.reduction_cycles if self.reduces else 0
         return (elements + extra + engine.access_overhead_cycles) / engine.clock_hz
 
     def _cycles_per_element(self, engine: VectorEngine) -> float:
-        """One cycle, unless both inputs lie in SBUF or the engine is in a fast mode there."""
+        """One cycle, unless both inputs are in SBUF or the engine is in a fast mode there."""
         wide = engine.elements_per_cycle.get(WIDE_FORMAT, engine.lanes)
         if self.psum or self.plain or self.reduces:
             return 1.0
@@ -40,5 +35,5 @@ class LanePass(Record):
 
 
 def position_mask_s(engine: VectorEngine, columns: int) -> float:
-    """Return how long a mask by position takes, s: its fixed cycles are all there is besides."""
+    """Seconds of a mask by position: its fixed cycles, and one a column."""
     return (engine.position_cycles + columns) / engine.clock_hz

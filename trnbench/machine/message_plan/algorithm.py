@@ -1,4 +1,4 @@
-"""An algorithm by name, why one may be refused, and what a level of a plan is made of."""
+"""Algorithms by name, refusals of one, and the stages that a plan is made of."""
 
 from __future__ import annotations
 
@@ -18,59 +18,54 @@ ALGORITHMS: tuple[str, ...] = ALGORITHM_NAMES
 
 
 class Algorithm(Record):
-    """An algorithm by name; `hierarchical` runs `inner` in the node and `outer` between nodes.
-
-    `one_way` uses one direction of one ring only; `by_level` makes direct go level by level instead
-    of straight across. `pieces`: how finely trees, chains and switches
-    cut the data to overlap its steps.
-    """
+    """Algorithm by name; `hierarchical` runs `inner` in the node and `outer` between nodes."""
 
     name: str
     inner: str | None = None
     outer: str | None = None
-    one_way: bool = False
-    by_level: bool = False
-    pieces: int = 16
+    one_way: bool = False  # only one direction of one ring
+    by_level: bool = False  # direct goes level by level instead of straight across
+    pieces: int = 16  # of the data, so that steps of trees, chains and switches overlap
 
     @property
     def label(self) -> str:
-        """The name as shown, such as "hierarchical (kangaring, ring)"."""
+        """Name as shown, such as "hierarchical (kangaring, ring)"."""
         parts = [part for part in (self.inner, self.outer) if part]
         return f"{self.name} ({', '.join(parts)})" if parts else self.name
 
 
 class Refusal(Record):
-    """Why an algorithm cannot serve a group."""
+    """Reason that an algorithm cannot serve a group."""
 
     reason: str
 
 
 class AlgorithmStage(Record, eq=False):
-    """One level of a plan: the grid axes it joins, their order on a line, and its patterns."""
+    """One level of a plan: lines of ranks, and the patterns they run."""
 
-    axes: tuple[int, ...]
+    axes: tuple[int, ...]  # of the grid, joined to one line
     make: Callable[[CollectivePart], MessagePattern | Refusal]
-    order: IntArray | None = None
+    order: IntArray | None = None  # of the ranks on a line
 
 
 class Site(Record):
-    """Where stages are made: the cluster, the group's grid, the algorithm asked for."""
+    """Setting in which stages are made: the cluster, the group's grid, the algorithm."""
 
     placement: Placement
     grid: RankGrid
     algorithm: Algorithm
 
     def size(self, axes: Sequence[int]) -> int:
-        """Return the ranks along these grid axes."""
+        """Number of ranks along these grid axes."""
         return math.prod(self.grid.ranks.shape[axis] for axis in axes)
 
     def only(self, *levels: int) -> tuple[int, ...]:
-        """Return the grid axes of these levels."""
+        """Grid axes of these levels."""
         return tuple(i for i, level in enumerate(self.grid.levels) if level in levels)
 
     @property
     def inside(self) -> tuple[int, ...]:
-        """The grid axes inside a node."""
+        """Grid axes inside a node."""
         from trnbench.machine.placement import NODES
 
         return tuple(i for i, level in enumerate(self.grid.levels) if level != NODES)

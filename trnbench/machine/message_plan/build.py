@@ -1,4 +1,4 @@
-"""Algorithm and group -> plan: the levels put together into phases, or why there is no plan."""
+"""Plan of an algorithm on a group: stages put together into phases, or a refusal."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class PlanStep(Record, eq=False):
 
     pattern: MessagePattern
     stage: AlgorithmStage
-    level: int
-    lane: int
+    level: int  # of the stage; 0 is the innermost
+    lane: int  # phases of a lane take turns on the same links
 
 
 class Outline(Record, eq=False):
-    """What a plan does, free of ranks: its phases, its stages, and each block's share by level."""
+    """Plan of a collective, free of ranks."""
 
     site: Site
     op: Op
     steps: tuple[PlanStep, ...]
     stages: tuple[AlgorithmStage, ...]
-    radix: tuple[int, ...]
-    share_per_block: tuple[float, ...]
-    pairs: IntArray | None = None
+    radix: tuple[int, ...]  # blocks by level
+    share_per_block: tuple[float, ...]  # of the collective's size, by level
+    pairs: IntArray | None = None  # (source, target) of permutes and sends
 
 
 def outline(
@@ -55,9 +55,9 @@ def outline(
     pairs: IntArray | None = None,
     stages: list[AlgorithmStage] | Refusal | None = None,
 ) -> Outline | Refusal:
-    """Return the outline of one collective's plan on a grid of ranks, or why there is none.
+    """Outline of one collective's plan on a grid of ranks, or a refusal.
 
-    `stages`: those of the algorithm on the grid, where they are known.
+    `stages`: those of the algorithm on the grid, where already made.
     """
     site = Site(placement=placement, grid=grid, algorithm=algorithm)
     if op in ("permute", "send-receive"):
@@ -72,7 +72,7 @@ def outline(
 
 
 def _schedule(site: Site, op: Op, stages: list[AlgorithmStage]) -> Outline | Refusal:
-    """Return the phases: inward scatters, the outermost stage, gathers back."""
+    """Outline with scatters from the inside out, the outermost stage, and gathers back."""
     last = len(stages) - 1
     schedule: list[tuple[int, CollectivePart]]
     if op == "all-reduce":
@@ -100,6 +100,7 @@ def _schedule(site: Site, op: Op, stages: list[AlgorithmStage]) -> Outline | Ref
     elif op == "all-to-all":
         share = tuple(1.0 / size for size in sizes)
     else:
+        # The scatter at each level leaves its block as the buffer of the next level.
         share = tuple(1.0 / math.prod(radix[: level + 1]) for level in range(len(stages)))
     return Outline(
         site=site,
@@ -132,7 +133,7 @@ def _pairs(site: Site, op: Op, pairs: IntArray | None) -> Outline:
 
 
 def _alike_on_nodes(grid: RankGrid, pairs: IntArray) -> bool:
-    """Tell whether every node's ranks send to the same places, as many nodes further on."""
+    """True when every node's ranks send to the same places, as many nodes further on."""
     nodes = grid.ranks.shape[0] if grid.levels[:1] == (NODES,) else 1
     node, place = np.divmod(pairs, grid.ranks.size // nodes)
     rows = np.stack([place[:, 0], place[:, 1], (node[:, 1] - node[:, 0]) % nodes], axis=1)
@@ -144,7 +145,7 @@ def _alike_on_nodes(grid: RankGrid, pairs: IntArray) -> bool:
 
 
 def plan_of(found: Outline) -> MessagePlan:
-    """Return the plan with the ranks of every line."""
+    """Plan with the ranks of every line."""
     ranks = found.site.grid.ranks
     place = np.zeros((ranks.size, max(len(found.stages), 1)), dtype=np.int64)
     lines = [_lines(ranks, stage) for stage in found.stages]
@@ -171,7 +172,7 @@ def plan_of(found: Outline) -> MessagePlan:
 
 
 def node_lines(found: Outline, step: PlanStep) -> IntArray:
-    """Return [line, place] the part of a step's lines on the first node.
+    """Lines of a step on the first node, [line, place].
 
     Lines over several nodes go through the places on a node, then on to the next node.
     """

@@ -1,4 +1,4 @@
-"""Everyone to everyone at once: fewest rounds, most messages. Also pairs given one by one."""
+"""Direct messages from each rank to all others: fewest rounds, most messages. Also pairs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from trnbench.machine.message_plan.pattern import (
 
 
 def _to_others(senders: IntArray, positions: int) -> tuple[IntArray, IntArray]:
-    """Return (source, target) from each sender to all others, in the order of rising distance."""
     source = np.repeat(senders, positions - 1)
     step = np.tile(np.arange(1, positions), len(senders))
     return source, (source + step) % positions
 
 
 def direct(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
-    """Return each position sending straight to every other: one round, or two for a reduce.
+    """Pattern in which each position sends straight to every other: one round, or two for a reduce.
 
     A reduce scatters, then gathers. A broadcast loads its root alone.
     """
@@ -57,7 +56,7 @@ def direct(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
 
 
 def single_step(positions: int) -> MessagePattern:
-    """Return all-reduce in one round: everyone sends its whole buffer to everyone, adds locally."""
+    """All-reduce in one round: each position sends its whole buffer to all, which add locally."""
 
     def send(_: int, sources: IntArray | None) -> tuple[Messages, ...]:
         source, target = _to_others(all_positions(positions, sources), positions)
@@ -84,9 +83,9 @@ def single_step(positions: int) -> MessagePattern:
 
 
 def pairwise(positions: int, pairs: IntArray, *, alike: bool) -> MessagePattern:
-    """Return permute and send-receive: the whole buffer of each pair's source goes to its target.
+    """Permute and send-receive: the whole buffer of each pair's source goes to its target.
 
-    `alike`: what the first node's positions send is what every node's do, as many nodes further on.
+    `alike`: each node's positions send as the first node's do, as many nodes further on.
     """
     source, target = pairs[:, 0], pairs[:, 1]
     every = Messages(

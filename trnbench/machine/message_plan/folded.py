@@ -1,10 +1,14 @@
-"""Few rounds on any number of ranks: what a regular number leaves over is folded onto the others.
+"""Few rounds on any number of ranks: surplus ranks are folded onto others.
 
-Halving needs a power of two, two levels of rings a product. Of other numbers the ranks left over
-first hand what they have to a neighbour, which stands for both, and get the result from it at the
-end, as MPICH does it (Thakur, Rabenseifner and Gropp, Optimization of Collective Communication
-Operations in MPICH, 2005). Those who stand for somebody move their whole
-buffer twice more.
+Halving needs a power of two, a two-level ring a product. For other numbers the surplus ranks first
+hand their data to a neighbour, which acts for both and returns the result at the end, as in MPICH
+(Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH,
+2005). A rank that acts for two moves its whole buffer twice more.
+
+    ranks    0 1   2 3   4   5        6 = 4 + 2: two surplus ranks, 1 and 3
+    fold     0<1   2<3                1 and 3 hand over
+    halve     0     1    2   3        acting ranks, renumbered: a power of two
+    unfold   0>1   2>3                1 and 3 get the result
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ from trnbench.machine.message_plan.pattern import (
 )
 
 UNEVEN = 4
-"""Two rings are taken that divide the ranks unless together they are so many times as long as a
-square's side."""
+"""Two rings that divide the ranks are taken unless their lengths add up to more than this multiple
+of a square's side."""
 
 
 class _Sent(Record, eq=False):
-    """What those who stand for others send in a round: to whom, which of their parts, how many."""
+    """Messages of the acting ranks in a round: target, first of their parts, number of parts."""
 
     target: IntArray
     first: IntArray
@@ -39,11 +43,11 @@ class _Sent(Record, eq=False):
 
 
 Round: TypeAlias = Callable[[IntArray], _Sent]
-"""A round of those who stand for others, numbered without those left over."""
+"""Messages of a round by the numbers of the acting ranks, surplus ranks left out."""
 
 
 def folded_halving(positions: int, part: CollectivePart) -> MessagePattern:
-    """Return scatter by halving, gather by doubling, reduce by both, on any number of ranks."""
+    """Scatter by halving, gather by doubling, reduce by both, on any number of ranks."""
     cores = 1 << (positions.bit_length() - 1)
 
     def halve(distance: int) -> Round:
@@ -65,14 +69,14 @@ def folded_halving(positions: int, part: CollectivePart) -> MessagePattern:
 
 
 def two_level_ring(positions: int, part: CollectivePart) -> MessagePattern:
-    """Return rings over ranks far apart, which share the data out, and rings over near ones.
+    """Rings over ranks far apart, which share the data out, and rings over near ones.
 
     A ring of n ranks has n - 1 rounds, two levels of a and b about 2 sqrt(n) for the same bytes.
     """
     far, near = ring_lengths(positions)
 
     def rounds(size: int, width: int, stride: int, *, reduces: bool) -> list[tuple[Round, int]]:
-        """Return the rounds of rings of `size`, whose parts are `width` parts of the others."""
+        """Rounds of rings of `size`; a part of theirs is `width` parts of the others."""
 
         def one(lag: int) -> Round:
             def send(core: IntArray) -> _Sent:
@@ -94,7 +98,7 @@ def two_level_ring(positions: int, part: CollectivePart) -> MessagePattern:
 
 
 def ring_lengths(positions: int) -> tuple[int, int]:
-    """Return the lengths of the two levels of rings; what their product lacks is folded."""
+    """Lengths of the two levels of rings; ranks beyond their product are folded."""
     side = isqrt(positions)
     divisor = next(size for size in range(side, 0, -1) if positions % size == 0)
     if divisor + positions // divisor <= UNEVEN * side:
@@ -109,13 +113,13 @@ def _folded(
     cores: int,
     ways: tuple[list[tuple[Round, int]], list[tuple[Round, int]]],
 ) -> MessagePattern:
-    """Return a pattern of those who stand for others, `cores` of them, with what is left over.
+    """Pattern of `cores` acting ranks, with the surplus ranks folded onto them.
 
-    The first places of the line are pairs of one who stands for both and one left over. `ways`: the
-    rounds that scatter, and those that gather, each with how many of its level are alike.
+    The first places of the line are pairs of an acting rank and the one folded onto it. `ways`: the
+    rounds that scatter, and those that gather, each with the number of like rounds of its level.
     """
     extra = positions - cores
-    # A part each; where each rank's own is told apart, the pairs' parts are two.
+    # First block of each acting rank. Where every rank has a block of its own, a pair has two.
     starts = np.arange(cores + 1)
     if part != "reduce":
         starts = np.where(starts < extra, 2 * starts, starts + extra)
@@ -174,7 +178,7 @@ def _folded(
 
 
 def _distinct(times: list[int], *, alike: bool, folds: bool) -> tuple[tuple[int, int], ...]:
-    """Return the rounds that differ, from how many of each level there are.
+    """Rounds that differ, as (round, times), from the number of rounds of each level.
 
     All rounds of a level are `alike` unless some parts are larger than others.
     """

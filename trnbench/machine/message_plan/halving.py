@@ -14,7 +14,7 @@ from trnbench.machine.message_plan.pattern import (
 
 
 def halving(positions: int, part: CollectivePart) -> MessagePattern:
-    """Return scatter by halving, gather by doubling, reduce by both; positions a power of two.
+    """Scatter by halving, gather by doubling, reduce by both; positions a power of two.
 
     Partners differ in one bit of their position, so a line whose order is a Gray code of a torus
     has every partner one link away. Every round differs in size.
@@ -53,10 +53,10 @@ def halving(positions: int, part: CollectivePart) -> MessagePattern:
 
 
 def gray_order(lengths: tuple[int, ...]) -> IntArray:
-    """Return the row-major place of each label, labels one bit apart being torus neighbours.
+    """Row-major place of each label; labels one bit apart are torus neighbours.
 
-    Every length must be a power of two; lengths over 4 keep one-bit partners one link away only
-    for the lowest bits.
+    Every length must be a power of two; lengths over 4 keep one-bit partners one link away only for
+    the lowest bits.
     """
     places = np.zeros(1, dtype=np.int64)
     for length in lengths:

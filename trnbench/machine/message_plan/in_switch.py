@@ -10,10 +10,10 @@ from trnbench.machine.message_plan.pattern import CollectivePart, Fan, MessagePa
 
 
 def in_switch(positions: int, part: CollectivePart, pieces: int) -> MessagePattern:
-    """Return position j owning block j: the switch adds all copies for it, and spreads its result.
+    """Pattern of a switch that adds all copies of block j for position j, and spreads results.
 
-    A reduce works in `pieces`: while one is copied out, the next is added. A broadcast has only
-    one block a piece.
+    A reduce works in `pieces`: while one is copied out, the next is added. A broadcast has only one
+    block a piece.
     """
     middle = ((1, pieces - 1),) if pieces > 1 else ()
 

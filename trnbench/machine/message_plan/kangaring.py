@@ -1,4 +1,4 @@
-"""KangaRing: one primary rank per chip and ring stands for its chip; the others feed or copy it.
+"""KangaRing: one primary rank per chip and ring acts for its chip; others feed or copy it.
 
 Half the hops (or fewer) of a ring over all ranks: the primary adds its neighbours' parts while the
 partial sum passes, and hands copies to them while the result passes.
@@ -15,7 +15,7 @@ from trnbench.machine.message_plan.pattern import CollectivePart, MessagePattern
 
 
 def kangaring(orders: IntArray, ranks_per_chip: int, part: CollectivePart) -> MessagePattern:
-    """Return rings `orders[channel, place]` over chips, their positions chip-major.
+    """Rings `orders[channel, place]` over chips; positions are chip-major.
 
     One channel a ring; its primary is rank `channel mod ranks_per_chip` of each chip. A block a
     rank; a chip's blocks travel together.
@@ -57,23 +57,23 @@ class _Rings(Record, eq=False):
 
     @property
     def channels(self) -> int:
-        """Rings."""
+        """Number of rings."""
         return int(self.orders.shape[0])
 
     @property
     def chips(self) -> int:
-        """Chips on each ring."""
+        """Number of chips on each ring."""
         return int(self.orders.shape[1])
 
     def scatter(self, round_: int) -> tuple[Messages, ...]:
-        """Return the messages of a round of the scatter: laps, then a chip's ranks get theirs."""
+        """Messages of a round of the scatter: laps, then each rank of a chip gets its block."""
         if round_ > self.chips - 1:
             return (self._own_blocks(to_primary=False),)
         feed = self._local(lag=1 + round_, to_primary=True)
         return (self._ring(lag=round_, reduces=True), feed) if round_ else (feed,)
 
     def gather(self, round_: int) -> tuple[Messages, ...]:
-        """Return the messages of a round of the gather: a chip's ranks give theirs, then laps."""
+        """Messages of a round of the gather: each rank of a chip gives its block, then laps."""
         if round_ == 0:
             return (self._own_blocks(to_primary=True),)
         copies = self._local(lag=round_ - 1, to_primary=False)

@@ -1,7 +1,7 @@
 """Groups that run a collective side by side, and which of them one node shows in full.
 
-Where every node does the same, the groups of one node (or the part of wide groups that lies on one)
-tell everything: how many nodes a group spans then only counts.
+Where every node does the same, the groups of one node (or the part of wide groups on one node) show
+the load of all. Beyond that, only the number of nodes of a group counts.
 """
 
 from __future__ import annotations
@@ -23,29 +23,24 @@ from trnbench.machine.placement import CHIPS, NODES, Groups, Placement, RankGrid
 
 
 class Members(Record, eq=False):
-    """Groups `listed[group, rank]`, sorted; those looked at, and where each of them lies.
-
-    `local[group, i]`: ranks within a node of the groups looked at, the same on each of `nodes`;
-    None where groups have to be read rank by rank. `one_node`: what lies on one node stands for
-    what lies on all. `ways[group]`: which of `grids` is its grid. `stages`: the levels of
-    an algorithm on each of the grids.
-    """
+    """Groups of one collective: those that are placed, and the grid of each."""
 
     placement: Placement
-    listed: IntArray | None
-    looked_at: IntArray | None
-    local: IntArray | None
+    listed: IntArray | None  # all groups [group, rank], sorted
+    looked_at: IntArray | None  # groups that are placed
+    local: IntArray | None  # [group, i] ranks in each of `nodes`; None: rank by rank
     nodes: IntArray
-    one_node: bool
+    one_node: bool  # what one node does is what every node does
     grids: tuple[RankGrid, ...]
-    ways: tuple[int, ...]
+    ways: tuple[int, ...]  # by group: index of its grid
+    # cache: levels of an algorithm, by grid
     stages: Memo[tuple[int, Algorithm], list[AlgorithmStage] | Refusal] = field(
         default_factory=Memo
     )
 
     @property
     def ranks(self) -> int:
-        """Ranks of one group."""
+        """Number of ranks of one group."""
         if self.listed is not None:
             return int(self.listed.shape[1])
         assert self.local is not None
@@ -58,25 +53,25 @@ class Members(Record, eq=False):
 
     @property
     def first(self) -> IntArray:
-        """The ranks of the first group."""
+        """Ranks of the first group."""
         if self.local is None:
             return np.asarray(self.kept[0])
         return np.asarray(self.at(np.arange(self.ranks), slice(0, 1))[0])
 
     @property
     def kept(self) -> IntArray:
-        """The groups looked at, rank by rank."""
+        """Groups that are placed, rank by rank."""
         return _spread(self) if self.looked_at is None else self.looked_at
 
     @property
     def first_nodes(self) -> int:
-        """Nodes of the first group."""
+        """Number of nodes of the first group."""
         if self.listed is None:
             return len(self.nodes)
         return len(distinct(self.listed[0] // self.placement.fabric.ranks_per_node))
 
     def in_full(self) -> Members:
-        """Return the same groups read rank by rank, all of them."""
+        """The same groups read rank by rank, all of them."""
         groups = self.groups
         alike = self.grids, self.ways
         if len(self.ways) < len(groups):
@@ -84,7 +79,7 @@ class Members(Record, eq=False):
         return _rank_by_rank(self.placement, groups, *alike)
 
     def at(self, index: IntArray, groups: slice) -> IntArray:
-        """Return [group, ...] the ranks that stand at these places of groups looked at."""
+        """Ranks [group, ...] at these places of the groups that are placed."""
         if self.local is None:
             return self.kept[groups][:, index]
         if len(self.nodes) == 1 and self.nodes[0] == 0:
@@ -95,7 +90,7 @@ class Members(Record, eq=False):
 
 
 def members_of(placement: Placement, groups: Groups, *, symmetric: bool) -> Members:
-    """Return groups ready to be placed; `symmetric` allows one node to stand for all."""
+    """Groups ready to be placed; `symmetric` allows one node to show all."""
     listed = checked_groups(placement, groups)
     fabric = placement.fabric
     if symmetric and not fabric.faulty:
@@ -117,7 +112,7 @@ def members_of(placement: Placement, groups: Groups, *, symmetric: bool) -> Memb
 
 
 def even_members(placement: Placement, local: IntArray, nodes: int) -> Members:
-    """Return groups that have these ranks (sorted) of each of the first `nodes` nodes."""
+    """Groups that have these ranks (sorted) of each of the first `nodes` nodes."""
     spanned = np.arange(nodes)
     grids, ways = _node_grids(placement, local, spanned)
     return Members(
@@ -133,7 +128,7 @@ def even_members(placement: Placement, local: IntArray, nodes: int) -> Members:
 
 
 def plain_members(placement: Placement, groups: IntArray) -> Members:
-    """Return groups for sends from rank to rank, without the grids that their ranks form."""
+    """Groups for sends from rank to rank, without the grids that their ranks form."""
     count = groups.shape[1]
     row = RankGrid(ranks=np.arange(count), levels=(CHIPS,), places=(tuple(range(count)),))
     return _rank_by_rank(placement, groups, (row,), (0,) * len(groups))
@@ -155,7 +150,7 @@ def _rank_by_rank(
 
 
 def checked_groups(placement: Placement, groups: Groups) -> IntArray:
-    """Return groups as an array of sorted ranks, or raise InputError for what is malformed."""
+    """Groups as an array of sorted ranks; malformed groups are an input error."""
     if not isinstance(groups, np.ndarray) and len({len(group) for group in groups}) != 1:
         raise InputError("replica groups must be lists of ranks of one length")
     members = np.sort(np.array(groups, dtype=np.int64), axis=1)
@@ -177,9 +172,10 @@ def _spread(members: Members) -> IntArray:
 def _alike_on_nodes(
     fabric: Fabric, members: IntArray
 ) -> tuple[IntArray, IntArray, IntArray] | None:
-    """Return the groups to look at, their ranks in a node and their nodes; or None."""
+    """Groups to place, their ranks in a node and their nodes; None if nodes differ."""
     node, local = np.divmod(members, fabric.ranks_per_node)
     first = node[:, 0]
+    # Every group is inside one node.
     if (node == first[:, None]).all():
         here = first == first.min()
         at = np.flatnonzero(here)
@@ -194,6 +190,7 @@ def _alike_on_nodes(
             if (nodes != nodes[:, :1]).any() or (by_node != by_node[0]).any():
                 return None
         return members[at], local[at], first[at[:1]]
+    # Every group spans the same nodes, with the same ranks on each of them.
     used = node[0][np.flatnonzero(np.diff(node[0], prepend=-1))]
     per_node, rest = divmod(members.shape[1], len(used))
     if rest:
@@ -218,7 +215,7 @@ def _grids(placement: Placement, groups: IntArray) -> tuple[tuple[RankGrid, ...]
 def _node_grids(
     placement: Placement, local: IntArray, nodes: IntArray
 ) -> tuple[tuple[RankGrid, ...], tuple[int, ...]]:
-    """Return the grids of groups that lie alike on each of their nodes."""
+    """Grids of groups that lie alike on each of their nodes."""
     grids: dict[int, RankGrid] = {}
     numbers: dict[int, int] = {}
     ways = []
@@ -231,13 +228,12 @@ def _node_grids(
 
 
 def _like_grid(placement: Placement, group: IntArray) -> RankGrid:
-    """Return a group's grid, or that of another group which runs on like rings: plans are alike."""
     grid = grid_of(placement, group)
     return placement.node_grids.of(_rings(placement, grid), lambda: grid)
 
 
 def _marks(fabric: Fabric, local: IntArray) -> list[bytes]:
-    """Return for each group all that its grid depends on: what it has of each level of a node."""
+    """Key by group of all that its grid depends on: its part of each level of a node."""
     chip, core = np.divmod(local, fabric.ranks_per_chip)
     rows = np.arange(len(local))[:, None]
     has_chip, has_core = (
@@ -262,7 +258,7 @@ def _present(rows: IntArray, values: IntArray, count: int) -> BoolArray:
 
 
 def _rings(placement: Placement, grid: RankGrid) -> Hashable:
-    """Return all that plans read of a grid inside a node: its shape, and the rings of its axes."""
+    """Key of all that plans read of a grid in a node: its shape, and the rings of its axes."""
     rings = [
         rings_of(placement, level, places).tobytes() if level >= 0 else b""
         for level, places in zip(grid.levels, grid.places, strict=True)
@@ -282,7 +278,7 @@ def _over_nodes(grid: RankGrid, nodes: IntArray) -> RankGrid:
 
 
 def _distinct(grids: list[RankGrid]) -> tuple[tuple[RankGrid, ...], tuple[int, ...]]:
-    """Return the grids that differ, and which of them each is."""
+    """Grids that differ, and the index of each grid among them."""
     numbers: dict[Hashable, int] = {}
     kept: list[RankGrid] = []
     ways = []

@@ -1,4 +1,4 @@
-"""When pieces arrive on a pipelined tree or chain: each waits for its own parts, not for a round.
+"""Arrival of pieces on a pipelined tree or chain: each waits for its own parts, not for a round.
 
 A message leaves when its piece is whole at its source and the source has sent the piece before it
 on the same way; it takes its transfer, then its latency. The chain of waits that ends last is the
@@ -18,31 +18,27 @@ from trnbench.machine.message_plan.placed import PlacedRound
 
 
 class PieceFlow(Record, eq=False):
-    """The messages of a pipelined phase, all rounds behind one another, and what each waits for.
+    """Messages of a pipelined phase, round after round, and the waits between them."""
 
-    `piece_at_source`, `piece_at_target` and `sender` are numbers shared by messages that wait for
-    one another; `cuts` are where rounds end.
-    """
-
-    piece_at_source: IntArray
-    piece_at_target: IntArray
-    sender: IntArray
-    cuts: IntArray
+    piece_at_source: IntArray  # number of (way, source, piece)
+    piece_at_target: IntArray  # number of (way, target, piece), in the same count
+    sender: IntArray  # number of (way, source, target), which sends one at a time
+    cuts: IntArray  # ends of rounds
 
 
 class Arrival(Record, eq=False):
-    """When the last piece arrives, and the critical way: messages, and which of them end a hop.
+    """Arrival of the last piece, and the critical way to it.
 
     A message that does not end a hop only held up the next of its sender: its latency is not paid.
     """
 
     time_s: float
-    messages: IntArray
+    messages: IntArray  # of the critical way
     ends_hop: BoolArray
 
 
 def flow_of(rounds: Sequence[PlacedRound]) -> PieceFlow:
-    """Return the messages of the rounds of one pipelined phase."""
+    """Messages of the rounds of one pipelined phase, and their waits."""
     way, source, target, piece = (
         np.concatenate([getattr(found, name) for found in rounds])
         for name in ("way", "source", "target", "piece")
@@ -62,7 +58,7 @@ def flow_of(rounds: Sequence[PlacedRound]) -> PieceFlow:
 
 
 def last_arrival(flow: PieceFlow, start_s: FloatArray, through_s: FloatArray) -> Arrival:
-    """Return the last arrival if messages take `through_s` to send and `start_s` on their way."""
+    """Last arrival if messages take `through_s` to send and `start_s` on their way."""
     (found,) = last_arrivals(flow, start_s, through_s[None])
     return found
 
@@ -70,7 +66,7 @@ def last_arrival(flow: PieceFlow, start_s: FloatArray, through_s: FloatArray) ->
 def last_arrivals(
     flow: PieceFlow, start_s: FloatArray, through_s: FloatArray
 ) -> tuple[Arrival, ...]:
-    """Return the last arrival in each of several cases, which differ in `through_s[case]`."""
+    """Last arrival in each of several cases, which differ in `through_s[case]`."""
     cases, messages = through_s.shape
     nothing = messages
     places = int(max(flow.piece_at_source.max(), flow.piece_at_target.max())) + 1
@@ -101,7 +97,7 @@ def last_arrivals(
 
 
 def _traced(ends: FloatArray, before: IntArray, by_hop: BoolArray, nothing: int) -> Arrival:
-    """Return the last arrival and the way to it, back from its end."""
+    """Last arrival and the critical way, traced back from its end."""
     last = int(np.argmax(ends))
     way, paid = [], []
     pays = True

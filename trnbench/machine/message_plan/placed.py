@@ -1,8 +1,8 @@
-"""A plan on its cluster: the links every message crosses. What both timed engines read.
+"""A plan on its cluster: the links every message crosses. Both timed engines read it.
 
 Rounds that repeat are kept once with their count. Where every node does the same, one node's
-messages stand for all: a message counts on its own node's links at both ends, because another
-node's like message comes in there.
+messages are enough: a message counts on its own node's links at both ends, because another node's
+like message comes in there.
 """
 
 from __future__ import annotations
@@ -31,43 +31,32 @@ AnyArray = TypeVar("AnyArray", IntArray, FloatArray)
 
 
 class PlacedRound(Record, eq=False):
-    """Messages of `times` like rounds: links [message, hop] (the number `link_count` for none).
-
-    `share`: of the collective's size. `remote`: crosses the network. `adds`: largest share one
-    rank adds up in the round. `fanout`: messages a rank sends on one channel. `way`: messages of
-    one line and channel, which alone wait for each other on a ring that relays; `piece`: what they
-    carry, for which alone a pipelined tree waits.
-    """
+    """Messages of `times` like rounds; arrays are [message]."""
 
     phase: int
     round_: int
     times: int
     source: IntArray
     target: IntArray
-    links: IntArray
+    links: IntArray  # [message, hop]; the number `link_count` for no link
     latency_s: FloatArray
-    share: FloatArray
-    remote: BoolArray
-    way: IntArray
-    piece: IntArray
-    adds: float
-    fanout: int
+    share: FloatArray  # of the collective's size
+    remote: BoolArray  # crosses the network
+    way: IntArray  # line and channel; on a relaying ring waits are within one
+    piece: IntArray  # on a pipelined tree waits are within one
+    adds: float  # largest share that one rank adds up
+    fanout: int  # messages that a rank sends on one channel
 
 
 class Placed(Record, eq=False):
-    """A collective of like groups on a cluster; its plan and its rounds are drawn when asked for.
-
-    `outlines`: what the plans of the members' grids do; all have the same phases.
-    `of_one_node`: links are one node's, and stand for every node's. `on_a_node`: the same groups
-    with one node for all, where only some phases may be read so.
-    """
+    """Collective of like groups on a cluster; plan and rounds are drawn when asked for."""
 
     placement: Placement
     op: Op
     members: Members
-    outlines: tuple[Outline, ...]
-    of_one_node: bool
-    on_a_node: Placed | None = None
+    outlines: tuple[Outline, ...]  # by the members' grids; all have the same phases
+    of_one_node: bool  # links are one node's, the same on every node
+    on_a_node: Placed | None = None  # the same by one node, for phases that allow it
     plans: Memo[int, MessagePlan] = field(default_factory=Memo)
     phase_rounds: Memo[int, tuple[PlacedRound, ...]] = field(default_factory=Memo)
 
@@ -78,38 +67,38 @@ class Placed(Record, eq=False):
 
     @property
     def link_count(self) -> int:
-        """Links that have a number of their own: one node's, or the cluster's."""
+        """Number of links: one node's, or the cluster's."""
         fabric = self.placement.fabric
         return fabric.links_per_node * (1 if self.of_one_node else fabric.nodes)
 
     @cached_property
     def capacity(self) -> FloatArray:
-        """The speed of each link, bytes/s; the last entry, for no link, is infinite."""
+        """Speed of each link, bytes/s; the last entry, for no link, is infinite."""
         return np.append(self.placement.fabric.capacity(np.arange(self.link_count)), np.inf)
 
     @cached_property
     def kind(self) -> IntArray:
-        """The kind of each link; the last entry, for no link, is -1."""
+        """Kind of each link; the last entry, for no link, is -1."""
         fabric = self.placement.fabric
         return np.append(fabric.kind[np.arange(self.link_count) % fabric.links_per_node], -1)
 
     @property
     def ranks(self) -> int:
-        """Ranks of one group."""
+        """Number of ranks of one group."""
         return self.members.ranks
 
     @property
     def steps(self) -> tuple[PlanStep, ...]:
-        """The phases of the plan, without their lines."""
+        """Phases of the plan, without their lines."""
         return self.outlines[0].steps
 
     @property
     def plan(self) -> MessagePlan:
-        """The plan of the first group."""
+        """Plan of the first group."""
         return self.plan_on(0)
 
     def plan_on(self, grid: int) -> MessagePlan:
-        """Return the plan on one of the members' grids."""
+        """Plan on one of the members' grids."""
         return self.plans.of(grid, lambda: plan_of(self.outlines[grid]))
 
     @property
@@ -118,11 +107,11 @@ class Placed(Record, eq=False):
         return tuple(found for phase in range(len(self.steps)) for found in self.rounds_of(phase))
 
     def rounds_of(self, phase: int) -> tuple[PlacedRound, ...]:
-        """Return the rounds of one phase."""
+        """Rounds of one phase."""
         return self.phase_rounds.of(phase, lambda: _rounds(self, phase))
 
     def round_of(self, phase: int, round_: int, times: int) -> PlacedRound | None:
-        """Return `times` rounds like this one of a phase; None if nothing is sent."""
+        """`times` rounds like this one of a phase; None if nothing is sent."""
         grids = range(len(self.outlines))
         batches = [_batches(self, grid, phase, round_) for grid in grids]
         runs = _runs(self.members.ways)
@@ -131,11 +120,11 @@ class Placed(Record, eq=False):
 
     @property
     def messages(self) -> int:
-        """Messages of the rounds kept, each counted as often as it repeats."""
+        """Number of messages of the rounds kept, each as often as it repeats."""
         return sum(len(found.source) * found.times for found in self.rounds)
 
     def link_name(self, link: int) -> str:
-        """Return a link as text, with its node where there are several."""
+        """Link as text, with its node where there are several."""
         fabric = self.placement.fabric
         node, local = divmod(link, fabric.links_per_node)
         name = fabric.links[local].name
@@ -145,11 +134,12 @@ class Placed(Record, eq=False):
 def place_members(
     members: Members, op: Op, algorithm: Algorithm, *, pairs: IntArray | None = None
 ) -> Placed | Refusal:
-    """Return a collective of groups that are ready to be placed."""
+    """Collective of groups that are ready to be placed, or a refusal."""
     outlines = _outlines(members, op, algorithm, pairs)
     if isinstance(outlines, Refusal):
         return outlines
     on_a_node = None
+    # One node does not show a pattern whose positions differ, only the other phases of the plan.
     if members.one_node and not all(step.pattern.alike for step in outlines[0].steps):
         on_a_node = Placed(
             placement=members.placement, op=op, members=members, outlines=outlines, of_one_node=True
@@ -195,7 +185,7 @@ def _structure(found: Outline) -> object:
 
 
 def _cut_off(placed: Placed) -> Refusal | None:
-    """Return which ranks dead links keep from each other, if any."""
+    """Refusal that names two ranks which dead links keep apart, if there are any."""
     for found in placed.rounds:
         lost = np.flatnonzero((found.links == placed.link_count).all(axis=1))
         if len(lost):
@@ -211,17 +201,16 @@ def _rounds(placed: Placed, phase: int) -> tuple[PlacedRound, ...]:
 
 
 def _runs(ways: tuple[int, ...]) -> list[tuple[int, slice]]:
-    """Return the runs of groups that follow each other on the same grid."""
     starts = [0, *(at for at in range(1, len(ways)) if ways[at] != ways[at - 1]), len(ways)]
     return [(ways[a], slice(a, b)) for a, b in pairwise(starts)]
 
 
 def _batches(placed: Placed, grid: int, phase: int, round_: int) -> list[RankMessages]:
-    """Return a round's messages between places in a group, or only those that one node sends.
+    """Messages of a round between places in a group, or only those that one node sends.
 
-    The latter where every node holds a like part of every group (`local`), but for broadcasts,
-    whose root's node alone sends. A pattern that is wider than the lines of one node runs over
-    several: then only the positions on that node are asked what they send.
+    One node is enough where every node holds a like part of every group (`local`), but for
+    broadcasts, whose root's node alone sends. A pattern wider than the lines of one node runs over
+    several: then only the positions on that node are asked for messages.
     """
     found = placed.outlines[grid]
     step = found.steps[phase]
@@ -247,10 +236,10 @@ def _placed_round(
     round_: int,
     times: int,
 ) -> PlacedRound:
-    """Return the messages of one round, of all groups, as flat arrays.
+    """Messages of one round, of all groups, as flat arrays.
 
-    Order: part by part (`parts` are runs of groups that share a grid, and so the same batches of
-    messages), in a part group by group, in a group batch by batch. Every array follows it.
+    Parts are runs of groups that share a grid, and with it the batches of messages. All arrays have
+    the order part, group, batch.
     """
     fabric, members = placed.placement.fabric, placed.members
     none = fabric.nodes * fabric.links_per_node
@@ -273,7 +262,7 @@ def _placed_round(
         each = np.arange(count)[:, None] * sum(widths)
         first_way += count * sum(widths)
         # What depends on the group comes as [group, message] a batch and is joined along the
-        # messages before it is made flat; what is the same in every group is repeated.
+        # messages before it is made flat; arrays that all groups share are repeated.
         blocks.append(
             [
                 _joined([source for source, *_ in found]),
@@ -285,8 +274,8 @@ def _placed_round(
         )
         latencies.append(_joined([latency for *_, latency in found]))
         shares.append(_repeated([batch.share for batch in batches], count))
-        # The share that each rank adds up, of all messages it gets at once; where one node stands
-        # for all, ranks count by their place in the node.
+        # The share that each rank adds up, of all messages it gets at once. If one node shows all,
+        # ranks count by their place in the node.
         for batch, (_, target, *_) in zip(batches, found, strict=True):
             if batch.reduces and batch.fan is Fan.POINT:
                 at = target % fabric.ranks_per_node if placed.of_one_node else target
@@ -320,7 +309,7 @@ def _placed_round(
 def _links(
     placed: Placed, groups: slice, batch: RankMessages
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """Return [group, message] source, target, links and latency of a batch."""
+    """Source, target, links and latency of a batch, each [group, message]."""
     members, routes = placed.members, placed.placement.routes
     source, target = members.at(batch.source, groups), members.at(batch.target, groups)
     if batch.fan is Fan.POINT:
@@ -333,19 +322,17 @@ def _links(
 
 
 def _joined(columns: list[AnyArray]) -> AnyArray:
-    """Return [group, message, ...] batches behind one another within each group, as one row."""
     found = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
     return found.reshape(-1, *found.shape[2:])
 
 
 def _repeated(columns: list[AnyArray], times: int) -> AnyArray:
-    """Return batches behind one another, and all of that once for each of so many groups."""
     row = _stacked(columns)
     return np.tile(row, times) if times > 1 else row
 
 
 def _padded(links: IntArray, hops: int, none: int) -> IntArray:
-    """Return paths with so many hops, `none` where a path is over."""
+    """Paths with `hops` hops, `none` where a path is over."""
     missing = hops - links.shape[-1]
     if not missing:
         return links
@@ -357,13 +344,12 @@ def _stacked(columns: list[AnyArray]) -> AnyArray:
 
 
 def _local(fabric: Fabric, links: IntArray) -> IntArray:
-    """Return local link numbers; `links_per_node` for none."""
     none = fabric.nodes * fabric.links_per_node
     return np.where(links == none, fabric.links_per_node, links % fabric.links_per_node)
 
 
 def _added(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the sum of two arrays by rank, the shorter one filled up with 0."""
+    """Sum of two arrays by rank, the shorter one filled up with 0."""
     if not len(a):
         return b
     size = max(len(a), len(b))
@@ -371,7 +357,7 @@ def _added(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _fan_links(fabric: Fabric, members: Members, groups: slice, batch: RankMessages) -> IntArray:
-    """Return the ports of a reducing switch that a joined or spread message crosses."""
+    """Ports of a reducing switch that a joined or spread message crosses."""
     assert batch.members is not None
     level = next(
         i for i, up in enumerate(fabric.levels) if isinstance(up.level, Switch) and up.level.reduces

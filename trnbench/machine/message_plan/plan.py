@@ -18,38 +18,30 @@ from trnbench.machine.message_plan.pattern import Fan, MessagePattern, Messages
 
 
 class PlanPhase(Record, eq=False):
-    """One pattern run on all `lines[line, position]` (rank numbers in the group) at once.
-
-    Phases of one `lane` use the same links the same way, so chunks take turns on it.
-    """
+    """One pattern, run on all lines of ranks at once."""
 
     pattern: MessagePattern
     level: int
-    lane: int
-    lines: IntArray
+    lane: int  # phases of a lane use the same links; chunks take turns
+    lines: IntArray  # [line, position]: rank in the group
 
 
 class RankMessages(Record, eq=False):
-    """Messages between ranks of a group; `share` is each one's part of the collective's size.
-
-    With a fan, `members[message]` are the ranks that all send or all receive. `fanout`: most
-    messages one rank sends on one channel; `way`: the line and channel it belongs to;
-    `piece`: its first block.
-    """
+    """Messages between ranks of a group; arrays are [message]."""
 
     source: IntArray
     target: IntArray
-    share: FloatArray
+    share: FloatArray  # of the collective's size
     reduces: bool
     fan: Fan
-    members: IntArray | None
-    fanout: int
-    way: IntArray
-    piece: IntArray
+    members: IntArray | None  # with a fan: ranks that all send or all receive
+    fanout: int  # most messages one rank sends on one channel
+    way: IntArray  # number of line and channel
+    piece: IntArray  # first block
 
 
 class Moves(Record, eq=False):
-    """Segment by segment what a round moves: from rank, to rank, which segment."""
+    """Segments that a round moves: from rank, to rank, number of the segment."""
 
     source: IntArray
     target: IntArray
@@ -58,51 +50,47 @@ class Moves(Record, eq=False):
 
 
 class MessagePlan(Record, eq=False):
-    """One collective among `ranks`: its phases in order.
-
-    `radix[level]`: blocks at that level; `place[rank, level]`: the rank's place on its line.
-    `items`: all-to-all and permute move one item for each pair of ranks instead of segments.
-    """
+    """One collective among `ranks`: its phases in order."""
 
     op: Op
     algorithm: str
     ranks: int
-    radix: tuple[int, ...]
-    place: IntArray
+    radix: tuple[int, ...]  # blocks by level
+    place: IntArray  # [rank, level]: place on its line
     phases: tuple[PlanPhase, ...]
     share_per_block: tuple[float, ...]
     pairs: IntArray | None = None
 
     @property
     def items(self) -> bool:
-        """Whether it moves one item for each pair of ranks."""
+        """True when one item moves for each pair of ranks, in place of segments."""
         return self.op in ("all-to-all", "permute", "send-receive")
 
     @property
     def channels(self) -> int:
-        """Channels that every level's channels divide."""
+        """Number of channels, which every level's channels divide."""
         return math.lcm(*(phase.pattern.channels for phase in self.phases), 1)
 
     @property
     def blocks(self) -> int:
-        """Blocks of the buffer, or items."""
+        """Number of blocks of the buffer, or of items."""
         return self.ranks**2 if self.items else math.prod(self.radix)
 
     @property
     def segments(self) -> int:
-        """Pieces that move on their own: blocks times channels."""
+        """Number of pieces that move on their own: blocks times channels."""
         return self.blocks * self.channels
 
     @property
     def owner(self) -> IntArray:
-        """The block of each rank, in mixed radix over its places."""
+        """Block of each rank, in mixed radix over its places."""
         block = np.zeros(self.ranks, dtype=np.int64)
         for level, radix in enumerate(self.radix):
             block = block * radix + self.place[:, level]
         return block
 
     def moves(self, phase: PlanPhase, round_: int) -> Moves:
-        """Return every segment a round moves, for carrying real data."""
+        """Every segment that a round moves, for carrying real data."""
         parts = [self._moves(phase, batch) for batch in phase.pattern.messages(round_)]
         return Moves(
             source=np.concatenate([part.source for part in parts]),
@@ -131,7 +119,7 @@ class MessagePlan(Record, eq=False):
         )
 
     def _blocks(self, phase: PlanPhase, batch: Messages) -> tuple[IntArray, IntArray]:
-        """Return (message, block) for every block of every message on every line."""
+        """(message, block) for every block of every message on every line."""
         if self.op == "broadcast":
             stride, base = 1, np.zeros(len(phase.lines), dtype=np.int64)
         else:
@@ -145,7 +133,7 @@ class MessagePlan(Record, eq=False):
         return _ranges(first, count)
 
     def _items(self, phase: PlanPhase, batch: Messages) -> tuple[IntArray, IntArray]:
-        """Return (message, item) for every item of every message; item = from * ranks + to."""
+        """(message, item) for every item of every message; item = from * ranks + to."""
         assert batch.origin is not None
         if self.pairs is not None:
             messages = np.arange(len(batch.origin))
@@ -180,10 +168,10 @@ def rank_messages(
     sources: IntArray | None = None,
     in_node: int = 0,
 ) -> list[RankMessages]:
-    """Return a round's messages on these lines of ranks.
+    """Messages of a round on these lines of ranks.
 
-    With `sources`, the lines are cut off after one node: only these positions send, and what they
-    reach further on is the same `in_node` ranks later on the next node.
+    With `sources`, the lines are cut off after one node: only these positions send, and ranks
+    further on are the same `in_node` ranks later on the next node.
     """
     return [
         _on_lines(pattern, batch, lines, share_per_block, in_node if sources is not None else 0)
@@ -233,7 +221,7 @@ def _fanout(batch: Messages) -> int:
 
 
 def _without_fan(batch: Messages, positions: int) -> Messages:
-    """Return the same data movement point to point."""
+    """The same data movement, point to point."""
     if batch.fan is Fan.POINT:
         return batch
     ends = batch.target if batch.fan is Fan.IN else batch.source

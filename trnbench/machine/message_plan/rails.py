@@ -13,20 +13,17 @@ from trnbench.machine.placement import NODES
 
 
 class Rail(Record, eq=False):
-    """One line of a phase between nodes, which stands for `lines` like it.
-
-    `lines_on`: of those, on each link of a node; `links`: for the links that a line crosses to and
-    from the network their latency in s, speed in bytes/s and lines.
-    """
+    """One line of a phase between nodes, an example of `lines` like it."""
 
     placed: Placed
     lines: int
-    lines_on: IntArray
+    lines_on: IntArray  # by local link: like lines on the link
+    # to and from the network: (latency s, bytes/s, lines)
     links: tuple[tuple[float, float, int], ...]
 
 
 def one_rail(placed: Placed, index: int) -> Rail | None:
-    """Return one line of a phase if its lines load all adapters that they use alike, or None.
+    """One line of a phase if all lines load their adapters alike, else None.
 
     `placed` is one whose nodes hold like parts of every group.
     """
@@ -68,7 +65,7 @@ def _levels(found: Outline, index: int) -> set[int]:
 
 
 def _line(placed: Placed, index: int) -> Placed:
-    """Return a phase as a collective of its own, on the first line."""
+    """Phase as a collective of its own, on the first line."""
     assert placed.members.local is not None
     found = placed.outlines[0]
     step = found.steps[index]

@@ -14,10 +14,13 @@ from trnbench.machine.message_plan.pattern import (
 
 
 def ring(orders: IntArray, part: CollectivePart) -> MessagePattern:
-    """Return scatter, gather or reduce round rings `orders[channel, place]`, one channel a ring.
+    """Scatter, gather or reduce round rings `orders[channel, place]`, one channel a ring.
 
     In round t of the scatter, place q passes on the block of place q-1-t; the gather goes the same
     way with whole blocks. All rounds of the scatter look alike, and all of the gather.
+
+        round 0   place 0 -d-> 1 -a-> 2 -b-> 3 -c-> 0       blocks a b c d of places 0 1 2 3
+        round 1   place 0 -c-> 1 -d-> 2 -a-> 3 -b-> 0       after round 2 place q has block q
     """
     channels, size = orders.shape
     laps = size - 1
@@ -56,14 +59,13 @@ def ring(orders: IntArray, part: CollectivePart) -> MessagePattern:
 
 
 def _places(orders: IntArray) -> IntArray:
-    """Return [channel, position] the place at which each position stands on each ring."""
     places = np.empty_like(orders)
     np.put_along_axis(places, orders, np.arange(orders.shape[1])[None, :], axis=1)
     return places
 
 
 def ring_exchange(size: int, *, two_way: bool) -> MessagePattern:
-    """Return an all-to-all round a ring of `size` positions.
+    """All-to-all round a ring of `size` positions.
 
     The part for distance d takes d hops, one distance after the other. `two_way`: near parts go
     forward and the others backward at the same time.
@@ -106,7 +108,7 @@ def ring_exchange(size: int, *, two_way: bool) -> MessagePattern:
 
 
 def chain(orders: IntArray, blocks: int) -> MessagePattern:
-    """Return a broadcast from `orders[:, 0]` down each chain, in `blocks` pieces one by one."""
+    """Broadcast from `orders[:, 0]` down each chain, in `blocks` pieces one by one."""
     channels, size = orders.shape
 
     def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:

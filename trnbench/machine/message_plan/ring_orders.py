@@ -1,4 +1,4 @@
-"""Which rings a group can run on: the physical cycles of its links that are in good order."""
+"""Rings that a group can run on: physical cycles of its links that are in good order."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from trnbench.machine.placement import Placement
 
 
 def rings_of(placement: Placement, level: int, places: tuple[int, ...]) -> IntArray:
-    """Return the ring orders on a placement, which remembers them."""
+    """Ring orders on a placement, which caches them."""
     if placement.fabric.faulty:
         return ring_orders(placement.fabric, level, places)
     return placement.rings.of((level, places), lambda: ring_orders(placement.fabric, level, places))
 
 
 def ring_orders(fabric: Fabric, level: int, places: tuple[int, ...]) -> IntArray:
-    """Return [ring, step] indices into `places` of one level, each ring one way round.
+    """Indices [ring, step] into `places` of one level, each ring one way round.
 
-    A torus gives every edge-disjoint cycle in both directions; faulty links cost the rings that
-    use them, whichever choice leaves the most bandwidth.
+    A torus gives every edge-disjoint cycle in both directions; faulty links cost the rings that use
+    them, whichever choice leaves the most bandwidth.
     """
     natural = np.arange(len(places))[None, :]
     spec = fabric.levels[level].level
@@ -43,7 +43,7 @@ def ring_orders(fabric: Fabric, level: int, places: tuple[int, ...]) -> IntArray
 
 
 def neighbour_pairs(fabric: Fabric, group: IntArray) -> IntArray:
-    """Return (from, to) numbers within a sorted group: each rank to the next along wired chips.
+    """(from, to) numbers within a sorted group: each rank to the next along wired chips.
 
     Whole nodes follow a cycle of their links; in other groups each rank's next is the one after it.
     """
@@ -60,7 +60,7 @@ def neighbour_pairs(fabric: Fabric, group: IntArray) -> IntArray:
 
 
 def _wired_chips(fabric: Fabric) -> list[int]:
-    """Return the chips of an instance in an order in which each has a link to the next."""
+    """Chips of an instance in an order in which each has a link to the next."""
     chips = [0]
     for up in fabric.levels:
         match up.level:
@@ -85,7 +85,7 @@ def _wired_chips(fabric: Fabric) -> list[int]:
 def _best(
     fabric: Fabric, level: int, places: tuple[int, ...], cycles: list[tuple[int, ...]]
 ) -> tuple[list[tuple[int, ...]], float]:
-    """Return the directed rings worth using and their joint speed in units of a sound link."""
+    """Directed rings worth using, and their joint speed in units of a sound link."""
     ways = [*cycles, *((cycle[0], *reversed(cycle[1:])) for cycle in cycles)]
     ways = [way for way in ways if len(way) == len(places)]
     speeds = [float(_speed(fabric, level, places, np.array(way)).min()) for way in ways]
@@ -99,7 +99,7 @@ def _best(
 
 
 def _speed(fabric: Fabric, level: int, places: tuple[int, ...], order: IntArray) -> FloatArray:
-    """Return for each step of a ring the worst share of speed its link has left, on any unit."""
+    """Worst share of speed that a link has left on any unit, by step of a ring."""
     if not fabric.faulty:
         return np.ones(len(order))
     at = np.array(places)[order]
@@ -111,7 +111,7 @@ def _speed(fabric: Fabric, level: int, places: tuple[int, ...], order: IntArray)
 def _edges(
     fabric: Fabric, level: int, places: tuple[int, ...], *, least: float
 ) -> list[tuple[int, int]]:
-    """Return the pairs of places with links both ways that keep at least this share of speed."""
+    """Pairs of places with links both ways that keep at least this share of speed."""
     links = _links(fabric, level)[np.ix_(places, places)]
     share = np.where(links < 0, -1.0, fabric.worst_factor()[links]).min(axis=2)
     sound = np.minimum(share, share.T) >= least
@@ -119,7 +119,7 @@ def _edges(
 
 
 def _links(fabric: Fabric, level: int) -> IntArray:
-    """Return [place, place, unit] the link between chips one step apart, -1 where there is none."""
+    """Link between chips one step apart, [place, place, unit]; -1 where there is none."""
     up, table = fabric.levels[level], fabric.torus_link[level]
     chips = np.arange(fabric.chips)
     units = chips[chips // up.span % up.count == 0]

@@ -1,7 +1,7 @@
-"""Which algorithm a stack uses for a group and a size: its table, or the one the user asks for.
+"""Choice of an algorithm for a group and a size: by a stack's table, or the user's.
 
 The first rule wins whose conditions hold and whose algorithm the group allows; rules passed over
-say why.
+name their refusal.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ from trnbench.machine.placement import Groups, Placement
 
 
 class Selected(Record, eq=False):
-    """An algorithm in place, for sizes from `from_bytes` up to below `below_bytes`.
-
-    `passed_over`: rules that came first and why they could not be used.
-    """
+    """Algorithm in place, for sizes from `from_bytes` up to below `below_bytes`."""
 
     from_bytes: float
     below_bytes: float
@@ -34,7 +31,7 @@ class Selected(Record, eq=False):
     tuning_name: str
     tuning: Tuning
     placed: Placed
-    passed_over: tuple[str, ...]
+    passed_over: tuple[str, ...]  # rules that came first, with their refusals
 
 
 def select(
@@ -48,7 +45,7 @@ def select(
     pairs: IntArray | None = None,
     symmetric: bool = True,
 ) -> tuple[Selected, ...] | Refusal:
-    """Return the algorithms by size (rising), or why none can run.
+    """Algorithms by size (rising), or a refusal if none can run.
 
     `algorithm` and `tuning` overrule the stack's table; an algorithm asked for keeps the tunings
     and pieces that the table gives it.
@@ -66,7 +63,7 @@ def select_for(
     tuning: str | None = None,
     pairs: IntArray | None = None,
 ) -> tuple[Selected, ...] | Refusal:
-    """Return the algorithms by size for groups that are ready to be placed."""
+    """Algorithms by size for groups that are ready to be placed."""
     nodes, ranks = members.first_nodes, members.ranks
     placements: dict[Algorithm, Placed | Refusal] = {}
 
@@ -79,6 +76,7 @@ def select_for(
     if algorithm is not None:
         fitting = [rule for rule in fitting if _plays(rule, algorithm)]
     chosen: list[Selected] = []
+    # Between the limits of two rules the same rules cover all sizes: one choice serves them.
     for limit in sorted({rule.limit_bytes(nodes) for rule in fitting} | {math.inf}):
         covering = [rule for rule in fitting if rule.limit_bytes(nodes) >= limit]
         passed: list[str] = []
@@ -113,13 +111,13 @@ def select_for(
 
 
 def selected_for(selected: Sequence[Selected], size_bytes: FloatArray) -> IntArray:
-    """Return for each size the index of the choice that covers it."""
+    """Index of the choice that covers each size."""
     starts = np.array([choice.from_bytes for choice in selected])
     return np.searchsorted(starts, size_bytes, side="right") - 1
 
 
 def algorithm_named(text: str) -> Algorithm:
-    """Return the algorithm a text names: "ring", "hierarchical" or "hierarchical:ring:tree"."""
+    """Algorithm by text: "ring", "hierarchical" or "hierarchical:ring:tree"."""
     name, *parts = text.split(":")
     for part in (name, *parts):
         if part not in ALGORITHMS:
@@ -141,7 +139,7 @@ def _plays(rule: Rule, algorithm: Algorithm) -> bool:
 def _candidates(
     stack: CollectiveStack, rules: Sequence[Rule], algorithm: Algorithm | None, tuning: str | None
 ) -> list[tuple[Algorithm, str]]:
-    """Return the algorithms to try in turn, each with its tuning: those of the rules, or one."""
+    """Algorithms to try in turn, each with its tuning: those of the rules, or the user's."""
     if algorithm is not None:
         tabled = next((rule.tuning for rule in rules), stack.tuning_for(algorithm.name))
         name = tuning or tabled

@@ -1,6 +1,6 @@
-"""Which pattern each algorithm runs on which lines of a group's grid, level by level.
+"""Patterns that each algorithm runs on the lines of a group's grid, level by level.
 
-The table `_STAGES` names every algorithm. What cannot be built is a `Refusal` with its reason.
+The table `_STAGES` names every algorithm. An impossible one is a `Refusal` with its reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trnbench.machine.placement import CORES, NODES, RankGrid
 
 
 def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
-    """Return the levels of an algorithm on a group, innermost first, or why it cannot run."""
+    """Levels of an algorithm on a group, innermost first, or a refusal."""
     if name not in ALGORITHMS:
         raise UnknownNameError("collective algorithm", name, ALGORITHMS)
     if name != "hierarchical":
@@ -48,7 +48,7 @@ def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
 
 
 def _inner_stages(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
-    """Return the stages on one node of a group whose first axis is the nodes."""
+    """Stages on one node of a group whose first axis is the nodes."""
     grid = site.grid
     node = RankGrid(ranks=grid.ranks[0], levels=grid.levels[1:], places=grid.places[1:])
     stages = _STAGES[name](replace(site, grid=node))
@@ -67,7 +67,6 @@ def _orders(site: Site, axis: int) -> IntArray:
 
 
 def _with_cores(orders: IntArray, cores: int) -> IntArray:
-    """Return rings over ranks: all cores of a chip one after the other."""
     return (orders[:, :, None] * cores + np.arange(cores)).reshape(len(orders), -1)
 
 
@@ -101,7 +100,7 @@ def _ring(site: Site) -> list[AlgorithmStage] | Refusal:
         return _flat_ring(site)
     cores, chips = site.only(CORES), [a for a in site.inside if site.grid.levels[a] != CORES]
     stages = []
-    # Axes stand outermost first, so the last chip axis is the innermost level.
+    # Axes are outermost first, so the last chip axis is the innermost level.
     for axis in reversed(chips):
         innermost = axis == chips[-1]
         inside = cores if innermost else ()

@@ -12,9 +12,10 @@ from trnbench.machine.message_plan.pattern import CollectivePart, MessagePattern
 
 @lru_cache(maxsize=256)
 def _tree(positions: int) -> tuple[IntArray, IntArray]:
-    """Return parent and depth of each position, root 0; odd positions are the leaves."""
+    """Parent and depth of each position; root 0, odd positions are the leaves."""
     parent = np.full(positions, -1, dtype=np.int64)
     for place in range(1, positions):
+        # The lowest bit set is a position's height; its parent clears that bit and sets the next.
         bit = place & -place
         above = (place ^ bit) | (bit << 1)
         parent[place] = above if above < positions else place ^ bit
@@ -28,7 +29,7 @@ def _tree(positions: int) -> tuple[IntArray, IntArray]:
 
 
 def tree(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
-    """Return all-reduce up and down two trees at once, or broadcast down one, in `blocks` pieces.
+    """All-reduce up and down two trees at once, or broadcast down one, in `blocks` pieces.
 
     One channel a tree. The second tree mirrors (or shifts) the first, so a leaf of one works in the
     other and both halves of the data load every rank alike.
@@ -79,5 +80,4 @@ def tree(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
 
 
 def _second(place: IntArray, positions: int) -> IntArray:
-    """Return where the second tree puts what the first has at `place`."""
     return positions - 1 - place if positions % 2 == 0 else (place + 1) % positions

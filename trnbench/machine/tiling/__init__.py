@@ -1,5 +1,5 @@
-"""How a matrix product is cut up for a core: legality, kernel schedules, split.
+"""Cuts of a matrix product and of attention for a core: legality, kernel schedules, split.
 
-Both engines read the same schedule: which tiles there are, what a kernel loads, in which descriptor
-shapes and how often is decided here and nowhere else.
+Both engines read the same schedule: tiles, loads, descriptor shapes and repetitions are decided
+here and nowhere else.
 """

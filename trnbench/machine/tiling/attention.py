@@ -1,4 +1,4 @@
-"""Tile schedules of fused attention on one core: which tiles are visited, in what order.
+"""Tile schedules of fused attention on one core: the tiles visited, and their order.
 
 Two published pairs of kernels. `training` (neuronx-distributed; NKI samples' `flash_fwd` and
 `flash_attn_bwd`): large tiles of 2,048 keys outside, query tiles inside, a running maximum per
@@ -38,29 +38,27 @@ HALF_BITS = 16
 
 
 class AttentionCall(Record):
-    """Fused attention of a rank: `heads` query heads in all, of all its sequences.
+    """Fused attention of a rank.
 
-    Keys that several heads share, `kv_heads` in all, are loaded again for each; the library's
-    backward kernel sums their gradients over the heads before they are stored.
-    Queries are those from `first_query` on of a whole sequence, or of `ring_queries` of it that
-    are an early and an equally long late part, as a ring of ranks shares a sequence.
+    Keys that several heads share are loaded again for each head; the library's backward kernel sums
+    their gradients over the heads before the store.
     """
 
     queries: int
     keys: int
-    heads: int
-    kv_heads: int
+    heads: int  # query heads in all, of all sequences
+    kv_heads: int  # heads of keys in all
     score_size: int
     value_size: int
     number_format: str = "bf16"
     causal: bool = True
     window: int | None = None
     backward: bool = False
-    first_query: int = 0
-    ring_queries: int | None = None
+    first_query: int = 0  # position of the first query
+    ring_queries: int | None = None  # of a ring's rank: an early and an equally long late part
 
     def position(self, query: int) -> int:
-        """Return where in the sequence a query stands."""
+        """Position of a query in the sequence."""
         at = self.first_query + query
         if self.ring_queries is None or 2 * at < self.ring_queries:
             return at
@@ -68,39 +66,32 @@ class AttentionCall(Record):
 
 
 class Visit(Record):
-    """Some key tiles seen by one tile of queries.
-
-    `widths` are the key tiles'; of the first `multiplied` scores are computed at all; `masks` are
-    put on each; `value_tiles` of 128 keys are multiplied with values. So many `new_keys` are loaded
-    first and stay until others are; `new_queries` are loaded too. `first` and `last` visit of the
-    query tile. Backward, `turn_keys`: keys are transposed; `group_end`: the last query tile whose
-    part of the keys' gradients is summed in PSUM; `summed_on`: their sums stay for the next head.
-    """
+    """Some key tiles seen by one tile of queries."""
 
     queries: int
-    widths: tuple[int, ...]
-    multiplied: int
-    masks: tuple[int, ...]
-    value_tiles: tuple[int, ...]
-    new_keys: int = 0
-    new_queries: bool = True
-    turn_keys: bool = False
-    first: bool = False
-    last: bool = False
-    group_end: bool = False
-    summed_on: bool = False
+    widths: tuple[int, ...]  # of each key tile
+    multiplied: int  # first key tiles whose scores are computed
+    masks: tuple[int, ...]  # put on each key tile
+    value_tiles: tuple[int, ...]  # tiles of 128 keys times values, by key tile
+    new_keys: int = 0  # loaded first; they stay until others are
+    new_queries: bool = True  # queries are loaded too
+    turn_keys: bool = False  # backward: keys are transposed
+    first: bool = False  # visit of the query tile
+    last: bool = False  # visit of the query tile
+    group_end: bool = False  # backward: last query tile of a sum of key gradients in PSUM
+    summed_on: bool = False  # backward: sums of key gradients stay for the next head
 
 
 class PlacedVisit(Record, kw_only=False):
-    """A visit, and its first query (as numbered in the call) and first key."""
+    """Visit with its place in the call."""
 
-    query: int
-    key: int
+    query: int  # first query, as numbered in the call
+    key: int  # first key
     visit: Visit
 
 
 def usual_kernel(cores: NeuronCores) -> FusedKernel:
-    """Return the kernel that a chip's software has: the library's where DMA can transpose."""
+    """Kernel of a chip's software: the library's where DMA can transpose."""
     return "training" if cores.dma.transpose_rate_in_sbuf is None else "library"
 
 
@@ -117,7 +108,7 @@ def visits(call: AttentionCall, kernel: FusedKernel) -> Iterator[tuple[PlacedVis
 def parts_of_cores(
     call: AttentionCall, cores: int, kernel: FusedKernel
 ) -> tuple[tuple[AttentionCall, ...], ...]:
-    """Return the calls that each of a rank's cores makes, where they differ.
+    """Calls that each of a rank's cores makes, where they differ.
 
     Heads go whole to cores. The library's forward kernel shares an odd last head of two cores by
     its queries, the early part being the larger one under a causal mask.
@@ -137,12 +128,12 @@ def parts_of_cores(
 
 
 def shared_heads(call: AttentionCall, kernel: FusedKernel) -> int:
-    """Return the heads whose gradients of keys are summed on in the next head of the same keys."""
+    """Heads whose gradients of keys are summed on in the next head of the same keys."""
     return call.heads - call.kv_heads if call.backward and kernel == "library" else 0
 
 
 def summed_on(run: tuple[PlacedVisit, ...]) -> tuple[PlacedVisit, ...]:
-    """Return a run of visits of a head whose sums stay for the next."""
+    """Run of visits of a head whose sums stay for the next."""
     return (
         tuple(replace(placed, visit=replace(placed.visit, summed_on=True)) for placed in run[:1])
         + run[1:]
@@ -150,17 +141,16 @@ def summed_on(run: tuple[PlacedVisit, ...]) -> tuple[PlacedVisit, ...]:
 
 
 def _with_heads(call: AttentionCall, heads: int) -> AttentionCall:
-    """Return the call of some of the heads, with as few keys as they share."""
     return replace(call, heads=heads, kv_heads=-(-heads * call.kv_heads // call.heads))
 
 
 def results_at_once(call: AttentionCall) -> int:
-    """Return the query tiles of the training kernel whose results stay in SBUF together."""
+    """Query tiles of the training kernel whose results stay in SBUF together."""
     return RESULT_TILES // _parts(call)
 
 
 def keys_at_once(call: AttentionCall, kernel: FusedKernel) -> int:
-    """Return the keys that stay in SBUF together: a large tile, or a section.
+    """Keys that stay in SBUF together: a large tile, or a section.
 
     Sections are smaller where heads are larger than an array, or elements wider than 16 bits.
     """
@@ -171,13 +161,12 @@ def keys_at_once(call: AttentionCall, kernel: FusedKernel) -> int:
 
 
 def _parts(call: AttentionCall) -> int:
-    """Return how many times as much room heads of more than an array, and wide elements, take."""
     arrays = -(-max(call.score_size, call.value_size) // VALUE_TILE)
     return arrays * (2 if format_named(call.number_format).bits > HALF_BITS else 1)
 
 
 def _span(call: AttentionCall, query: int, count: int) -> tuple[int, int]:
-    """Return the first key that any of some queries attends to, and the end of these keys."""
+    """First key that any of some queries attends to, and the end of these keys."""
     if not call.causal:
         return 0, call.keys
     start, end = call.position(query), call.position(query + count - 1) + 1
@@ -214,7 +203,6 @@ def _large_tiles(call: AttentionCall) -> Iterator[PlacedVisit]:
 
 
 def _cut(call: AttentionCall, query: int, key: int) -> int:
-    """Return 1 where a window needs a mask of its own: on the diagonal and left of it."""
     return int(call.window is not None and call.position(query) + QUERY_TILE > key)
 
 
@@ -257,7 +245,7 @@ def _sections(call: AttentionCall) -> Iterator[tuple[PlacedVisit, ...]]:
 def _block(
     queries: int, width: int, masks: int, new_keys: int, marks: tuple[bool, bool, bool, bool, bool]
 ) -> Visit:
-    """Return a backward visit: there are few kinds, and very many of each."""
+    """Backward visit, cached: there are few kinds, and very many of each."""
     new_queries, turn_keys, first, last, group_end = marks
     return Visit(
         queries=queries,
@@ -275,12 +263,11 @@ def _block(
 
 
 def _tiles(low: int, high: int, edge: int) -> int:
-    """Return the tiles of 128 keys, counted from an edge, that hold keys from low to high."""
     return -(-(high - edge) // VALUE_TILE) - (low - edge) // VALUE_TILE
 
 
 def _masked(call: AttentionCall, query: int, count: int, key: int, width: int) -> bool:
-    """Tell whether a tile holds pairs that do not count."""
+    """True when a tile holds pairs that do not count."""
     if not call.causal:
         return False
     start, end = call.position(query), call.position(query + count - 1)

@@ -1,4 +1,4 @@
-"""Whether a chip can take a product at all, and how its tensor unit takes it; else what it can."""
+"""Legality of a product on a chip, and the rate at which its tensor unit takes the product."""
 
 from __future__ import annotations
 
@@ -18,24 +18,20 @@ _SOLO_FORMATS = ("fp32", "tf32")
 
 
 class Rate(Record):
-    """How a systolic array takes a product.
+    """Rate at which a systolic array takes a product."""
 
-    `passes` over the moving data, contraction elements a row of the array covers (`rows_per_pe`
-    stored ones, times `ratio` of a pruning pattern).
-    """
-
-    passes: float
-    rows_per_pe: int
-    ratio: int
+    passes: float  # over the moving data
+    rows_per_pe: int  # stored contraction elements that a row of the array covers
+    ratio: int  # dense elements per stored one, under a pruning pattern
 
     @property
     def depth(self) -> int:
-        """Return the contraction elements that one row of the array covers."""
+        """Contraction elements that one row of the array covers."""
         return self.rows_per_pe * self.ratio
 
 
 def format_reasons(product: MatrixProduct, chip: Chip, precision: Precision) -> tuple[str, ...]:
-    """Return why the chip cannot take the product's formats or pattern; empty if it can."""
+    """Reasons that the chip cannot take the product's formats or pattern; else empty."""
     reasons = [
         f"{chip.name} has no {name} product; it has {', '.join(chip.formats)}"
         for name in dict.fromkeys((product.format_a, product.format_b))
@@ -50,7 +46,7 @@ def format_reasons(product: MatrixProduct, chip: Chip, precision: Precision) -> 
 
 
 def pattern_fits(product: MatrixProduct) -> BoolArray:
-    """Return which products have a contraction that the pruning pattern divides."""
+    """Mask of products with a contraction that the pruning pattern divides."""
     if product.pattern is None:
         return np.ones(product.k.shape, dtype=np.bool_)
     group = parse_pattern(product.pattern).group
@@ -59,8 +55,9 @@ def pattern_fits(product: MatrixProduct) -> BoolArray:
 
 
 def shape_reasons(product: MatrixProduct, fits: BoolArray, kernel: str) -> tuple[str, ...]:
-    """Return why some shapes cannot run: the pattern does not divide K, or a kernel's buffers
-    exceed SBUF. One example of each.
+    """Reasons that some shapes cannot run, one example each.
+
+    The pattern does not divide K, or a kernel's buffers exceed SBUF.
     """
     reasons: list[str] = []
     odd = ~pattern_fits(product)
@@ -75,10 +72,10 @@ def shape_reasons(product: MatrixProduct, fits: BoolArray, kernel: str) -> tuple
 
 
 def rate_of(product: MatrixProduct, cores: NeuronCores, precision: Precision) -> Rate:
-    """Return passes and depth of a product on the array; the slower operand decides.
+    """Passes and depth of a product on the array; the slower operand decides.
 
-    A compressed product takes the time of a dense one with one row per element, because the
-    array's extra input width carries the rows to choose from and not a second row.
+    A compressed product takes the time of a dense one with one row per element: the array's extra
+    input width carries the rows to choose from, not a second row.
     """
     rates = [cores.tensor.formats[name] for name in (product.format_a, product.format_b)]
     passes = [

@@ -37,7 +37,7 @@ SPARE_OUTPUT_ROWS = 2
 
 
 class Tile(Record):
-    """The largest product of one instruction: stationary columns, moving columns, depth."""
+    """Largest product of one instruction: stationary columns, moving columns, depth."""
 
     m: int
     n: int
@@ -45,38 +45,36 @@ class Tile(Record):
 
 
 class Transfer(Record, eq=False):
-    """The shape of a DMA transfer: partitions it touches, rows of each, bytes of a row."""
+    """Shape of a DMA transfer."""
 
-    partitions: Number
-    rows: Number
+    partitions: Number  # touched
+    rows: Number  # of each partition
     row_bytes: Number
 
     @property
     def size_bytes(self) -> Number:
-        """Return all bytes it moves."""
+        """Bytes moved in all."""
         return self.partitions * self.rows * self.row_bytes
 
 
 class Operand(Record):
-    """How an operand lies in memory: bytes of a stored element, and the elements along k that one
-    stands for (`ratio`), that a row of the array takes (`stored_depth`); `turned`: k innermost.
-    """
+    """Operand of a product as it lies in memory."""
 
-    stored_bytes: float
-    stored_depth: int
-    ratio: int
-    turned: bool
+    stored_bytes: float  # of a stored element
+    stored_depth: int  # stored elements along k that a row of the array takes
+    ratio: int  # dense elements along k per stored one
+    turned: bool  # k is innermost in memory
     partitions: int
 
     @property
     def dense_bytes(self) -> float:
-        """Return bytes per element of the dense operand."""
+        """Bytes per element of the dense operand."""
         return self.stored_bytes / self.ratio
 
     def load(self, columns: Number, contraction: Number) -> Transfer:
-        """Return the transfer that brings `columns` of a K tile of so many dense elements.
+        """Transfer of `columns` columns of a K tile of `contraction` dense elements.
 
-        Turned, columns lie on the partitions and the contraction along the row.
+        Turned, columns are on the partitions and the contraction along the row.
         """
         stored = np.ceil(contraction / self.ratio)
         if self.turned:
@@ -91,27 +89,22 @@ class Operand(Record):
         )
 
     def turns(self, columns: Number) -> Number:
-        """Return the tensor-engine transposes that a loaded K tile needs."""
+        """Tensor-engine transposes that a loaded K tile needs."""
         return np.ceil(columns / self.partitions) * self.stored_depth if self.turned else 0.0
 
 
 class KernelSchedule(Record, eq=False):
-    """One kernel on one core.
+    """One kernel on one core; the last block of a dimension may be smaller.
 
-    The outer loop goes over blocks of `outer`, then the other free dimension, then K. A block holds
-    `block_m` and `block_n` elements in `rows` x `columns` output tiles, of `m_tiles` x `n_tiles` in
-    all, and `block_k` tiles of K; the last of a dimension may be smaller. An
-    operand is loaded a K tile at a time, in transfers of at most `columns_a` / `columns_b` columns,
-    into one of `slots_a` / `slots_b` buffers; it is loaded again when its block changes
-    (`reload_a`, `reload_b`: for every output block). `output_rows` tile rows of results have room
-    in SBUF. `fits` says whether the kernel's least buffers do.
+    The outer loop goes over blocks of `outer`, then the other free dimension, then K. An operand is
+    loaded a K tile at a time, and again when its block changes.
     """
 
     kernel: Kernel
     tile: Tile
     outer: Literal["m", "n"]
-    reload_a: bool
-    reload_b: bool
+    reload_a: bool  # loaded again for every output block
+    reload_b: bool  # loaded again for every output block
     a: Operand
     b: Operand
     out_bytes: float
@@ -119,62 +112,62 @@ class KernelSchedule(Record, eq=False):
     n: FloatArray
     k: FloatArray
     batch: FloatArray
-    m_tiles: FloatArray
+    m_tiles: FloatArray  # tiles in all
     n_tiles: FloatArray
     k_tiles: FloatArray
-    rows: FloatArray
-    columns: FloatArray
-    block_m: FloatArray
-    block_n: FloatArray
-    block_k: FloatArray
-    m_blocks: FloatArray
+    rows: FloatArray  # output tiles of a block along M
+    columns: FloatArray  # output tiles of a block along N
+    block_m: FloatArray  # elements of a block
+    block_n: FloatArray  # elements of a block
+    block_k: FloatArray  # K tiles of a block
+    m_blocks: FloatArray  # blocks in all
     n_blocks: FloatArray
     k_blocks: FloatArray
-    columns_a: FloatArray
-    columns_b: FloatArray
-    slots_a: FloatArray
-    slots_b: FloatArray
-    output_rows: FloatArray
-    fits: BoolArray
+    columns_a: FloatArray  # most columns of a transfer
+    columns_b: FloatArray  # most columns of a transfer
+    slots_a: FloatArray  # buffers of a K tile
+    slots_b: FloatArray  # buffers of a K tile
+    output_rows: FloatArray  # tile rows of results that SBUF has room for
+    fits: BoolArray  # True where the kernel's least buffers fit SBUF
 
     def store(self, rows: Number, columns: Number) -> Transfer:
-        """Return the transfer that writes one row of output tiles."""
+        """Transfer that writes one row of output tiles."""
         return Transfer(partitions=rows, rows=1, row_bytes=columns * self.out_bytes)
 
     @property
     def last_m(self) -> FloatArray:
-        """Return the elements of the last block of M."""
+        """Elements of the last block of M."""
         return self.m - (self.m_blocks - 1) * self.block_m
 
     @property
     def last_n(self) -> FloatArray:
-        """Return the elements of the last block of N."""
+        """Elements of the last block of N."""
         return self.n - (self.n_blocks - 1) * self.block_n
 
     @property
     def last_k(self) -> FloatArray:
-        """Return the tiles of the last block of K."""
+        """Tiles of the last block of K."""
         return self.k_tiles - (self.k_blocks - 1) * self.block_k
 
     @property
     def last_contraction(self) -> FloatArray:
-        """Return the elements of the last K tile."""
+        """Elements of the last K tile."""
         return self.k - (self.k_tiles - 1) * self.tile.k
 
 
 class _Frame(Record):
-    """What all kernels of a product share."""
+    """Sizes that all kernels of a product share."""
 
     tile: Tile
     a: Operand
     b: Operand
-    room_bytes: float
-    a_bytes: float
-    b_bytes: float
+    room_bytes: float  # SBUF per partition
+    a_bytes: float  # per partition, for a column of a K tile
+    b_bytes: float  # per partition, for a column of a K tile
 
 
 def kernel_reasons(kernel: Kernel, chip: Chip) -> tuple[str, ...]:
-    """Return why a chip has no such kernel; empty if it has, or if none is chosen."""
+    """Reasons that a chip has no such kernel; empty if it has, or for the default."""
     if chip.unit.has_kernels or kernel == DEFAULT_KERNEL:
         return ()
     return (f"{chip.name} has no kernel {kernel}, NeuronCores have; leave it out",)
@@ -183,7 +176,7 @@ def kernel_reasons(kernel: Kernel, chip: Chip) -> tuple[str, ...]:
 def schedule_of(
     product: MatrixProduct, cores: NeuronCores, rate: Rate, kernel: Kernel
 ) -> KernelSchedule:
-    """Return the schedule of a kernel for each product on one core."""
+    """Schedule of a kernel for each product on one core."""
     bank_columns = int(cores.psum.bank_per_partition_bytes) // ACCUMULATOR_BYTES
     partitions = cores.sbuf.partitions
     a = Operand(
@@ -323,7 +316,7 @@ def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) ->
 
 
 def _schedule(product: MatrixProduct, frame: _Frame, kernel: Kernel) -> partial[KernelSchedule]:
-    """Return a schedule of the product that lacks its blocks and buffers."""
+    """Constructor of the product's schedule, which still lacks its blocks and buffers."""
     return partial(
         KernelSchedule,
         kernel=kernel,
@@ -343,9 +336,6 @@ def _tiles(product: MatrixProduct, tile: Tile) -> tuple[FloatArray, FloatArray, 
 
 
 def _even(tiles: FloatArray, at_most: Number) -> tuple[FloatArray, FloatArray]:
-    """Return (tiles of a block, blocks): as few blocks as allowed, as even as they come.
-
-    Fewer blocks of that size would not hold the tiles: they would have done with larger ones.
-    """
+    # (Tiles of a block, blocks): as few blocks as allowed, as even as possible.
     blocks = np.ceil(tiles / at_most)
     return np.ceil(tiles / blocks), blocks

@@ -19,14 +19,14 @@ _TIE = 1e-6
 
 
 class Split(Record, eq=False):
-    """The share of the busiest core, and how many cores have work."""
+    """Share of the busiest core, and the number of cores with work."""
 
     share: MatrixProduct
     cores: FloatArray
 
 
 def core_count(cores: Cores, chip: Chip) -> int:
-    """Return the number of cores meant; a GPU counts as one."""
+    """Number of cores meant; a GPU counts as one."""
     if cores == "all":
         return chip.unit.separate_cores
     if cores < 1:
@@ -35,7 +35,7 @@ def core_count(cores: Cores, chip: Chip) -> int:
 
 
 def core_reasons(cores: int, chip: Chip) -> tuple[str, ...]:
-    """Return why a chip has not that many cores; empty if it has."""
+    """Reason that a chip has fewer cores than asked for; empty if it has enough."""
     available = chip.unit.separate_cores
     if cores <= available:
         return ()
@@ -43,7 +43,7 @@ def core_reasons(cores: int, chip: Chip) -> tuple[str, ...]:
 
 
 def split_over(product: MatrixProduct, cores: int, unit: NeuronCores) -> Split:
-    """Return the split that gives the busiest core least work, then least to load.
+    """Split that gives the busiest core least work, then least to load.
 
     Shares are whole tiles of the array's width, because a core pads to it anyway.
     """
@@ -70,10 +70,10 @@ def split_over(product: MatrixProduct, cores: int, unit: NeuronCores) -> Split:
 
 
 def _factors(cores: int, largest_batch: float) -> Iterator[tuple[int, int, int]]:
-    """Yield the parts of batch, m and n, up to the first that leaves every part one of the batch.
+    """Parts of batch, m and n, up to the first split that leaves each part one of the batch.
 
-    More parts of the batch than that never do better, so a product's split does not depend on what
-    it is priced with.
+    More parts of the batch never do better, so a product's split does not depend on the other
+    products it is priced with.
     """
     divisors = [part for part in range(1, cores + 1) if cores % part == 0]
     for batch in divisors:
