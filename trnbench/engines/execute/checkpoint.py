@@ -88,7 +88,7 @@ def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> tuple[f
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Return a folder's checkpoints, the newest last."""
+    """A folder's checkpoints, the newest last."""
     return sorted(folder.glob(f"step-*{_SUFFIX}"))
 
 
@@ -132,7 +132,6 @@ def _digest(arrays: Mapping[str, Numbers]) -> str:
 
 
 def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the value as JSON gives it back after writing and reading."""
     plain: Mapping[str, object] = json.loads(json.dumps(run))
     return plain
 
@@ -140,7 +139,7 @@ def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
 def _read(
     path: Path, before: Sequence[Path]
 ) -> tuple[dict[str, Numbers], Mapping[str, object], tuple[float, ...]]:
-    """Return a checkpoint's arrays, the run it is of, and its losses."""
+    """A checkpoint's arrays, the run it is of, and its losses."""
     hint = "remove it to start anew"
     if before:
         hint = f"remove it to go on from {before[-1].name}"
@@ -176,7 +175,6 @@ def _refuse_other(path: Path, theirs: Mapping[str, object], ours: Mapping[str, o
 
 
 def _tidy(folder: Path) -> None:
-    """Remove all but the newest checkpoints, and what an interrupted write has left."""
     for path in (*checkpoints(folder)[:-KEPT], *folder.glob(f"step-*{_UNFINISHED}")):
         with suppress(OSError):
             path.unlink()

@@ -74,7 +74,7 @@ def _operations(program: StepProgram) -> Iterator[Operation]:
 
 
 def memory_bytes(program: StepProgram) -> float:
-    """Return about how much memory of this machine all ranks together take, bytes.
+    """About how much memory of this machine all ranks together take, bytes.
 
     Every number takes as much as the reference's; what ranks hold at once, they hold at once here.
     """

@@ -25,7 +25,7 @@ _INTO_STREAM = ("attention.output", ".down")
 
 
 def number_of(name: str, layer: int) -> int:
-    """Return the number of a weight: that of its layer; copies of the token table have one."""
+    """Number of a weight: that of its layer; copies of the token table have one."""
     return 0 if name == TOKEN_TABLE else layer
 
 
@@ -36,7 +36,7 @@ class Draws(Record):
     layers: int
 
     def first_weights(self, weights: Iterable[Tensor], layer: int) -> Numbers:
-        """Return the whole weights, one after the other, before the first step."""
+        """Whole weights, one after the other, before the first step."""
         return np.concatenate([self._first(weight, layer).reshape(-1) for weight in weights])
 
     def _first(self, weight: Tensor, layer: int) -> Numbers:
@@ -52,7 +52,7 @@ class Draws(Record):
         return self._generator(weight.name, layer).normal(0.0, spread, shape)
 
     def noise(self, weights: Iterable[Tensor], layer: int, state: str, step: int) -> NoiseArray:
-        """Return 32 random bits for each element of the whole weights, for one state in a step."""
+        """32 random bits for each element of the whole weights, for one state in a step."""
         found = []
         for weight in weights:
             count = prod(int(dim.whole) for dim in weight.dims)

@@ -49,7 +49,7 @@ class ProductPlan(Record):
 
 
 def plan_product(term: Term) -> ProductPlan:
-    """Return the layout of a term's product."""
+    """Layout of a term's product."""
     left, right, out = term.operands
     batch = [x for x in out if x in left and x in right]
     rows = [x for x in out if x in left and x not in right]
@@ -77,7 +77,7 @@ def product(
     arithmetic: Arithmetic,
     formats: tuple[str, str],
 ) -> tuple[Numbers, int]:
-    """Return the product of all ranks in FP32, and the FLOP they spent on it.
+    """Product of all ranks in FP32, and the FLOP they spent on it.
 
     Operands are rounded to `formats` along the sum.
     """
@@ -106,7 +106,7 @@ class Workshop(Record):
 
 
 def runner(shop: Workshop, op: Operation) -> RunOperation:
-    """Return the function from the arrays an operation reads to those it writes."""
+    """Function from the arrays an operation reads to those it writes."""
     match op:
         case MatMul():
             return _Products(shop, op)
@@ -253,13 +253,12 @@ def _gather(shop: Workshop, op: Gather) -> RunOperation:
 
 
 def _rows(rows: Numbers, count: int) -> tuple[Numbers, BoolArray]:
-    """Return row numbers, 0 where the rank does not hold the row, and where it does."""
     here = (rows >= 0) & (rows < count)
     return np.where(here, rows, 0), here
 
 
 def _added(gradient: Numbers, rows: Numbers, here: BoolArray, shape: tuple[int, ...]) -> Numbers:
-    """Return a table [rank, row, hidden] with the gradients of each row's tokens added up."""
+    """A table [rank, row, hidden] with the gradients of each row's tokens added up."""
     out = np.zeros((shape[0] * shape[1], shape[2]), dtype=gradient.dtype)
     at = np.nonzero(here)
     target = at[0] * shape[1] + rows[here]

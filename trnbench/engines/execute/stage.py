@@ -74,13 +74,13 @@ class Stage:
     def forward(
         self, chunk: int, micro_batch: int, entering: Flow, outside: Mapping[str, Numbers]
     ) -> Flow:
-        """Return the activations that a chunk hands on."""
+        """Activations that a chunk hands on."""
         for block in self._chunks[chunk]:
             entering = block.run_forward(micro_batch, entering, outside)
         return entering
 
     def backward(self, chunk: int, micro_batch: int, gradients: Flow) -> Flow:
-        """Return the gradients of what entered a chunk; none where that was text."""
+        """Gradients of what entered a chunk; none where that was text."""
         for block in reversed(self._chunks[chunk]):
             gradients = block.run_backward(micro_batch, gradients)
         return gradients

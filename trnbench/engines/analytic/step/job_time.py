@@ -96,7 +96,7 @@ class JobPrices(Record, eq=False):
         return found if self.written is None else (*found, *self.written.refused)
 
     def played(self, program: StepProgram) -> JobPrices:
-        """Return those of the same blocks in another schedule, or spread otherwise over stages."""
+        """Those of the same blocks in another schedule, or spread otherwise over stages."""
         by_name = {one.name: one for one in phases_of(program)}
         return replace(
             self,
@@ -108,7 +108,7 @@ class JobPrices(Record, eq=False):
         )
 
     def time(self, points: Points | None = None) -> StepTime:
-        """Return the time of all layouts, or of those at `points`, as of a program."""
+        """Time of all layouts, or of those at `points`, as of a program."""
         times = {
             phase.name: _repeated(
                 prices.time(points), phase.times, self._at(self.fetched_s(phase), points)
@@ -136,7 +136,7 @@ class JobPrices(Record, eq=False):
         )
 
     def time_s(self, points: Points | None = None) -> FloatArray:
-        """Return the whole step of the same layouts, s."""
+        """Whole step of the same layouts, s."""
         times = self._times_s(points)
         if self.written is None:
             return times[TRAIN]
@@ -157,7 +157,7 @@ class JobPrices(Record, eq=False):
         }
 
     def phase_times_s(self) -> Mapping[str, FloatArray]:
-        """Return the seconds of each phase of all layouts, in order."""
+        """Seconds of each phase of all layouts, in order."""
         times = self._times_s(None)
         if self.written is None:
             return times
@@ -203,7 +203,7 @@ def _host_rates(found: JobPrices, rates: JobRates) -> HostRates:
 
 
 def _repeated(time: StepTime, times: int, fetched_s: FloatArray) -> StepTime:
-    """Return the time of so many updates one after the other, once weights are there."""
+    """Time of so many updates one after the other, once weights are there."""
     if times == 1 and not fetched_s.any():
         return time
     by_category = {name: times * seconds for name, seconds in time.by_category.items()}
@@ -229,7 +229,7 @@ def job_prices(
     logical_size: int | None = None,
     rates: JobRates = ASSUMED,
 ) -> JobPrices:
-    """Return the prices of a job's step; `price` returns those of a phase's program."""
+    """Prices of a job's step; `price` returns those of a phase's program."""
     phases = phases_of(program)
     priced = tuple((one, price(one.program)) for one in phases if one.generation is None)
     found = JobPrices(program=program, phases=priced)

@@ -63,11 +63,11 @@ class StepMemory(Record, eq=False):
         return np.asarray(self.total_bytes <= self.available_bytes)
 
     def worst(self, index: tuple[int, ...] = ()) -> StageMemory:
-        """Return the stage class that needs most in the layout at an index."""
+        """Stage class that needs most in the layout at an index."""
         return max(self.stages, key=lambda stage: self._at(stage.total_bytes, index))
 
     def by_category(self, index: tuple[int, ...] = ()) -> Mapping[MemoryCategory, float]:
-        """Return the worst stage's bytes by category, of the layout at an index."""
+        """Worst stage's bytes by category, of the layout at an index."""
         held = self.worst(index).by_category
         return {name: self._at(value, index) for name, value in held.items()}
 
@@ -94,7 +94,7 @@ def memory(
     overheads: MemoryOverheads = PLAIN,
     logical_size: int | None = None,
 ) -> StepMemory:
-    """Return the memory a step needs on each stage, and what a rank of the platform has."""
+    """Memory a step needs on each stage, and what a rank of the platform has."""
     stages = tuple(
         StageMemory(
             role=parts.role,
@@ -126,7 +126,7 @@ def block_parts(program: StepProgram) -> Mapping[str, tuple[BlockPart, ...]]:
 
 
 def message_bytes(program: StepProgram, stage: StageClass) -> FloatArray:
-    """Return the bytes of the buffers of a stage's messages to its neighbours."""
+    """Bytes of the buffers of a stage's messages to its neighbours."""
     return _reader(program).messages_bytes(stage)
 
 
@@ -141,7 +141,7 @@ class NeededMemory(Record, eq=False):
     sums: GridSums = field(default_factory=GridSums)
 
     def played(self, program: StepProgram) -> NeededMemory:
-        """Return that of the same program in another schedule."""
+        """That of the same program in another schedule."""
         return replace(self, program=program)
 
     def bytes(
@@ -152,7 +152,7 @@ class NeededMemory(Record, eq=False):
         flights: Flights | None = None,
         roles: Collection[StageRole] | None = None,
     ) -> list[FloatArray]:
-        """Return the bytes that a rank of the worst stage needs at each ratio.
+        """Bytes that a rank of the worst stage needs at each ratio.
 
         `flights` remembers what is in flight at these points, for programs on the same grid. Only
         stages with one of the `roles` are looked at.
@@ -178,6 +178,6 @@ def _reader(program: StepProgram) -> StageReader:
 
 
 def reserve_bytes(platform: Platform, logical_size: int | None) -> float:
-    """Return a rank's reserve; it is stated for ranks of the default logical size."""
+    """A rank's reserve; it is stated for ranks of the default logical size."""
     chip = platform.chip
     return chip.reserve.per_rank_bytes * chip.ranks() / chip.ranks(logical_size)

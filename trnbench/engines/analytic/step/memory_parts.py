@@ -53,7 +53,7 @@ class StageParts(Record, eq=False):
     groups: FloatArray
 
     def at(self, shape: tuple[int, ...], index: tuple[int, ...]) -> StageParts:
-        """Return the parts of the layout at an index of a grid of some shape."""
+        """Parts of the layout at an index of a grid of some shape."""
 
         def pick(values: FloatArray) -> FloatArray:
             return picked(values, shape, index)
@@ -72,7 +72,7 @@ class StageParts(Record, eq=False):
     def held(
         self, overheads: MemoryOverheads, fragmentation_ratio: Numbers
     ) -> dict[MemoryCategory, FloatArray]:
-        """Return bytes by category; of one layout, numbers may be rows of samples."""
+        """Bytes by category; of one layout, numbers may be rows of samples."""
         held: dict[MemoryCategory, FloatArray] = dict.fromkeys(CATEGORIES, _NONE)
         times: Memo[HeldTimes, Numbers] = Memo()
 
@@ -99,14 +99,14 @@ class StageParts(Record, eq=False):
         return held
 
     def total_bytes(self, overheads: MemoryOverheads, fragmentation_ratio: Numbers) -> FloatArray:
-        """Return all bytes together; nothing where a layout has no such stage."""
+        """All bytes together; nothing where a layout has no such stage."""
         held = self.held(overheads, fragmentation_ratio).values()
         found = sum((size for size in held if size is not _NONE), start=_NONE)
         return np.asarray(found * (self.stages > 0))
 
 
 def stacked(each: Sequence[StageParts]) -> StageParts:
-    """Return parts of single layouts as those of all of them [layouts, 1]: numbers may be rows."""
+    """Parts of single layouts as those of all of them [layouts, 1]: numbers may be rows."""
 
     def column(values: Sequence[FloatArray]) -> FloatArray:
         return np.array(values, dtype=np.float64)[:, np.newaxis]

@@ -51,7 +51,7 @@ class BlockPart(Record, eq=False):
     bytes: FloatArray
 
     def picked(self, pick: Pick) -> BlockPart:
-        """Return that of some layouts."""
+        """That of some layouts."""
         size = pick(self.bytes)
         return self if size is self.bytes else replace(self, bytes=size)
 
@@ -125,7 +125,7 @@ class StageReader:
         return self._grid.micro_batches_of(self._pick)
 
     def _counted_alike(self, block: Block) -> tuple[BlockPart, ...]:
-        """Return residents added up where category and lifetime make no difference."""
+        """Residents added up where category and lifetime make no difference."""
         sums: dict[tuple[MemoryCategory, HeldTimes, Lifetime], FloatArray] = {}
         weighted: list[tuple[HeldTimes, Resident]] = [
             *((_weight_of(resident), resident) for resident in block.residents),
@@ -167,7 +167,7 @@ class StageReader:
         return np.asarray(1.0 + sum((ranks > 1 for ranks in degrees), start=np.zeros(())))
 
     def parts(self, stage: StageClass) -> StageParts:
-        """Return the parts that a class of stages may hold, each once."""
+        """Parts that a class of stages may hold, each once."""
         lasting: dict[HeldPart, FloatArray] = {}
         staying = ((part, self._pick(size)) for part, size in self._stays(stage).items())
         for part, size in (*staying, *self._kept(stage)):
@@ -181,7 +181,7 @@ class StageReader:
         )
 
     def kinds_bytes(self, stage: StageClass) -> tuple[FloatArray, FloatArray]:
-        """Return lasting and passing bytes added up; 0 where there is no such stage."""
+        """Lasting and passing bytes added up; 0 where there is no such stage."""
         key = stage.role, self._split
         staying = self._pick(self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values())))
         passing = _sum((*(size for _, size in self._kept(stage)), *self._largest(stage)))
@@ -191,7 +191,7 @@ class StageReader:
         return np.asarray(staying * there), np.asarray(passing * there)
 
     def _largest(self, stage: StageClass) -> Iterable[FloatArray]:
-        """Return the bytes that a class of stages works on at most, part by part."""
+        """Bytes that a class of stages works on at most, part by part."""
 
         def alike() -> tuple[FloatArray, ...] | None:
             slots: list[Mapping[HeldPart, FloatArray]] = []
@@ -208,7 +208,7 @@ class StageReader:
         return map(self._pick, found)
 
     def _stays(self, stage: StageClass) -> Mapping[HeldPart, FloatArray]:
-        """Return the bytes over the grid that a class of stages holds for the whole step."""
+        """Bytes over the grid that a class of stages holds for the whole step."""
 
         def add() -> Mapping[HeldPart, FloatArray]:
             sums: dict[HeldPart, FloatArray] = {}
@@ -239,7 +239,7 @@ class StageReader:
             yield ("communication", "once"), size if whole == 1 else size * whole
 
     def _slots(self, stage: StageClass) -> dict[str, dict[HeldPart, FloatArray]]:
-        """Return the bytes that each kind of block of a class of stages works on, by kind."""
+        """Bytes that each kind of block of a class of stages works on, by kind."""
         slots: dict[str, dict[HeldPart, FloatArray]] = {}
         for kind, blocks in stage.blocks.items():
             there = np.array(True) if blocks.min() > 0 else self._pick(blocks) > 0
@@ -253,7 +253,7 @@ class StageReader:
         return slots
 
     def messages_bytes(self, stage: StageClass) -> FloatArray:
-        """Return the buffers of a stage's messages; most stages send the same ones."""
+        """Buffers of a stage's messages; most stages send the same ones."""
         key = frozenset(
             Counter(
                 (message.tensor, message.count.shape, message.count.tobytes())
@@ -269,7 +269,7 @@ class StageReader:
         return self._pick(self._sums.messages.of(key, add))
 
     def _growth(self, kind: str, count: FloatArray) -> FloatArray:
-        """Return by how much activations grow while a split backward slot passes `count` blocks.
+        """By how much activations grow while a split backward slot passes `count` blocks.
 
         Each block that is done lets go of one thing and keeps another for its weight gradients;
         that of the last block is in its working set.
@@ -298,7 +298,7 @@ class StageReader:
         )
 
     def _behind(self, stage: StageClass) -> InFlight:
-        """Return the number of micro-batches that blocks behind the last layer keep.
+        """Number of micro-batches that blocks behind the last layer keep.
 
         On another stage than the output block's, each waits for the stages behind it and back.
         """
@@ -311,7 +311,7 @@ class StageReader:
         return InFlight(until_backward=held, until_weight=held)
 
     def _output_in_flight(self) -> InFlight:
-        """Return the number of micro-batches that the output block keeps: it is in the last chunk.
+        """Number of micro-batches that the output block keeps: it is in the last chunk.
 
         There a backward slot follows each forward slot, unless all forward slots come first.
         """
@@ -351,12 +351,11 @@ def _slot_parts(held: Iterable[BlockPart], there: BoolArray) -> Mapping[HeldPart
 
 
 def _where(size: FloatArray, there: BoolArray) -> FloatArray:
-    """Return bytes where something is there; over no more axes where it is everywhere."""
     return size if there.all() else size * there
 
 
 def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatArray, ...]:
-    """Return the largest of each part."""
+    """Largest of each part."""
     largest: dict[HeldPart, FloatArray] = {}
     for parts in slots:
         for part, size in parts.items():
@@ -366,13 +365,12 @@ def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatAr
 
 
 def _sum(sizes: Iterable[FloatArray]) -> FloatArray:
-    """Return the sum of sizes, 0 of none."""
     found = [*sizes]
     return reduce(np.add, found) if found else np.zeros(())
 
 
 def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
-    """Return the number of micro-batches that hold a resident of this lifetime at once."""
+    """Number of micro-batches that hold a resident of this lifetime at once."""
     match lifetime:
         case "step" | "slot":
             return np.ones(())
@@ -387,7 +385,6 @@ def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
 
 
 def _weight_of(resident: Resident) -> HeldTimes:
-    """Return which number of a stack says how much of a resident it holds."""
     if resident.category in _STATES:
         return "states"
     return "activations" if resident.category == "activations" else "once"

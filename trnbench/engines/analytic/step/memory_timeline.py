@@ -82,7 +82,7 @@ class MemoryTimeline(Record):
 def memory_timeline(
     program: StepProgram, overheads: MemoryOverheads, fragmentation_ratio: float
 ) -> MemoryTimeline:
-    """Return the memory of a rank of the worst stage of a scalar program, slot by slot."""
+    """Memory of a rank of the worst stage of a scalar program, slot by slot."""
     totals = [
         float(parts.total_bytes(overheads, fragmentation_ratio)) for parts in stage_parts(program)
     ]
@@ -154,7 +154,7 @@ class _Stage:
         )
 
     def _held(self, kept: np.ndarray, unread: np.ndarray, kind: int | None) -> HeldBy:
-        """Return the bytes by block with chunks kept, and chunks whose weights are still to do."""
+        """Bytes by block with chunks kept, and chunks whose weights are still to do."""
         found: dict[tuple[str, MemoryCategory], float] = {}
 
         def add(block: str, category: MemoryCategory, size: float) -> None:
@@ -191,7 +191,7 @@ class _Stage:
         return float(part.bytes) * times
 
     def _largest(self, category: MemoryCategory) -> tuple[str, float]:
-        """Return the kind of block that works on most bytes of a category, and how many."""
+        """Kind of block that works on most bytes of a category, and how many."""
         sizes = {
             name: sum(
                 self._bytes(part)
@@ -203,7 +203,7 @@ class _Stage:
         return max(sizes.items(), key=lambda one: one[1])
 
     def _growth(self, count: int, parts: tuple[BlockPart, ...]) -> float:
-        """Return by how much blocks grow that are done while a split backward slot runs."""
+        """By how much blocks grow that are done while a split backward slot runs."""
 
         def each(lifetime: str) -> float:
             return sum(self._bytes(part) for part in parts if part.lifetime == lifetime)

@@ -47,7 +47,7 @@ class StagePlan(Record, eq=False):
 def stage_plans(
     classes: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along: Pick
 ) -> tuple[StagePlan, ...]:
-    """Return the classes in the order of the pipeline; the only stage counts as a first one."""
+    """Classes in the order of the pipeline; the only stage counts as a first one."""
     ends = [stage for stage in classes if stage.role in ("only", "first")]
     others = [[stage] for stage in classes if stage not in ends]
     return tuple(_plan(group, blocks, along) for group in (ends, *others))
@@ -56,7 +56,7 @@ def stage_plans(
 def updated_on_host(
     plans: Sequence[StagePlan], blocks: Mapping[str, BlockPrices], together: FloatArray
 ) -> tuple[StagePlan, ...]:
-    """Return the classes with what each waits for its host, which `together` stages share.
+    """Classes with what each waits for its host, which `together` stages share.
 
     Beside a stage on a node are all others of its pipeline, or inner ones, which neither embed nor
     predict. That with most for the host to do is done when all of them are.
@@ -91,7 +91,7 @@ def updated_on_host(
 
 
 def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along: Pick) -> StagePlan:
-    """Return a class of stages, or several of which a layout has at most one."""
+    """A class of stages, or several of which a layout has at most one."""
     kinds = dict.fromkeys(kind for stage in group for kind in stage.blocks)
     counts = {
         kind: along(
@@ -117,7 +117,6 @@ def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along:
 
 
 def _short(values: FloatArray) -> FloatArray:
-    """Return one number for many that are all the same."""
     return values.ravel()[:1].reshape(()) if np.all(values == values.flat[0]) else values
 
 
@@ -143,7 +142,7 @@ def stage_slots(
     launch_s: Mapping[Slot, FloatArray],
     host: HostPrices | None = None,
 ) -> tuple[StageSlots, ...]:
-    """Return the classes from the length of each block's slots, and what a stage's slot adds."""
+    """Classes from the length of each block's slots, and what a stage's slot adds."""
     found: list[StageSlots] = []
     before = dict.fromkeys(lengths, NOTHING)
     for plan in plans:
@@ -182,16 +181,16 @@ class SlowestStage(Record, eq=False):
     after: Mapping[Slot, FloatArray]
 
     def exposed_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
-        """Return the exposed seconds of a purpose's exchanges in a micro-batch."""
+        """Exposed seconds of a purpose's exchanges in a micro-batch."""
         return weighted(self.blocks, {kind: c.exposed_in_all(purpose) for kind, c in costs.items()})
 
     def hidden_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
-        """Return the seconds of a purpose's exchanges that compute hides in a micro-batch."""
+        """Seconds of a purpose's exchanges that compute hides in a micro-batch."""
         return weighted(self.blocks, {kind: c.hidden_in_all(purpose) for kind, c in costs.items()})
 
 
 def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
-    """Return the slowest stage; of equal ones the first."""
+    """Slowest stage; of equal ones the first."""
     first, last = stages[0], stages[-1]
     index, seconds, before = first.index, dict(first.seconds), dict(first.before)
     host = dict(first.host)
@@ -220,7 +219,7 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
 
 
 def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
-    """Return seconds by slot as a record; 0 where weight gradients have no slot of their own."""
+    """Seconds by slot as a record; 0 where weight gradients have no slot of their own."""
     return SlotTimes(
         forward_s=seconds["forward"],
         backward_s=seconds["backward"],

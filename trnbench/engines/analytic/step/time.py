@@ -157,7 +157,7 @@ class StepPrices(Record, eq=False):
     host_rates: HostRates | None = None
 
     def time(self, points: Points | None = None) -> StepTime:
-        """Return the time of all layouts, or of those at `points`, which must be wanted ones."""
+        """Time of all layouts, or of those at `points`, which must be wanted ones."""
         pick = self._picker(points)
         run = self._run(pick)
         micro_batches, slots, slowest = run.degrees.micro_batches, run.slots, run.slowest
@@ -199,7 +199,7 @@ class StepPrices(Record, eq=False):
         )
 
     def time_s(self, points: Points | None = None) -> FloatArray:
-        """Return the whole step of the same layouts, s: the total of `time`, in less time."""
+        """Whole step of the same layouts, s: the total of `time`, in less time."""
         pick = self._picker(points)
         run = self._run(pick)
         ended = run.ending.update_s + run.ending.exposed_s + pick(self.closing_s)
@@ -207,7 +207,7 @@ class StepPrices(Record, eq=False):
         return self._layouts(points)(run.pipeline.time_s + ended + once)
 
     def played(self, program: StepProgram) -> StepPrices:
-        """Return those of the same blocks in another schedule, or spread otherwise over stages."""
+        """Those of the same blocks in another schedule, or spread otherwise over stages."""
         if stages_alike(program.layout, self.program.layout):
             return replace(self, program=program)
         exchanges = self.exchanges.of(program)
@@ -221,7 +221,7 @@ class StepPrices(Record, eq=False):
         return replace(self, program=program, plans=plans, host=host)
 
     def updated_on_host(self, rates: HostRates) -> StepPrices:
-        """Return those with what the host's updates take, at these rates of a rank."""
+        """Those with what the host's updates take, at these rates of a rank."""
 
         def seconds(block: Block, read: Callable[[Elementwise], FloatArray]) -> FloatArray:
             return total(self._along(read(op)) for op in block.ops if is_on_host(op))
@@ -239,7 +239,7 @@ class StepPrices(Record, eq=False):
         return replace(self, blocks=blocks, plans=plans, host_rates=rates)
 
     def over(self, seconds: FloatArray, points: Points | None = None) -> FloatArray:
-        """Return seconds that span axes of the grid, then samples, for the layouts asked for."""
+        """Seconds that span axes of the grid, then samples, for the layouts asked for."""
         return self._layouts(points)(self._picker(points)(seconds))
 
     def slowest_blocks(self) -> Mapping[str, float]:
@@ -251,7 +251,7 @@ class StepPrices(Record, eq=False):
         return along(values, self.exchanges.samples)
 
     def _picker(self, points: Points | None) -> Pick:
-        """Return the function that takes these layouts' numbers out of an array over the grid."""
+        """Function that takes these layouts' numbers out of an array over the grid."""
         if points is None:
             return lambda values: values
         if self.exchanges.samples is None:
@@ -335,13 +335,12 @@ class StepPrices(Record, eq=False):
         )
 
     def _part(self, pick: Pick, slowest: SlowestStage, part: ComputePart) -> FloatArray:
-        """Return a part of the slowest stage's compute of one micro-batch, on a typical node."""
         of_kind = {kind: b.parts.get(part, NOTHING) for kind, b in self.blocks.items()}
         picked = {kind: s if s is NOTHING else pick(s) for kind, s in of_kind.items()}
         return weighted(slowest.blocks, picked)
 
     def _layouts(self, points: Points | None) -> Pick:
-        """Return the function that broadcasts seconds to all layouts asked for, NaN elsewhere."""
+        """Function that broadcasts seconds to all layouts asked for, NaN elsewhere."""
         asked = self.exchanges.prices.wanted if points is None else np.array(True)
         everywhere, wanted = bool(asked.all()), self._along(array(asked)) > 0
         shape = self.program.shape if points is None else (len(points),)
@@ -356,7 +355,6 @@ class StepPrices(Record, eq=False):
 
 
 def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime) -> FloatArray:
-    """Return the seconds of the slowest stage's messages that compute hides."""
     neighbours = 1.0 * (slowest.index > 0) + (slowest.index < degrees.pp - 1)
     sent_s = degrees.micro_batches * degrees.vpp * neighbours * degrees.send_s
     return np.maximum(sent_s - piped.sends_s, 0)
@@ -365,7 +363,7 @@ def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime)
 def step_prices(
     program: StepProgram, platform: Platform, exchanges: Exchanges, products: Products
 ) -> StepPrices:
-    """Return the prices of a program's steps, for the layouts whose exchanges are asked for.
+    """Prices of a program's steps, for the layouts whose exchanges are asked for.
 
     By the efficiency of the exchanges, which may be those of another program on the same grid;
     `products` are what was priced so far on the same chip by it.

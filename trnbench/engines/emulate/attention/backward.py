@@ -45,7 +45,7 @@ class BackwardStream:
 
     @property
     def pools(self) -> dict[Pool, int]:
-        """Return the PSUM banks and the buffers in SBUF, by use."""
+        """PSUM banks and the buffers in SBUF, by use."""
         gradients = self._scores + self._values
         return {
             "scores": 2,
@@ -79,7 +79,7 @@ class BackwardStream:
     def step(
         self, loads: Visit | None, scores: Visit | None, weights: Visit | None, sums: Visit | None
     ) -> tuple[Instruction, ...]:
-        """Return the instructions of a step: a visit at each stage, None where there is none."""
+        """Instructions of a step: a visit at each stage, None where there is none."""
         return tuple(
             chain(
                 self._gradients(sums) if sums else (),
@@ -111,7 +111,6 @@ class BackwardStream:
             yield self._wide(visit)
 
     def _wide(self, visit: Visit) -> Instruction:
-        """Return the load of what a query tile's gradient, in fp32, has come to before."""
         columns = round(visit.queries * WIDE_BYTES / self._make.element_bytes)
         return self._operand(columns, self._score_size, Links(done="earlier"))
 

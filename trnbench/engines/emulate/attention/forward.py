@@ -54,7 +54,7 @@ class ForwardStream:
 
     @property
     def pools(self) -> dict[Pool, int]:
-        """Return the PSUM banks and the buffers in SBUF, by use."""
+        """PSUM banks and the buffers in SBUF, by use."""
         return {
             "scores": 4,
             "turned": 1 if self._by_dma else 2,
@@ -83,7 +83,7 @@ class ForwardStream:
     def step(
         self, loads: Visit | None, scores: Visit | None, weights: Visit | None, sums: Visit | None
     ) -> tuple[Instruction, ...]:
-        """Return the instructions of a step: a visit at each stage, None where there is none."""
+        """Instructions of a step: a visit at each stage, None where there is none."""
         tiles = zip_longest(
             self._output(sums) if sums else (),
             self._exponentials(weights) if weights else (),

@@ -39,7 +39,7 @@ def check_data(
     seed: int = 0,
     fill: Literal["random", "all-ones"] = "random",
 ) -> DataCheck:
-    """Return the check of a plan with buffers of `elements` numbers at each rank.
+    """Check of a plan with buffers of `elements` numbers at each rank.
 
     Elements are dealt to ranks as evenly as whole numbers allow; some segments may be empty.
     """
@@ -89,7 +89,6 @@ def most_checked(plan: MessagePlan) -> int:
 
 
 def _numbers(plan: MessagePlan) -> int:
-    """Return how many numbers all ranks hold for one element of a rank's buffer."""
     if plan.pairs is not None:
         return max(plan.ranks * len(plan.pairs) * plan.channels, 1)
     return plan.ranks**2 if plan.items else plan.ranks
@@ -111,7 +110,7 @@ def _bounds(plan: MessagePlan, elements: int) -> IntArray:
 
 
 def _of_blocks(plan: MessagePlan, blocks: IntArray, bounds: IntArray) -> BoolArray:
-    """Return [row, element] whether an element lies in the row's block."""
+    """[row, element] whether an element lies in the row's block."""
     start = bounds[blocks * plan.channels]
     stop = bounds[(blocks + 1) * plan.channels]
     element = np.arange(bounds[-1])
@@ -132,7 +131,7 @@ def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArr
 
 
 def _initial(plan: MessagePlan, given: HeldData, bounds: IntArray) -> HeldData:
-    """Return the buffers of all ranks at the start; zero where one holds nothing."""
+    """Buffers of all ranks at the start; zero where one holds nothing."""
     match plan.op:
         case "all-reduce" | "reduce-scatter":
             return given.copy()
@@ -151,7 +150,7 @@ def _roots(plan: MessagePlan) -> BoolArray:
 
 
 def _expected(plan: MessagePlan, given: HeldData, bounds: IntArray) -> tuple[HeldData, BoolArray]:
-    """Return the buffers that ranks must hold at the end, and which elements are asked for."""
+    """Buffers that ranks must hold at the end, and which elements are asked for."""
     everything = np.ones(given.shape, dtype=bool)
     match plan.op:
         case "all-reduce":

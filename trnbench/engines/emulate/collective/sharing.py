@@ -17,7 +17,7 @@ _EQUAL = 1e-9
 def fair_rates(
     links: IntArray, capacity: FloatArray, crossing_by: FloatArray | None = None
 ) -> FloatArray:
-    """Return the max-min fair speed of each message, bytes/s.
+    """Max-min fair speed of each message, bytes/s.
 
     `links[message, hop]` are link numbers; the last entry of `capacity` (infinite) means no link.
     A row may stand for many messages: `crossing_by[row, hop]` of them go over the link.

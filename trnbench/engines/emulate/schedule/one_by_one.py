@@ -29,7 +29,7 @@ StageAtWork: TypeAlias = Generator[bool, None, None]
 
 
 def one_by_one(sender: IntArray, slots: SlotSeconds) -> SlotRuns:
-    """Return the runs of all slots."""
+    """Runs of all slots."""
     awaited = np.where(sender == NONE, sender.size, sender)
     if slots.queues or slots.holds:
         return _with_lanes(awaited, slots)
@@ -54,7 +54,7 @@ def one_by_one(sender: IntArray, slots: SlotSeconds) -> SlotRuns:
 
 
 def _with_lanes(awaited: IntArray, slots: SlotSeconds) -> SlotRuns:
-    """Return the runs of slots that may wait for lanes, or whose messages hold up their senders."""
+    """Runs of slots that may wait for lanes, or whose messages hold up their senders."""
     shape, nothing = slots.length_s.shape, np.array(-np.inf)
     columns = (
         *(slots.length_s, slots.send_s, slots.send_s + slots.latency_s, slots.held),

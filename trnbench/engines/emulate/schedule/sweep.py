@@ -69,7 +69,7 @@ class SlotRuns(Record, eq=False):
 
 
 def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
-    """Return the runs of all slots."""
+    """Runs of all slots."""
     pp, count, layouts = slots.length_s.shape
     number = len(waves.slot)
     # numpy is faster on rows of one axis, which is what a single layout needs.
@@ -142,7 +142,7 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
 
 
 def _message_places(waves: Waves, sender: IntArray, at: IntArray, *, nothing: int) -> IntArray:
-    """Return for each wave and stage the place of the awaited message among all arrivals."""
+    """For each wave and stage the place of the awaited message among all arrivals."""
     pp = len(sender)
     place = waves.wave * pp + np.arange(pp)[:, None]
     awaited = np.where(sender == NONE, nothing, place.ravel()[sender])

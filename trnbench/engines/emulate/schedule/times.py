@@ -115,7 +115,7 @@ class OverlapRules(Record):
             yield from ((name, x) for x in (shares.forward, shares.backward, shares.weight))
 
     def shares_of(self, name: str) -> Shares:
-        """Return the shares of a collective; one the stack says nothing about is an error."""
+        """Shares of a collective; one the stack says nothing about is an error."""
         if name not in self.collectives:
             known = ", ".join(sorted(self.collectives)) or "none"
             raise InputError(f"no overlap rule for {name!r} collectives; rules exist for: {known}")
@@ -123,7 +123,7 @@ class OverlapRules(Record):
 
 
 def seconds(what: str, value: ArrayLike) -> FloatArray:
-    """Return times as an array; negative or endless ones are an error."""
+    """Times as an array; negative or endless ones are an error."""
     array = np.asarray(value, dtype=np.float64)
     # Of what is no number, least and most are none either.
     if not (array.min(initial=0.0) == 0 and array.max(initial=0.0) < np.inf):

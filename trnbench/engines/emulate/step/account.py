@@ -58,7 +58,7 @@ class Account(Record, eq=False):
         return tuple((self.stages.blocks[kind], count) for kind, count in counts.items())
 
     def exposed_s(self, purpose: Purpose) -> float:
-        """Return the exposed seconds of a purpose's exchanges in a micro-batch."""
+        """Exposed seconds of a purpose's exchanges in a micro-batch."""
         return sum(
             count * block.exposed_s(purpose, slot) for block, count in self.blocks for slot in SLOTS
         )
@@ -67,7 +67,7 @@ class Account(Record, eq=False):
 def by_category(
     account: Account, played: PlayedSchedule, silent_s: float
 ) -> Mapping[StepCategory, float]:
-    """Return the seconds of a played step, its slowest stage standing for the pipeline.
+    """Seconds of a played step, its slowest stage standing for the pipeline.
 
     `silent_s`: when the last slot ends where messages take no time.
     """

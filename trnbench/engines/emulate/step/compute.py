@@ -48,7 +48,7 @@ class RankUse(Record):
 def rank_of(
     chip: Chip, efficiency: TrainingEfficiency, grid: Grid, use: RankUse, runs: Runs
 ) -> Rank | None:
-    """Return the rank that plays a scalar program; None on chips that have no such cores."""
+    """Rank that plays a scalar program; None on chips that have no such cores."""
     if not isinstance(chip.unit, NeuronCores):
         return None
     gain = 1.0
@@ -101,7 +101,7 @@ def _block(rank: Rank, block: Block) -> BlockParts:
 def _played(
     rank: Rank, op: Operation, scores: frozenset[tuple[Dim, ...]]
 ) -> tuple[ComputeCategory, BusyRun] | None:
-    """Return an operation's run and its category; None for what is part of another's run."""
+    """An operation's run and its category; None for what is part of another's run."""
     kernels = rank.efficiency.kernels
     match op:
         case MatMul():
@@ -128,7 +128,7 @@ def _played(
 
 
 def _product_run(rank: Rank, wanted: MatrixProduct) -> BusyRun:
-    """Return a product's kernel on the cores of a rank."""
+    """A product's kernel on the cores of a rank."""
     product = rank.own(wanted)
     sizes = tuple(float(size) for size in (product.m, product.k, product.n, product.batch))
     formats = (product.format_a, product.format_b, product.format_out)
@@ -154,7 +154,7 @@ def _busy(run: MatrixRun) -> BusyRun:
 
 
 def _touches(rank: Rank, op: MatMul) -> BusyRun:
-    """Return all passes of unfused attention over the scores that a product makes."""
+    """All passes of unfused attention over the scores that a product makes."""
     kernels = rank.efficiency.kernels
     backward = op.phase in ("B_input", "B_weight")
     touches = kernels.score_touches_backward if backward else kernels.score_touches_forward
@@ -164,12 +164,11 @@ def _touches(rank: Rank, op: MatMul) -> BusyRun:
 
 
 def _score_shapes(ops: Iterable[Operation]) -> frozenset[tuple[Dim, ...]]:
-    """Return the shape of unfused attention's scores: what its passes between products write."""
     return frozenset(
         op.writes[0].dims for op in ops if isinstance(op, Elementwise) and op.region == "core"
     )
 
 
 def as_runs(parts: Mapping[tuple[Phase, ComputeCategory], float]) -> BlockParts:
-    """Return compute that was not played, of which only the seconds are known."""
+    """Compute that was not played, of which only the seconds are known."""
     return {key: BusyRun(time_s=seconds) if seconds else NO_RUN for key, seconds in parts.items()}

@@ -37,7 +37,7 @@ class PlayedHost(Record):
     def waited(
         self, blocks: Mapping[str, float], device_s: Mapping[Slot, float]
     ) -> Mapping[Slot, float]:
-        """Return by slot what a micro-batch takes longer on a stage than its device computes."""
+        """By slot what a micro-batch takes longer on a stage than its device computes."""
         launch = {
             slot: sum(count * self.blocks[kind].get(slot, 0.0) for kind, count in blocks.items())
             + (self.graph_s / len(_LAUNCHED_IN) if slot in _LAUNCHED_IN else 0.0)

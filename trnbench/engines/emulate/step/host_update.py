@@ -33,7 +33,7 @@ class _Traffic(Record):
 def host_updates_s(
     program: StepProgram, chunks: Sequence[Sequence[BlockCounts]], pace: HostPace, on_node: int
 ) -> tuple[float, ...]:
-    """Return the seconds of each stage's update by the host; `on_node` ranks share one."""
+    """Seconds of each stage's update by the host; `on_node` ranks share one."""
     of_stages = [_traffic(program, stage_counts(stage)) for stage in chunks]
     on_stage = int(program.grid.ranks_per_stage)
     together = max(on_node // on_stage, 1)

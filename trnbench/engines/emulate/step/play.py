@@ -129,7 +129,7 @@ def play_step(
     handed_in: Mapping[str, BlockParts] | None = None,
     with_timeline: bool = False,
 ) -> PlayedStep:
-    """Return the played step of a scalar program that is legal and that the platform can run.
+    """Played step of a scalar program that is legal and that the platform can run.
 
     Compute takes what the slowest node is expected to take; with a seed, what the slowest of drawn
     nodes takes. The optimizer always takes what is expected. `handed_in`: the compute of each block
@@ -271,7 +271,7 @@ def _stages(
 
 
 def _lanes(program: StepProgram, exchanges: PlayedExchanges) -> Mapping[Purpose, Lane]:
-    """Return each purpose's lane inside slots: the network if any of its groups spans nodes."""
+    """Each purpose's lane inside slots: the network if any of its groups spans nodes."""
     lanes: dict[Purpose, Lane] = {}
     for block in program.blocks.values():
         for op in block.collectives:
@@ -283,7 +283,7 @@ def _lanes(program: StepProgram, exchanges: PlayedExchanges) -> Mapping[Purpose,
 
 
 def _jitter(program: StepProgram, machine: PlayedCluster, seed: int) -> Jitter:
-    """Return the scatter of the nodes that a stage's ranks stand on; replicas share the stage."""
+    """Scatter of the nodes that a stage's ranks stand on; replicas share the stage."""
     per_node, ranks = machine.ranks_of_a_node, int(program.grid.ranks_per_stage)
     return Jitter(
         sigma=float(machine.efficiency.stack.node_scatter),

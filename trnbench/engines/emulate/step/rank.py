@@ -40,7 +40,7 @@ class Rank(Record, eq=False):
     runs: Runs = field(default_factory=Memo)
 
     def reached(self, product: MatrixProduct) -> Chip:
-        """Return the chip with its tensor engine and memory as fast as such products find them."""
+        """Chip with its tensor engine and memory as fast as such products find them."""
         known = self.efficiency.chip
         depth = float(product.k)
         share = float(known.tensor_share) * depth / (depth + float(known.half_share_depth))
@@ -49,7 +49,7 @@ class Rank(Record, eq=False):
         return self._slowed(share)
 
     def own(self, product: MatrixProduct) -> MatrixProduct:
-        """Return a product in the chip's own kinds of its operands' formats."""
+        """A product in the chip's own kinds of its operands' formats."""
         return replace(
             product,
             format_a=self.chip.own_format(product.format_a),

@@ -25,7 +25,7 @@ NO_RUN = BusyRun()
 
 
 def in_turn(runs: Iterable[BusyRun]) -> BusyRun:
-    """Return runs that follow each other as one."""
+    """Runs that follow each other as one."""
     time_s, busy = 0.0, dict[str, float]()
     for run in runs:
         time_s += run.time_s
@@ -35,5 +35,5 @@ def in_turn(runs: Iterable[BusyRun]) -> BusyRun:
 
 
 def side_by_side(one: BusyRun, other: BusyRun) -> BusyRun:
-    """Return the longer of two runs that use different parts of the machine."""
+    """Longer of two runs that use different parts of the machine."""
     return one if one.time_s >= other.time_s else other

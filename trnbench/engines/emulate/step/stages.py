@@ -95,7 +95,7 @@ def stage_times(
     lanes: Mapping[Purpose, Lane],
     beside: Overheads,
 ) -> StageTimes:
-    """Return the times of every chunk [message, stage, chunk].
+    """Times of every chunk [message, stage, chunk].
 
     The leading axis holds the step with its messages, then one whose messages take no time.
     """
@@ -180,7 +180,7 @@ def _table(
     blocks: Mapping[str, BlockRun],
     read: Callable[[BlockRun], float],
 ) -> FloatArray:
-    """Return a number of blocks added up for each chunk [stage, chunk]."""
+    """A number of blocks added up for each chunk [stage, chunk]."""
     of_kind = {kind: read(block) for kind, block in blocks.items()}
     return np.array(
         [

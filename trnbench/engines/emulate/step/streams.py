@@ -39,7 +39,7 @@ class StreamPass(Record):
 
 
 def elementwise_run(rank: Rank, op: Elementwise, traffic: float) -> BusyRun:
-    """Return a pass of a rank; `traffic` of its bytes move, as passes are joined."""
+    """A pass of a rank; `traffic` of its bytes move, as passes are joined."""
     if op.view or not float(op.bytes):
         return BusyRun()
     tensors = (*op.reads, *op.writes)
@@ -76,7 +76,7 @@ def touched_run(rank: Rank, elements: float, size_bytes: float, touches: float) 
 
 
 def gather_run(rank: Rank, op: Gather) -> BusyRun:
-    """Return rows taken from or added to a tensor, a descriptor each."""
+    """Rows taken from or added to a tensor, a descriptor each."""
     size = float(op.bytes) / rank.cores
     rows_of = op.reads[0] if op.function == "scatter_add" else op.writes[0]
     row = float(rows_of.shape[-1]) * element_bytes(rows_of.format)
@@ -93,13 +93,12 @@ def _moved(rank: Rank, size_bytes: float, row_bytes: float) -> BusyRun:
 
 
 def stream(rank: Rank, one: StreamPass) -> BusyRun:
-    """Return a core's part of a pass."""
+    """A core's part of a pass."""
     key = ("stream", one, rank.memory_share)
     return rank.runs.of(key, lambda: _stream(rank.unit, rank.transfer, one))
 
 
 def _row_bytes(unit: NeuronCores) -> float:
-    """Return the bytes of a partition that one tile of a stream has."""
     return unit.sbuf.partition_bytes / (2 * TILES_IN_TURN)
 
 

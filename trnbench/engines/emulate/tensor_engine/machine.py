@@ -323,7 +323,7 @@ class Core:
     def _arrivals(
         self, index: int, load_a: bool, load_b: bool
     ) -> tuple[list[int] | None, list[int] | None]:
-        """Return the arrival times of the step's K tiles; None for an operand that stayed."""
+        """Arrival times of the step's K tiles; None for an operand that stayed."""
         self.loaded.pop((index - 1, "a"), None)
         self.loaded.pop((index - 1, "b"), None)
         a = self.loaded.setdefault((index, "a"), []) if load_a else None

@@ -68,7 +68,7 @@ def run_matrix(
     trace: bool = False,
     shorten: bool = True,
 ) -> MatrixRun:
-    """Return the run of one product, every instruction of its kernel played.
+    """Run of one product, every instruction of its kernel played.
 
     Repetitions are skipped exactly unless `shorten` is False; a `trace` holds every instruction, so
     nothing is skipped for it.

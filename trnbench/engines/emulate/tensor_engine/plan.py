@@ -19,7 +19,7 @@ _SLACK = 1e-3
 
 
 def femtoseconds(seconds: float) -> int:
-    """Return a duration in fs, rounded up so that nothing is faster than its rate."""
+    """A duration in fs, rounded up so that nothing is faster than its rate."""
     return math.ceil(seconds * FS_PER_S - _SLACK)
 
 
@@ -81,7 +81,7 @@ class KernelPlan:
         self.turn = self._turn()
 
     def digits(self, index: int) -> tuple[int, int, int, int]:
-        """Return (batch, outer block, inner block, block of K) of a step."""
+        """(batch, outer block, inner block, block of K) of a step."""
         _, outer, inner, k = self.counts
         index, k_at = divmod(index, k)
         index, inner_at = divmod(index, inner)
@@ -89,7 +89,7 @@ class KernelPlan:
         return batch_at, outer_at, inner_at, k_at
 
     def step(self, index: int) -> KernelStep:
-        """Return the instructions of a step."""
+        """Instructions of a step."""
         _, outer, inner, k = self.counts
         _, outer_at, inner_at, k_at = self.digits(index)
         last_outer, last_inner = outer_at == outer - 1, inner_at == inner - 1

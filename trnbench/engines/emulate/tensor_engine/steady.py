@@ -49,7 +49,7 @@ class _Seen:
         ]
 
     def skip(self, index: int) -> int:
-        """Return the step to go on after: `index`, or a later one that the core now stands at."""
+        """Step to go on after: `index`, or a later one that the core now stands at."""
         digits = self._core.plan.digits(index)
         for level in range(_LEVELS - 1, -1, -1):
             index = self._skip_level(index, level, digits[level])
@@ -87,7 +87,7 @@ class _Seen:
 
 
 def _state(core: Core, index: int) -> MachineState:
-    """Return all that decides the future, relative to the tensor engine's time and the step.
+    """All that decides the future, relative to the tensor engine's time and the step.
 
     Times that lie before it cannot be told apart by what follows, because whatever waits for them
     waits for the tensor engine too.

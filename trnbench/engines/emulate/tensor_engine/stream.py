@@ -194,7 +194,7 @@ class Machine:
     # ---- states, for those who skip what repeats
 
     def state(self) -> CoreState:
-        """Return all that decides the future; what is past is past for all alike."""
+        """All that decides the future; what is past is past for all alike."""
         now, heat = self.since, self.heat
 
         def after(time: int) -> int:

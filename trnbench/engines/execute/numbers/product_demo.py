@@ -31,7 +31,7 @@ class ProductDemo(Record):
 
 
 def product_demos(*, seed: int = 0) -> tuple[ProductDemo, ...]:
-    """Return the errors of each format that fp32 operands are cast to, and of sparse ones."""
+    """Errors of each format that fp32 operands are cast to, and of sparse ones."""
     left, right = operands(*SIZES, seed=seed)
     cases = [*((name, None) for name in FORMATS_SHOWN), SPARSE]
     return tuple(_demo(left, right, name, pattern) for name, pattern in cases)
