@@ -18,7 +18,7 @@ SEND = ("send", "pp")
 
 
 class TrafficLine(Record):
-    """One kind of exchange: how often ranks ran it and what they sent, as measured and as said."""
+    """One kind of exchange: runs and bytes, as measured and as the program states."""
 
     operation: str
     axis: str
@@ -37,7 +37,7 @@ class TrafficLine(Record):
 def traffic_lines(
     measured: Mapping[tuple[str, str], MovedBytes], program: StepProgram, steps: int
 ) -> tuple[TrafficLine, ...]:
-    """Every kind of exchange that either side knows of, after so many steps."""
+    """Every kind of exchange of either side, after `steps` steps."""
     said = program_traffic(program)
     nothing = MovedBytes(runs=0, sent_bytes=0.0)
     lines = []

@@ -54,9 +54,9 @@ class Arithmetic(Record):
         return numbers if write is None else write(numbers)
 
     def settles(self, number_format: str) -> bool:
-        """Return whether numbers of a format may be written in it again, in any order, unchanged.
+        """True when numbers of a format may be rounded again, in any order, without a change.
 
-        Scales that numbers share depend on which of them lie together.
+        Scales shared by a group of numbers depend on the members of the group.
         """
         if self.exact or number_format in _UNROUNDED:
             return True

@@ -97,7 +97,7 @@ def _name(step: int) -> str:
 
 
 def _check_sizes(file: BinaryIO) -> None:
-    """Refuse an archive whose parts claim more than the file holds: it would be believed."""
+    """Refuse an archive whose parts claim more bytes than the file has."""
     held = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         for part in archive.infolist():
@@ -139,7 +139,7 @@ def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
 def _read(
     path: Path, before: Sequence[Path]
 ) -> tuple[dict[str, Numbers], Mapping[str, object], tuple[float, ...]]:
-    """A checkpoint's arrays, the run it is of, and its losses."""
+    """The arrays of a checkpoint, the identity of its run, and its losses."""
     hint = "remove it to start anew"
     if before:
         hint = f"remove it to go on from {before[-1].name}"

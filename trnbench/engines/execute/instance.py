@@ -226,7 +226,7 @@ class BlockInstance:
     # The end of a step
 
     def noise(self, state: BucketState, step: int, of: str) -> NoiseArray | None:
-        """Noise that rounds one of a bucket's states in a step, where any does."""
+        """Noise for rounding a state of a bucket in a step; None where rounding needs no noise."""
         arithmetic = self.plan.shop.setting.arithmetic
         if arithmetic.exact or arithmetic.recipe.rounding != "sr":
             return None

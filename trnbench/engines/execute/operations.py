@@ -129,7 +129,7 @@ _MOVING = frozenset({"slice", "own_tokens", "unpack", "join", "d_join", "repeat_
 
 
 def only_moves(op: Operation) -> bool:
-    """Return whether an operation writes numbers as it read them, all in one format."""
+    """True when an operation writes numbers as read, all in one format."""
     match op:
         case CollectiveOp():
             moves = op.op in ("all-gather", "all-to-all") or op.ring == "gather"
@@ -205,9 +205,10 @@ class _Products:
 
 
 def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:
-    """Return whether an operand's groups of shared scales do not lie along the sum.
+    """True when an operand's groups of shared scales are not along the sum.
 
-    They were stored along the last dimension; for a sum over another one they are made anew.
+    They were stored along the last dimension; for a sum over another dimension new groups are
+    formed.
     """
     if tensor.format != wanted or format_named(wanted).block == 1:
         return False

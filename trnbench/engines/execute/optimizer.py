@@ -165,7 +165,7 @@ class BucketState(HeldWeights):
         return found
 
     def restore(self, whole: Mapping[StateName, Numbers]) -> None:
-        """Take over what `whole` returned, in this layout."""
+        """Take the arrays that `whole` returned, cut to this layout."""
         shape = self.shape
         sliced = shape.zero >= WEIGHTS_SLICED
         place = shape.own_place if sliced else shape.place

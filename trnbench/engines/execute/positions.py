@@ -1,4 +1,4 @@
-"""What depends on where a token stands: rotary encoding, and which keys a query may see."""
+"""Position of tokens: rotary encoding, and the keys that a query may see."""
 
 from __future__ import annotations
 

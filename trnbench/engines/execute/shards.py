@@ -31,7 +31,7 @@ Drawn = TypeVar("Drawn", bound=np.generic)
 
 
 class BucketSpan(Record):
-    """Where a weight lies in its bucket, and its shape with the ranks in front."""
+    """Position of a weight in its bucket, and its shape with the ranks in front."""
 
     weight: Tensor
     start: int
@@ -86,7 +86,7 @@ class BucketShape:
         return np.take_along_axis(pieces, at, axis=-1)[..., 0]
 
     def held_once(self) -> BoolArray:
-        """Return where, of what the optimizer works on, no earlier rank holds the same element."""
+        """True where no earlier rank holds the same element of the optimizer's part."""
         flat = self.own_place.reshape(-1)
         once = np.zeros(flat.shape, dtype=np.bool_)
         once[np.unique(flat, return_index=True)[1]] = True

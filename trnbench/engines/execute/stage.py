@@ -44,7 +44,7 @@ class Stage:
         names = transformer.layer_kinds
 
         def shop(kind: str) -> Workshop:
-            """Return what the operations of a kind of block are computed with."""
+            """Arithmetic for the operations of a kind of block."""
             layer = kind.removesuffix(AGAIN).removesuffix(EXCHANGED)
             layer = transformer.order[-1] if layer.startswith(DEPTH) else layer
             own = transformer.of_kind(layer) if layer in names else transformer
@@ -80,7 +80,7 @@ class Stage:
         return entering
 
     def backward(self, chunk: int, micro_batch: int, gradients: Flow) -> Flow:
-        """Gradients of what entered a chunk; none where that was text."""
+        """Gradients of a chunk's inputs; none where the input was text."""
         for block in reversed(self._chunks[chunk]):
             gradients = block.run_backward(micro_batch, gradients)
         return gradients

@@ -57,7 +57,7 @@ class Book:
         self._collectives[message] += runs
 
     def send(self, source: int, target: int, phase: Phase, numbers: int, size: float) -> None:
-        """Note a message of so many elements from each rank of a stage to that of another."""
+        """Note a message of `elements` numbers from each rank of a stage to that of another."""
         self._sends[source, target, phase, numbers, size] += 1
 
     def computed(self, number_format: str, flop: int) -> None:

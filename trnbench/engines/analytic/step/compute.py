@@ -197,7 +197,6 @@ def _block(
 
 
 def _score_shapes(ops: Iterable[Operation]) -> frozenset[DimShape]:
-    """Dimensions of unfused attention's scores: the output of its passes between products."""
     return frozenset(
         op.writes[0].dims for op in ops if isinstance(op, Elementwise) and op.region == "core"
     )
@@ -323,7 +322,7 @@ class PricedRank:
         return np.asarray(np.ceil(queries / parts / QUERY_TILE) * QUERY_TILE * parts / queries)
 
     def _key_side(self, op: AttentionOp) -> FloatArray:
-        """Cost of a head beyond its pairs, over the cost of the pairs: keys loaded, turned, drained.
+        """Cost of a head beyond its pairs, over that of the pairs: keys loaded, turned, drained.
 
         About as long as one more tile of queries that attends to all keys (played on Trainium2: 95
         queries backward, 190 forward). Where a rank has a whole sequence, the calibrated cost of a
@@ -387,5 +386,4 @@ class PricedRank:
 
 
 def _whole_tiles(queries: FloatArray, pairs: FloatArray, keys: Numbers) -> FloatArray:
-    """Pairs that causal attention computes in whole tiles of keys, over the pairs needed."""
     return np.asarray(np.minimum(1 + keys / 2 * queries / pairs, 2.0))

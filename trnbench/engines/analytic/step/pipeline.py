@@ -41,19 +41,18 @@ from trnbench.program.slot_times import SlotTimes
 
 
 class PipelineWork(Record, eq=False):
-    """What one micro-batch costs on its way; times of a stage count all its chunks.
-
-    `before` and `after` are sums over the stages on either side of the slowest; of equal stages any
-    may count as the slowest. `send_s` is one message between neighbours, latency included;
-    `send_overlap` the share of it during which its sender computes on.
-    """
+    """Seconds of one micro-batch in the pipeline; those of a stage count all its chunks."""
 
     slowest: SlotTimes[FloatArray]
+    """Any stage may count as the slowest where all are equal."""
     before: SlotTimes[FloatArray]
+    """Sum over the stages in front of the slowest; `after` over those behind."""
     after: SlotTimes[FloatArray]
     stages_after: FloatArray
     send_s: FloatArray
+    """One message between neighbours, latency included."""
     send_overlap: FloatArray
+    """Share of a message during which its sender computes on."""
 
     @property
     def held(self) -> FloatArray:
@@ -62,7 +61,7 @@ class PipelineWork(Record, eq=False):
 
 
 class PipelineTime(Record, eq=False):
-    """Seconds from the first forward to the last slot's end, and what they are spent on."""
+    """Seconds from the first forward to the last slot's end: work, bubble and messages."""
 
     work_s: FloatArray
     bubble_s: FloatArray

@@ -26,28 +26,28 @@ ENDS = ("only", "first", "last")
 
 
 class StagePlan(Record, eq=False):
-    """A class of stages over the axes of the grid, without what depends on slots.
-
-    `index`: the first such stage; `stages`: how many there are; `blocks`: how often each runs which
-    kind. Seconds once a step as in `BlockPrices`; `host_update_s`: until its host is done with it.
-    All 0 where a layout has no such stage.
-    """
+    """A class of stages over the axes of the grid, without the seconds of slots; 0 where absent."""
 
     role: StageRole
     index: FloatArray
+    """The first such stage."""
     stages: FloatArray
+    """Number of such stages."""
     blocks: Mapping[str, FloatArray]
+    """Instances of each kind of block on each stage."""
     reduce_s: FloatArray
+    """Seconds once a step, as in `BlockPrices`; likewise the next three."""
     gather_s: FloatArray
     sums_s: FloatArray
     update_s: FloatArray
     host_update_s: FloatArray
+    """Seconds until the host has updated the stage's weights."""
 
 
 def stage_plans(
     classes: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along: Pick
 ) -> tuple[StagePlan, ...]:
-    """Classes in the order of the pipeline; the only stage counts as a first one."""
+    """The classes in the order of the pipeline; the only stage counts as a first one."""
     ends = [stage for stage in classes if stage.role in ("only", "first")]
     others = [[stage] for stage in classes if stage not in ends]
     return tuple(_plan(group, blocks, along) for group in (ends, *others))
@@ -56,10 +56,10 @@ def stage_plans(
 def updated_on_host(
     plans: Sequence[StagePlan], blocks: Mapping[str, BlockPrices], together: FloatArray
 ) -> tuple[StagePlan, ...]:
-    """Classes with what each waits for its host, which `together` stages share.
+    """The classes with the seconds each waits for its host, which `together` stages share.
 
     Beside a stage on a node are all others of its pipeline, or inner ones, which neither embed nor
-    predict. That with most for the host to do is done when all of them are.
+    predict. The stage with most work for the host is done when all of them are.
     """
 
     def once(plan: StagePlan, read: Callable[[BlockPrices], FloatArray]) -> FloatArray:
@@ -91,7 +91,7 @@ def updated_on_host(
 
 
 def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along: Pick) -> StagePlan:
-    """A class of stages, or several of which a layout has at most one."""
+    """The plan of a class of stages, or of several of which a layout has at most one."""
     kinds = dict.fromkeys(kind for stage in group for kind in stage.blocks)
     counts = {
         kind: along(
@@ -121,18 +121,16 @@ def _short(values: FloatArray) -> FloatArray:
 
 
 class StageSlots(Record, eq=False):
-    """Seconds of one micro-batch on each stage of a class, all its chunks, by slot.
-
-    `host`: the part of them that the device waits for the host. `before`: the seconds summed over
-    all stages in front of the class.
-    """
+    """Seconds of one micro-batch on each stage of a class, all its chunks, by slot."""
 
     index: FloatArray
     stages: FloatArray
     blocks: Mapping[str, FloatArray]
     seconds: Mapping[Slot, FloatArray]
     host: Mapping[Slot, FloatArray]
+    """Part of the seconds that the device waits for the host."""
     before: Mapping[Slot, FloatArray]
+    """Sum over all stages in front of the class."""
 
 
 def stage_slots(
@@ -142,7 +140,7 @@ def stage_slots(
     launch_s: Mapping[Slot, FloatArray],
     host: HostPrices | None = None,
 ) -> tuple[StageSlots, ...]:
-    """Classes from the length of each block's slots, and what a stage's slot adds."""
+    """The classes from the length of each block's slots, and the seconds a stage's slot adds."""
     found: list[StageSlots] = []
     before = dict.fromkeys(lengths, NOTHING)
     for plan in plans:
@@ -168,15 +166,13 @@ def stage_slots(
 
 
 class SlowestStage(Record, eq=False):
-    """The stage that takes longest for a micro-batch, and sums over the stages on either side.
-
-    `host`: the part of its seconds that the device waits for the host.
-    """
+    """The stage that takes longest for a micro-batch, and sums over the stages on either side."""
 
     index: FloatArray
     blocks: Mapping[str, FloatArray]
     seconds: Mapping[Slot, FloatArray]
     host: Mapping[Slot, FloatArray]
+    """Part of its seconds that the device waits for the host."""
     before: Mapping[Slot, FloatArray]
     after: Mapping[Slot, FloatArray]
 

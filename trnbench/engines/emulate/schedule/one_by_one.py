@@ -85,7 +85,7 @@ def _played(
     work: Callable[[Slots, Played], StageAtWork],
     nothing: object,
 ) -> Played:
-    """Return what is known of every slot once all are played."""
+    """Times of every slot once all are played."""
     size, count = awaited.size, awaited.shape[1]
     played: Played = [None] * size + [nothing]
     by_stage = zip(*(column.tolist() for column in (awaited, *columns)), strict=True)

@@ -1,4 +1,4 @@
-"""A pipeline schedule played: how long a step takes and what every stage does with that time."""
+"""A pipeline schedule played: seconds of a step, and every stage's use of that time."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def play(
 
 
 def graph_of(order: SlotOrder, layouts: int) -> tuple[SlotMessages, Waves | None]:
-    """Return who waits for whom, and the waves where so many layouts are swept in waves."""
+    """Dependencies between slots, and the waves where this many layouts are swept in waves."""
     sent = messages(order)
     few = order.pp * layouts <= WORTHWHILE
     return sent, None if few else waves(order, sent.sender)

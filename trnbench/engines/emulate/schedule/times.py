@@ -1,4 +1,4 @@
-"""What the schedule emulator is given: how long things take, and what may run at the same time.
+"""Input of the schedule emulator: seconds of every task, and the tasks that may overlap.
 
 Arrays of times broadcast to [..., stage, chunk]; leading axes are a batch of layouts that share the
 slot order and the lanes of their messages. A time is that of one micro-batch on one chunk.
@@ -92,7 +92,7 @@ class OverlapRules(Record):
     gradient_traffic: Mapping[str, float] = field(default_factory=dict)
 
     def holds_up(self, name: str, lane: Lane) -> float:
-        """Return what part of a collective on a lane holds up the reduction of gradients."""
+        """Share of a collective on a lane that holds up the reduction of gradients."""
         return self.gradient_traffic.get(name, float(lane == "network"))
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the seconds of a played step went, by category, and what was busy meanwhile."""
+"""Seconds of a played step by category, and busy seconds of the parts meanwhile."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Account(Record, eq=False):
 
     @property
     def blocks(self) -> tuple[tuple[BlockRun, float], ...]:
-        """The kinds of blocks of the slowest stage, and how often it runs each."""
+        """Instances of each kind of block on the slowest stage."""
         counts = stage_counts(self.stages.chunks[self.slowest])
         return tuple((self.stages.blocks[kind], count) for kind, count in counts.items())
 
@@ -97,7 +97,7 @@ def by_category(
 
 
 def busy(account: Account) -> Mapping[StepCategory, BusyRun]:
-    """Return what was busy in each category over a step, on the slowest stage."""
+    """Busy seconds in each category over a step, on the slowest stage."""
     times = float(account.micro_batches)
     found: dict[StepCategory, BusyRun] = {}
     for part in PARTS:

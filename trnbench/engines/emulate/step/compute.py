@@ -71,7 +71,7 @@ def rank_of(
 
 
 def computed(rank: Rank, program: StepProgram) -> Mapping[str, BlockParts]:
-    """Return what a rank computes in each kind of block of a scalar program."""
+    """Played compute of a rank in each kind of block of a scalar program."""
     return {kind: _block(rank, block) for kind, block in program.blocks.items()}
 
 

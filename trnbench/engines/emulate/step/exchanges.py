@@ -36,7 +36,7 @@ from trnbench.program.step import StepProgram
 
 
 class PlayedSite(Record, eq=False):
-    """The nodes of a platform under a communication stack, with what was placed and played there.
+    """The nodes of a platform under a communication stack, with the groups placed and played there.
 
     `node_ranks` of each node's ranks are in use, the first ones.
     """
@@ -134,15 +134,15 @@ class PlayedExchanges(Record, eq=False):
         return float(getattr(stack.overlaps, purpose))
 
     def lane(self, op: CollectiveOp) -> Lane:
-        """Return whether a collective stays inside nodes or crosses between them."""
+        """The lane of a collective: inside nodes, or between them."""
         return self._lane(self._along(op))
 
     def where(self, op: CollectiveOp) -> GroupPlace:
-        """Return where the groups of a collective lie."""
+        """The place of a collective's groups on the nodes."""
         return self._where(self._along(op))
 
     def message_lane(self) -> Lane:
-        """Return whether messages between stages leave the node."""
+        """The lane of messages between stages: inside nodes, or between them."""
         return self._lane(groups_along("pp", self.grid, self._order))
 
     @property

@@ -59,7 +59,7 @@ def _traffic(program: StepProgram, counts: Mapping[str, float]) -> _Traffic:
 
 
 def _shared_s(node: Sequence[_Traffic], ranks: int, pace: HostPace) -> list[float]:
-    """Return when each stage of a node has its weights back, `ranks` of each stage sharing it."""
+    """Seconds until each stage of a node has its weights back; `ranks` of each stage share it."""
     arrives = [one.down / pace.link_bytes_per_s for one in node]
     left = [one.host for one in node]
     done = list(arrives)

@@ -14,7 +14,7 @@ class BusyRun(Record):
     busy: Mapping[str, float] = field(default_factory=dict)
 
     def times(self, factor: float) -> BusyRun:
-        """Return so many of it, one after another; or one that takes so much longer."""
+        """Time and busy seconds scaled by a factor: repeated runs, or a slower one."""
         return BusyRun(
             time_s=self.time_s * factor,
             busy={name: value * factor for name, value in self.busy.items()},
@@ -25,7 +25,7 @@ NO_RUN = BusyRun()
 
 
 def in_turn(runs: Iterable[BusyRun]) -> BusyRun:
-    """Runs that follow each other as one."""
+    """Sum of runs played in sequence."""
     time_s, busy = 0.0, dict[str, float]()
     for run in runs:
         time_s += run.time_s

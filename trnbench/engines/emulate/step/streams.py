@@ -60,7 +60,7 @@ def elementwise_run(rank: Rank, op: Elementwise, traffic: float) -> BusyRun:
 
 
 def touched_run(rank: Rank, elements: float, size_bytes: float, touches: float) -> BusyRun:
-    """Return so many touches of a tensor of a rank, each of them a read or a write."""
+    """Run of repeated touches of a tensor of a rank, each of them a read or a write."""
     if touches <= 0:
         return BusyRun()
     passes = touches / 2
@@ -132,7 +132,7 @@ def _transfer_s(transfer: TransferCost, partitions: int, size_bytes: float, tens
 
 
 def _line(tiles: int, load_s: float, work_s: float, store_s: float) -> float:
-    """Return when the last of so many tiles is stored."""
+    """Time at which the last tile of a line of tiles is stored."""
     dma = engine = 0.0
     loaded: list[float] = []
     worked: list[float] = []

@@ -54,7 +54,7 @@ class MatrixRun(Record):
 
     @property
     def feasible(self) -> bool:
-        """Return whether the product ran."""
+        """True when the product ran."""
         return not self.reasons
 
 

@@ -24,7 +24,7 @@ def femtoseconds(seconds: float) -> int:
 
 
 class DmaMove(Record, kw_only=False):
-    """One DMA transfer: how long it keeps its engines, how many those are, what it moves."""
+    """One DMA transfer: seconds on its engines, number of engines, and bytes."""
 
     occupancy_fs: int
     engines: int
@@ -43,7 +43,7 @@ class ProductChain(Record, kw_only=False):
 
 
 class KTile(Record, kw_only=False):
-    """What one K tile of a step needs: transfers and transposes of either operand."""
+    """Work of one K tile of a step: transfers and transposes of either operand."""
 
     moves_a: tuple[DmaMove, ...]
     moves_b: tuple[DmaMove, ...]
@@ -101,7 +101,7 @@ class KernelPlan:
         return found
 
     def loads(self, index: int) -> tuple[bool, bool]:
-        """Return whether a step loads its block of `a` and of `b`, or finds it in SBUF."""
+        """True for `a` and for `b` where a step loads its block, False if it is in SBUF."""
         if index >= self.steps:
             return True, True
         _, outer, inner, k = self.counts

@@ -40,7 +40,7 @@ class Replay:
         self._stands: int | None = None
 
     def run(self, parts: Sequence[tuple[StreamPart, int]]) -> tuple[int, tuple[int, ...]]:
-        """Play parts, each so often in a row; return the time, fs, and what everything was busy."""
+        """Play each part its number of times in a row; return the seconds (fs) and busy tallies."""
         number = self._number(self._machine.state())
         here = Leap(number, 0, (0,) * len(self._machine.busy))
         for part, times in parts:
@@ -90,7 +90,7 @@ class Replay:
         return Leap(state, elapsed, tuple(map(sum, busy)))
 
     def _step(self, state: int, step: int) -> Leap:
-        """Play a step, or look up what it came to the last time."""
+        """Play a step, or look up its result from the last time."""
         leap = self._leaps.get((state, step))
         if leap is None:
             machine = self._machine

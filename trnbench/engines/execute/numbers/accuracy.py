@@ -50,12 +50,12 @@ class ErrorReport(Record):
 
     @property
     def within_bound(self) -> bool:
-        """Return whether every element keeps the bound."""
+        """True when every element is within the bound."""
         return self.bound_use <= 1.0
 
 
 class _Partial(Record):
-    """What one block of rows contributes to the report."""
+    """Contribution of one block of rows to the report."""
 
     max_abs: float
     max_rel: float

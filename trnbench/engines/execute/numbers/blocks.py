@@ -147,7 +147,7 @@ def _elements(
 
 
 def dequantise(blocks: Blocks) -> Float32Array:
-    """Numbers the blocks stand for, in the layout of the original array."""
+    """Values of the blocks, in the layout of the original array."""
     scales = np.repeat(
         blocks.scales.astype(np.float32) * np.float32(blocks.whole_scale),
         blocks.format.block,

@@ -43,10 +43,10 @@ def _require_known(what: str, name: str, known: tuple[str, ...]) -> None:
 
 
 class ProductRecipe(Record):
-    """How a product is computed.
+    """Formats, pattern and rounding of a product.
 
-    `a` is the stationary operand: `pattern` prunes it. `rounding` governs the output and, with
-    bf16 accumulation (NeuronCore-v4), every write to PSUM; inputs are rounded to nearest even.
+    `a` is the stationary operand: `pattern` prunes it. `rounding` governs the output and, with bf16
+    accumulation (NeuronCore-v4), every write to PSUM; inputs are rounded to nearest even.
     """
 
     format_in_a: NumberFormat = FORMATS["bf16"]
@@ -96,7 +96,7 @@ class ProductResult(Record, eq=False):
 
 
 def product_problem(recipe: ProductRecipe, k: int) -> str | None:
-    """Return why this product cannot be played, None if it can."""
+    """Reason why this product cannot be played, None if it can."""
     inputs = (recipe.format_in_a, recipe.format_in_b)
     for format in (*inputs, recipe.format_out):
         if format.mantissa_bits > FORMATS["fp32"].mantissa_bits:
@@ -155,9 +155,10 @@ def matmul(a: ArrayLike, b: ArrayLike, recipe: ProductRecipe | None = None) -> P
 
 
 def summed_by_tile(stationary: Float32Array, moving: Float32Array) -> Float32Array:
-    """FP32 sums of rounded operands, for those who multiply often: it looks at nothing.
+    """FP32 sums of rounded operands, without checks, for frequent calls.
 
-    `matmul` without a recipe of its own; infinities are values, and warnings are for who calls.
+    `matmul` without a recipe of its own; infinities are values, and warnings are left to the
+    caller.
     """
     return _summed(stationary, moving, stationary.shape, _PLAIN, None)
 

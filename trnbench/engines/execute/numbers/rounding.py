@@ -147,9 +147,9 @@ def _nearest(values: Float32Array, format: NumberFormat) -> Float32Array:
 
 @cache
 def nearest_in(format: NumberFormat) -> Callable[[Float32Array], Float32Array]:
-    """Function that rounds float32 numbers to nearest even, for those who do so often.
+    """Function that rounds float32 numbers to nearest even, for frequent calls.
 
-    It looks at nothing, and who calls it ignores what overflows; else `round_to` is meant.
+    The function checks nothing, and callers ignore overflow; otherwise use `round_to`.
     """
     dtype = numpy_dtype(format)
     if dtype is None:
