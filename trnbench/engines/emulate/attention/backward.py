@@ -60,7 +60,7 @@ class BackwardStream:
 
     @property
     def partition_bytes(self) -> float:
-        """Return what the kernel needs of each partition of SBUF."""
+        """Bytes of each SBUF partition that the kernel needs."""
         call, pools, narrow = self._call, self.pools, self._make.element_bytes
         chunks = self._scores + self._values
         size = call.score_size + call.value_size

@@ -67,7 +67,7 @@ class ForwardStream:
 
     @property
     def partition_bytes(self) -> float:
-        """Return what the kernel needs of each partition of SBUF."""
+        """Bytes of each SBUF partition that the kernel needs."""
         return self._needs(self._rows, self._key_buffers)
 
     def _needs(self, rows: int, key_buffers: int) -> float:

@@ -84,7 +84,7 @@ def check_data(
 
 
 def most_checked(plan: MessagePlan) -> int:
-    """Return how many elements a rank's buffer may have in a check; 0 for too many ranks."""
+    """Largest number of elements in a rank's buffer for a check; 0 for too many ranks."""
     return _MOST_NUMBERS // _numbers(plan)
 
 
@@ -95,7 +95,7 @@ def _numbers(plan: MessagePlan) -> int:
 
 
 def _bounds(plan: MessagePlan, elements: int) -> IntArray:
-    """Return where each segment begins; items of all-to-all each get a share of the buffer.
+    """Start of each segment; items of all-to-all each get a share of the buffer.
 
     Pairs that exchange nothing have no room.
     """
@@ -118,7 +118,7 @@ def _of_blocks(plan: MessagePlan, blocks: IntArray, bounds: IntArray) -> BoolArr
 
 
 def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return which elements each rank holds first and which it must hold in the end."""
+    """Masks of the elements that each rank has at the start and must have at the end."""
     item = np.searchsorted(bounds, np.arange(bounds[-1]), side="right") - 1
     sender, goal = np.divmod(item // plan.channels, plan.ranks)
     rank = np.arange(plan.ranks)[:, None]

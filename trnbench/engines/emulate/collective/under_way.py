@@ -66,7 +66,7 @@ class OnTheWay:
             self.owner[place] = running
 
     def move(self, rates: FloatArray, step: float) -> IntArray:
-        """Move everything on, and return the places of what got through."""
+        """Advance all messages, and return the places of those that have arrived."""
         self.left -= rates * step
         return np.flatnonzero(self.left <= self.through_bytes)
 

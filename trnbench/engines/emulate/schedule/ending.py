@@ -1,11 +1,10 @@
-"""What follows the last slot of a stage: gradients reduced, parameters updated and gathered.
+"""Seconds after the last slot of a stage: gradients reduced, parameters updated and gathered.
 
-Model: gradients of a chunk are there from the start of its last weight-gradient slot on (they are
-reduced piece by piece). The share that may overlap is reduced from then on, chunk after chunk, in
-what traffic inside slots leaves of links and network; the rest follows the stage's last slot, and
-sums over other ranks follow that. Of the parameters, the share that may overlap has until the end
-of the chunk's first forward in the next step; what does not make it, and the rest, follow the
-optimizer.
+Model: gradients of a chunk exist from the start of its last weight-gradient slot on (they are
+reduced piece by piece). The share that may overlap is reduced from then on, chunk after chunk, with
+the links and network that traffic inside slots leaves free. The rest follows the stage's last slot,
+and sums over other ranks follow that. Of the parameters, the share that may overlap has until the
+end of the chunk's first forward in the next step; the excess, and the rest, follow the optimizer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Start and end of every slot in plain numbers: the sweep where few slots stand side by side.
+"""Start and end of every slot in plain numbers: the sweep for few stages and layouts.
 
 Each stage takes slot after slot until one waits for a message that is not sent yet; then the next
-stage goes on. Says what `sweep` says, to the bit: there every wave is some calls of numpy, which
-take longer than the sums of a few stages and layouts.
+stage goes on. The result equals that of `sweep` to the bit; there every wave is several calls of
+numpy, which take longer than the sums of a few stages and layouts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trnbench.program.schedule_waves import NONE
 from trnbench.program.slot_times import LANES
 
 WORTHWHILE = 16
-"""Stages times layouts up to which plain numbers are quicker."""
+"""Stages times layouts up to which plain numbers are faster."""
 
 Slots: TypeAlias = Iterator[tuple[Any, ...]]
 """The slots of a stage: number, number of the slot whose message it awaits, and seconds."""

@@ -1,4 +1,4 @@
-"""Times per stage and chunk laid out per slot, as the sweep takes them."""
+"""Times per stage and chunk expanded to slots: the input of the sweep."""
 
 from __future__ import annotations
 
