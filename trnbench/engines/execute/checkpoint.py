@@ -43,8 +43,8 @@ def save(
 ) -> Path:
     """Write a checkpoint of a trainer into a folder; return its path.
 
-    `run` is what a run must have in common with another to go on from here. A disk that is full
-    or read-only is an environment fault, and leaves the checkpoints before as they were.
+    `run` is the identity that a later run must share to go on from here. A disk that is full or
+    read-only is an environment fault, and leaves the checkpoints before unchanged.
     """
     arrays = _arrays(trainer)
     note = {"run": _plain(run), "losses": list(losses), "digest": _digest(arrays)}

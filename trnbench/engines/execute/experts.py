@@ -67,7 +67,7 @@ def d_combine(gradient: Numbers, done: Numbers, shares: Numbers, choice: Numbers
 
 
 def _answers(done: Numbers, choice: Numbers) -> Numbers:
-    """[rank, batch, token, visit, hidden]; what was dropped has the answer zero."""
+    """Answers [rank, batch, token, visit, hidden]; dropped tokens have the answer zero."""
     rank, expert, slot, token, visit = _visits(choice, done.shape[1], done.shape[2])
     shape = (len(done), choice.shape[1] * choice.shape[2], choice.shape[3], done.shape[3])
     out = np.zeros(shape, dtype=done.dtype)

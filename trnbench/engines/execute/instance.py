@@ -78,7 +78,7 @@ class BlockInstance:
             residency.hold(category, size)
 
     def _lasting_bytes(self) -> list[tuple[ResidentCategory, float]]:
-        """Bytes of what is there all the time, by category."""
+        """Bytes held for the whole step, by category."""
         recipe = self.plan.shop.setting.arithmetic.recipe
         sizes: list[tuple[ResidentCategory, float]] = [
             ("weights", held_bytes(weight)) for weight in self._fixed
@@ -127,7 +127,7 @@ class BlockInstance:
         return tuple(values[tensor] for tensor in block.leaving)
 
     def run_backward(self, micro_batch: int, gradients: Flow) -> Flow:
-        """Gradients of what entered, from those of what was handed on."""
+        """Gradients of the block's inputs, from those of its outputs."""
         plan, held = self.plan, self._micro_batches[micro_batch]
         if not plan.given:
             return ()
@@ -165,7 +165,7 @@ class BlockInstance:
     # Weights and their gradients
 
     def _weights(self, phase: Phase) -> tuple[Values, float]:
-        """Weights for a pass, and the bytes of what was gathered for it."""
+        """Weights for a pass, and the bytes of gathered weights."""
         values, gathered = dict(self._fixed), 0.0
         for held in (*self.states, *self.frozen):
             op = self.plan.exchange(phase, held.shape.bucket.name, held.shape.shard)

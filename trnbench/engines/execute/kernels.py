@@ -120,7 +120,7 @@ def _norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
 
 
 def _normalised(setting: KernelSetting, x: Numbers) -> tuple[Numbers, Numbers]:
-    """Normalised rows, and what they were divided by."""
+    """Normalised rows, and their divisors."""
     if setting.transformer.norm != "rms":
         x = x - x.mean(axis=-1, keepdims=True)
     mean_square = np.einsum("...h,...h->...", x, x)[..., None] / x.shape[-1]
@@ -225,7 +225,7 @@ def _d_softmax(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Array
 
 
 def _words(setting: KernelSetting, words: Dim, logits: Numbers) -> Numbers:
-    """Logits with those of padding, which stand for no word, out of the way."""
+    """Logits with those of padding words masked."""
     at = setting.ranks.positions(words)
     if at.max() < int(words.whole):
         return logits

@@ -145,7 +145,7 @@ ReadOperand: TypeAlias = Callable[[Numbers], tuple[Numbers, str]]
 
 
 class _Term(Record):
-    """A product of an operation: where its operands and its result stand among the arrays."""
+    """A product of an operation: positions of its operands and its result among the arrays."""
 
     plan: ProductPlan
     left: tuple[int, ReadOperand]

@@ -24,8 +24,8 @@ BatchInputs: TypeAlias = Sequence[Mapping[str, Numbers]]
 class ExecutedPipeline(State, eq=False):
     """The stages of a model and the messages between them.
 
-    Chunk c of stage s is part c * pp + s. `flow` is the format of what is handed on; `seeds` are
-    the gradients of every token's loss, and of those of further tokens.
+    Chunk c of stage s is part c * pp + s. `flow` is the format of tensors between parts; `seeds`
+    are the gradients of every token's loss, and of those of further tokens.
     """
 
     order: SlotOrder

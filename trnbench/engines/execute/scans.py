@@ -1,4 +1,4 @@
-"""Scans of all ranks with real numbers, token by token, in FP32 or finer; and what stands around.
+"""Scans of all ranks, and operations around them, with real numbers in FP32 or finer, by token.
 
 A state S [value, key] is updated by each token: S <- a S + s v k' (`mamba-2`), and with the gated
 delta rule S <- a (S - s (S k) k') + s v k' of keys of length 1; a token reads S q. `a` is the
@@ -121,7 +121,7 @@ class ScanKernel:
         ]
 
     def _to_group(self, d_wide: Numbers, narrow: Numbers) -> Numbers:
-        """Gradient of what several heads read."""
+        """Gradient of a tensor that several heads read."""
         times = d_wide.shape[3] // narrow.shape[3]
         if self._erases:
             raw = np.repeat(narrow, times, axis=3)

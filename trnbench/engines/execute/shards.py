@@ -98,13 +98,13 @@ class BucketShape:
         return padded.take(place)
 
     def own_noise(self, whole: NoiseArray) -> NoiseArray:
-        """Each rank's part of noise drawn for all elements, for what it works on."""
+        """Each rank's part of the noise of all elements, for the optimizer's part of the bucket."""
         if self._in_order:
             return whole[np.newaxis]  # a lone rank works on all of it
         return self.taken(whole, self.own_place)
 
     def joined(self, held: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
-        """Whole of what ranks hold: the reverse of `taken`."""
+        """The whole of the ranks' parts: the reverse of `taken`."""
         whole = np.zeros(self.whole_elements + 1, dtype=held.dtype)
         whole[place] = held
         return whole[:-1]

@@ -1,4 +1,4 @@
-"""The book of what ranks sent each other: messages and bytes by operation, axis and link.
+"""The book of traffic between ranks: messages and bytes by operation, axis and link.
 
 Collectives go round a ring of their group, as their size is counted everywhere (`bus_factor`): a
 reduce-scatter or all-gather carries each piece over all links of its group but one, an all-reduce

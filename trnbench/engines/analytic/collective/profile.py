@@ -69,6 +69,7 @@ def phase_of_rounds(
     outline = placed.outlines[0]
     step = outline.steps[index]
     width = node_lines(outline, step).shape[1]
+    # Rounds of a pipelined phase depend on one another, so they have no times of their own.
     rounds = None if step.pattern.pipelined else _rounds(step.pattern, width)
     if not rounds:
         return None
@@ -180,6 +181,7 @@ def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
     rail = one_rail(node, index)
     if rail is None:
         return _of_a_node(placed.placement.fabric, profiled(placed, index))
+    # All rails are equal: one is placed, and `lines_on` counts how many share each link.
     key = (step.pattern.identity, rail.links, rail.lines)
 
     def many_lines() -> PhaseProfile:
@@ -190,7 +192,6 @@ def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
 
 
 def _of_a_node(fabric: Fabric, phase: PhaseProfile) -> PhaseProfile:
-    """The phase with the loads of one node: for each link the load on the node with most."""
     by_node = phase.loads[:-1].reshape(fabric.nodes, fabric.links_per_node)
     return replace(phase, loads=np.append(by_node.max(axis=0), phase.loads[-1]))
 
@@ -267,6 +268,5 @@ def _resources(placed: Placed, phases: tuple[PhaseProfile, ...]) -> tuple[Resour
 
 
 def _levels(fabric: Fabric) -> IntArray:
-    """Number of the level of each link of a node, levels sorted by name."""
     names = sorted({link.level for link in fabric.links})
     return np.array([names.index(link.level) for link in fabric.links])

@@ -90,6 +90,8 @@ class ClosedForm(Record, eq=False):
 
     def candidates(self, size_bytes: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
         """Number of chunks, and seconds by phases and by each shared link; the largest holds."""
+        # Chunks of one size go through the phases; a shared link bounds the pace of all but one of
+        # them.
         chunks = chunks_of(self.tuning, len(self.profile.lanes), size_bytes)
         phases = self.phase_times(size_bytes / chunks)
         times = [_pipelined(self.profile.lanes, phases, chunks)]
@@ -167,6 +169,7 @@ def padded(form: ClosedForm) -> ClosedForm:
     if not len(form.phases) or form.lines.start_s.ndim > 1:
         return form
     counts = form.lines.counts.tolist()
+    # Powers of two leave few shapes, so most forms of a grid are priced in one array operation.
     wide, nothing = _power_from(max(counts)), len(form.lines.start_s)
     chosen: list[int] = []
     rounds: list[int] = []
@@ -209,7 +212,6 @@ def side_by_side(forms: Sequence[ClosedForm], which: IntArray) -> ClosedForm:
 
 
 def _columns(rows: list[FloatArray]) -> FloatArray:
-    """Rows of numbers as columns; quicker than stacking them."""
     return np.asarray(np.concatenate(rows).reshape(len(rows), -1).T)
 
 
@@ -313,6 +315,7 @@ def _hops_before_queue(found: RoundProfile, order: IntArray) -> list[int]:
     is therefore largest after the first hop, after the last slow one, or at the end of the ring.
     """
     classes = found.classes
+    # Only the slowest class is placed round the ring; equal spacing is the fabric's regular layout.
     slow = int(classes.count[classes.latency_s == classes.latency_s[order[0]]].sum())
     apart = max(int(classes.count.sum()) // slow, 1)
     last_slow = (found.times - 1) // apart * apart + 1
@@ -320,11 +323,6 @@ def _hops_before_queue(found: RoundProfile, order: IntArray) -> list[int]:
 
 
 def _hops_of_way(counts: IntArray, hops: int) -> IntArray:
-    """Hops of each class (the slowest first) on the slowest way of `hops` hops.
-
-    Hops of a class are spread evenly round the ring, so a part of a lap has at most their share,
-    rounded up.
-    """
     upto = np.minimum(-(-hops * np.cumsum(counts) // counts.sum()), hops)
     return np.asarray(np.diff(upto, prepend=0))
 

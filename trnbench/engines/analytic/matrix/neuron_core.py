@@ -103,6 +103,7 @@ def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
         max(p.turn_multiply_s, p.turn_copy_s) if s.a.turned or s.b.turned else 0.0,
     )
     if blocked:
+        # With one block of K and one of M, `a` stays in SBUF over all blocks of N.
         moves = np.maximum(core.several, np.minimum(p.down, 1.0))
         traffic = _Traffic(1.0 + moves * p.across, 1.0 + core.several * p.down)
         return _with_totals(core, costs, _blocked(core, moves), traffic)
@@ -367,6 +368,7 @@ def _with_totals(
         evacuation_s = evacuation_s + turns * p.turn_copy_s
     dma_s = core.of_batch(p.k_tiles * load.transfer_s + stores)
     trigger_s = per_k * load.transfers * costs.generation_s
+    # No kernel ends before its busiest engine has done its work: a lower bound on the windows' sum.
     busiest = np.maximum(np.maximum(tensor_s, evacuation_s), np.maximum(dma_s, trigger_s))
     time_s = np.maximum(time_s, busiest)
     bytes_a = traffic.reads_a * s.m * s.a.dense_bytes

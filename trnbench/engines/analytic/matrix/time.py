@@ -182,6 +182,8 @@ def _priced(
         schedule = schedule_of(split.share, unit, rate, kernel)
         found = core_time(schedule, costs, unit.psum.banks)
         if count > 1:
+            # Each core counts as reading what the busiest reads: an upper bound where shares are
+            # uneven.
             found = replace(found, read_bytes=found.read_bytes * split.cores)
         return found, split.cores, np.broadcast_to(schedule.fits, part.shape)
 
@@ -207,7 +209,6 @@ def _priced(
 
 
 def _flat(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    """A size as a scalar if there is only one, else one value for each product."""
     if array.size == 1:
         return array.reshape(())
     return np.broadcast_to(array, shape).reshape(-1)

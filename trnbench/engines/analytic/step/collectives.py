@@ -192,6 +192,7 @@ class CollectivePrices(Record, eq=False):
         groups, none = asked.groups, len(asked.groups.places)
         values, size_of = numbered(asked.size_bytes)
         pairs = groups.kinds * len(values) + size_of
+        # NaN at unwanted layouts is never read, so only pairs of wanted layouts cost a closed form.
         shape = np.broadcast_shapes(pairs.shape, asked.present.shape)
         wanted = self._wanted_in(shape) & asked.present
         pairs = spread(pairs, shape)
@@ -217,6 +218,7 @@ class CollectivePrices(Record, eq=False):
         """
         per_node = self.ranks_per_node
         world = self.grid.ranks("world").astype(np.int64)
+        # A job smaller than a node is placed on its own ranks only; otherwise whole nodes are full.
         if not np.any((world < per_node) & self.wanted):
             world = np.asarray(per_node)
         columns = places_of(groups, per_node, world)

@@ -68,6 +68,7 @@ class HostPrices(Record, eq=False):
             for slot in device_s
         }
         whole = total(launch.values())
+        # Part of launching that overlaps with no compute, the same in every slot.
         alone = self._alone(whole, total(device_s.values())) / np.where(whole > 0, whole, 1.0)
         return {slot: seconds * alone for slot, seconds in launch.items()}
 

@@ -189,6 +189,7 @@ def _host_rates(found: JobPrices, rates: JobRates) -> HostRates:
     on_node = exchanges.prices.ranks_per_node / exchanges.prices.platform.joined_nodes
     grid = found.program.grid
     on_stage = np.minimum(grid.ranks_per_stage, on_node)
+    # Stages of a pipeline fill a node one after another, so several may share a host.
     together = np.clip(on_node // on_stage, 1, grid.pp)
     return HostRates(
         link_bytes_per_s=found.host_rank_bytes_per_s,

@@ -161,6 +161,7 @@ class NeededMemory(Record, eq=False):
         for stage in program.stages:
             if roles is not None and stage.role not in roles:
                 continue
+            # An allocator loses a share only of memory that comes and goes.
             staying, passing = reader.kinds_bytes(stage)
             for most, ratio in zip(needed, fragmentation_ratios, strict=True):
                 np.maximum(most, staying + passing * (1 + ratio), out=most)

@@ -83,6 +83,7 @@ class StageParts(Record, eq=False):
         for (category, weight), size in self.lasting.items():
             held[category] = add(held[category], weight, size)
         for category in PASSING:
+            # Blocks run one at a time, so working sets compete for the same bytes.
             working = _NONE
             for parts in self.slots.values():
                 of_block = _NONE

@@ -1,4 +1,4 @@
-"""Reads off a program what each class of its pipeline stages holds on a rank, part by part.
+"""Bytes on a rank of each class of pipeline stages of a program, part by part.
 
 A stage holds the state of its blocks for the whole step, what its blocks keep for as many
 micro-batches as its schedule has in flight, the largest working set of any block it runs, and the

@@ -1,4 +1,4 @@
-"""What a rank of one pipeline stage holds while it works off its slots, by category and block.
+"""Bytes on a rank of one pipeline stage, slot by slot, by category and block.
 
 Model: the order of slots is the schedule's own. A forward slot adds what its blocks keep of a
 micro-batch; the slot that reads it last lets it go at its end; a stage works on its largest block

@@ -48,6 +48,7 @@ def stage_plans(
     classes: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along: Pick
 ) -> tuple[StagePlan, ...]:
     """The classes in the order of the pipeline; the only stage counts as a first one."""
+    # A layout has either an only stage or a first one, so one plan serves both.
     ends = [stage for stage in classes if stage.role in ("only", "first")]
     others = [[stage] for stage in classes if stage not in ends]
     return tuple(_plan(group, blocks, along) for group in (ends, *others))
@@ -205,6 +206,7 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
                 host[slot] = np.where(slower, stage.host[slot], host[slot])
         for kind in blocks:
             blocks[kind] = np.where(slower, stage.blocks.get(kind, NOTHING), blocks[kind])
+    # All stages minus those before and the slowest itself: no second pass over the classes.
     after = {
         slot: last.before[slot] + last.stages * last.seconds[slot] - before[slot] - seconds[slot]
         for slot in seconds

@@ -354,6 +354,7 @@ class StepPrices(Record, eq=False):
 
 
 def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime) -> FloatArray:
+    # The first and the last stage have one neighbour each, all others two.
     neighbours = 1.0 * (slowest.index > 0) + (slowest.index < degrees.pp - 1)
     sent_s = degrees.micro_batches * degrees.vpp * neighbours * degrees.send_s
     return np.maximum(sent_s - piped.sends_s, 0)
@@ -394,6 +395,7 @@ def step_prices(
         for kind, block in program.blocks.items()
     }
     per_node = exchanges.prices.ranks_per_node / exchanges.prices.platform.joined_nodes
+    # The slowest of n nodes gets slower with n, so the slowdown depends on the layout's world.
     nodes = np.ceil(program.grid.ranks("world") / per_node)
     piped = along(array(program.grid.pp > 1), samples)
     launch_s = efficiency.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s)

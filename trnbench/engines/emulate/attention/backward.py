@@ -30,7 +30,7 @@ RESULTS_PART = 0.5
 
 
 class BackwardStream:
-    """Makes the steps of one backward kernel."""
+    """Writer of the steps of one backward kernel."""
 
     def __init__(self, call: AttentionCall, kernel: FusedKernel, maker: Maker) -> None:
         self._make = maker
@@ -151,7 +151,7 @@ class BackwardStream:
             yield make.copy_out(width, out)
 
     def _turned(self, tiles: int, columns: int, after: tuple[str, ...]) -> Iterator[Instruction]:
-        """Yield transposes on the tensor engine and the copy of what they turned."""
+        """Yield transposes on the tensor engine and the copies of their results."""
         make = self._make
         into = Links(after=after, takes=("turned",), done="turn")
         yield make.product(QUERY_TILE, make.array, tiles, into)
@@ -213,7 +213,7 @@ class BackwardStream:
             yield make.store(self._score_size, visit.queries, Links(after=("query slope",)))
 
     def _key_gradients(self, width: int, grads: int) -> Iterator[Instruction]:
-        """Yield what takes the gradients of keys and values out of PSUM."""
+        """Yield the copies of the gradients of keys and values out of PSUM."""
         make = self._make
         for _ in range(grads):
             links = Links(after=("gradients",), done="key slope", gives=("gradients",))

@@ -36,7 +36,7 @@ _EXPONENTIALS = 2
 
 
 class ForwardStream:
-    """Makes the steps of one forward kernel."""
+    """Writer of the steps of one forward kernel."""
 
     def __init__(self, call: AttentionCall, kernel: FusedKernel, maker: Maker) -> None:
         self._make = maker
@@ -276,7 +276,7 @@ class ForwardStream:
         return self._make.product(QUERY_TILE, self._value_size, visit.value_tiles[tile], links)
 
     def _finish(self, visit: Visit) -> Iterator[Instruction]:
-        """Yield what a visit ends with: sums of rows, and the scaled output of the last one."""
+        """Yield the end of a visit: sums of rows, and the scaled output of the last visit."""
         make, small = self._make, LanePass(columns=STATISTIC)
         output, size = ("output",), self._value_size
         yield make.vector(LanePass(columns=len(visit.widths)), Links(done="row sum"))

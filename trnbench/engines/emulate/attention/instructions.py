@@ -31,7 +31,7 @@ class Links(Record):
 
 
 class Maker:
-    """Makes instructions of one core for operands of one width."""
+    """Factory of instructions of one core for operands of one width."""
 
     def __init__(self, cores: NeuronCores, costs: Instructions, element_bytes: float) -> None:
         self.element_bytes = element_bytes
@@ -47,7 +47,7 @@ class Maker:
         }
 
     def product(self, columns: int, moving: int, times: int, links: Links) -> Instruction:
-        """`times` products of a stationary tile of so many columns with moving ones."""
+        """`times` products of a stationary tile of this many columns with moving ones."""
         cycles = float(self._costs.multiply_cycles(columns, moving)) * times
         return self._made(
             [OnEngine(CoreEngine.TENSOR, _fs(cycles, self._costs.tensor_clock_hz))], links
@@ -75,7 +75,7 @@ class Maker:
         return self._made([OnEngine(CoreEngine.GPSIMD, femtoseconds(seconds), ports)], links)
 
     def load(self, partitions: int, columns: int, links: Links, *, rows: int = 1) -> Instruction:
-        """A transfer from memory: `rows` rows of so many columns for each partition."""
+        """A transfer from memory: `rows` rows of this many columns for each partition."""
         return self._transfer(CoreEngine.LOADS, (partitions, columns, rows), 1.0, links)
 
     def store(self, partitions: int, columns: int, links: Links) -> Instruction:

@@ -1,4 +1,4 @@
-"""Fused attention of one rank, played: time, what every engine was busy, share of the peak."""
+"""Fused attention of one rank, played: time, busy seconds of every engine, share of the peak."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _core(
     kernel: FusedKernel,
     shorten: bool,
 ) -> AttentionRun:
-    """Play what one core does: its heads one after another."""
+    """Play the heads of one core, one after another."""
     call = calls[0]
     product = matrix_product(1, 1, 1, format_a=call.number_format)
     costs = instructions_of(chip, unit, rate_of(product, unit, "native"))

@@ -24,7 +24,7 @@ _MOST_PIECES = 64_000_000
 
 
 class DataCheck(Record):
-    """Whether every rank ended with exactly what it should; `elements` in each rank's buffer."""
+    """Result of a check that every rank ended with exactly the right data."""
 
     passed: bool
     ranks: int
@@ -110,7 +110,7 @@ def _bounds(plan: MessagePlan, elements: int) -> IntArray:
 
 
 def _of_blocks(plan: MessagePlan, blocks: IntArray, bounds: IntArray) -> BoolArray:
-    """[row, element] whether an element lies in the row's block."""
+    """[row, element]: True where an element belongs to the row's block."""
     start = bounds[blocks * plan.channels]
     stop = bounds[(blocks + 1) * plan.channels]
     element = np.arange(bounds[-1])

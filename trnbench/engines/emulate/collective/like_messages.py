@@ -1,4 +1,4 @@
-"""Messages that cannot be told apart: at any moment they go at the same speed, and end together.
+"""Equal messages: at any moment they have the same speed, and they end together.
 
 Messages of a round are alike if they carry as much and cross like links; links are alike if they
 are as fast and like messages cross them. Starting from what messages and links are by themselves,
@@ -98,7 +98,7 @@ def like_messages(rounds: Sequence[PlacedRound], capacity: FloatArray) -> LikeMe
 
 
 def _refined(path: IntArray, message: IntArray, link: IntArray) -> tuple[IntArray, IntArray]:
-    """Classes of messages and links, cut until no class can be told apart any further."""
+    """Classes of messages and links, cut until all members of a class are equal."""
     draws = np.random.default_rng(0)
     while True:
         before = int(message.max()) + int(link.max())

@@ -52,7 +52,7 @@ class ChunkStream(Record, eq=False):
 
 
 class Together(Record, eq=False):
-    """Several collectives played at once: when each ended (s), and what each link carried."""
+    """Several collectives played at once: end of each in seconds, and the load of each link."""
 
     end_s: tuple[float, ...]
     link_bytes: FloatArray
@@ -100,7 +100,7 @@ def play_together(
 
 
 class _Stage:
-    """The clock, what is on its way, and what waits for what."""
+    """The clock, the messages under way, and the dependencies between tasks."""
 
     def __init__(self, streams: Sequence[ChunkStream], steps_per_run: int) -> None:
         if not streams:

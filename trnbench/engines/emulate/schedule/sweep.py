@@ -50,7 +50,7 @@ class SlotSeconds(Record, eq=False):
 
     @property
     def lane_waits(self) -> dict[int, FloatArray]:
-        """`lane_s`, with -inf for slots without collectives on a lane: they never wait for the lane."""
+        """`lane_s`, with -inf for slots without collectives on a lane: they never wait there."""
         return {lane: np.where(taken > 0, taken, -np.inf) for lane, taken in self.lane_s.items()}
 
 

@@ -52,14 +52,14 @@ class Sends(Record, eq=False):
 
 
 class EndingTimes(Record, eq=False):
-    """What follows the last slot: gradient reduction, optimizer, gathering of parameters.
+    """Seconds after the last slot: gradient reduction, optimizer, gathering of parameters.
 
     All of a chunk's gradients and parameters; the reduction and the gathering use the network.
-    `sums_s`: what else gradients are summed over once they are reduced; nothing hides that.
     """
 
     gradients_s: ArrayLike
     sums_s: ArrayLike = 0.0
+    """Further sums of gradients after the reduction; nothing hides them."""
     optimizer_s: ArrayLike
     parameters_s: ArrayLike
 

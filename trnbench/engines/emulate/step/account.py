@@ -23,7 +23,7 @@ from trnbench.program.slots import (
 
 
 class PlayedStages(Record, eq=False):
-    """The stages of a pipeline: their chunks' blocks, their exchanges, what waits for the host.
+    """The stages of a pipeline: blocks of their chunks, their exchanges, waits for the host.
 
     `waited` by stage and slot in a micro-batch; `waited_once_s` by the optimizer.
     """
@@ -39,16 +39,15 @@ class PlayedStages(Record, eq=False):
 
 
 class Account(Record, eq=False):
-    """What the seconds of a played step are divided by: its slowest stage, and what comes once.
-
-    `launch_s`: what the stack costs a micro-batch; `once_s`: a step.
-    """
+    """Divisors of the seconds of a played step: its slowest stage, and costs paid once."""
 
     stages: PlayedStages
     micro_batches: int
     slowest: int
     launch_s: float
+    """Cost of the stack per micro-batch."""
     once_s: float
+    """Cost of the stack per step."""
     closing: BusyRun
 
     @property

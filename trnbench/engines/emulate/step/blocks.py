@@ -1,7 +1,7 @@
-"""A block's slots as played: compute, exchanges, and what of these hides behind compute.
+"""A block's slots as played: compute, exchanges, and the part of exchanges that compute hides.
 
-Of an exchange, the stack's overlap o hides o * min(exchange, compute) of its block's slot: all of
-the shorter one where o is 1. What one exchange hid behind, the next cannot hide behind again.
+The stack's overlap o hides o * min(exchange, compute) of an exchange in its block's slot: all of
+the shorter where o is 1. Compute that hid one exchange hides no other.
 """
 
 from __future__ import annotations

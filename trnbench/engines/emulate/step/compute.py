@@ -101,7 +101,7 @@ def _block(rank: Rank, block: Block) -> BlockParts:
 def _played(
     rank: Rank, op: Operation, scores: frozenset[tuple[Dim, ...]]
 ) -> tuple[ComputeCategory, BusyRun] | None:
-    """An operation's run and its category; None for what is part of another's run."""
+    """An operation's run and its category; None for an operation that is part of another's run."""
     kernels = rank.efficiency.kernels
     match op:
         case MatMul():

@@ -23,7 +23,7 @@ class HostPace(Record):
 
 
 class _Traffic(Record):
-    """Bytes of a rank of a stage: gradients down, what the host reads and writes, weights up."""
+    """Bytes of a rank of a stage: gradients down, reads and writes of the host, weights up."""
 
     down: float
     host: float

@@ -1,4 +1,4 @@
-"""A training step played from its program and its places: seconds by category, and what was busy.
+"""A training step played from its program and its places: seconds and busy seconds by category.
 
 Shared with the closed form: the program, where its ranks lie, tiles and messages, data sheets, and
 what a calibration knows of software (shares of peaks, factors, overlaps, costs of a layer, a
@@ -57,16 +57,14 @@ COMPUTED: tuple[StepCategory, ...] = ("matrix", "attention", "element-wise", "op
 
 
 class PlayedCluster(Record, eq=False):
-    """A platform with the stacks that run on it, and what was played there so far.
-
-    `host`: how fast hosts update, which only an optimizer on them needs.
-    """
+    """A platform with the stacks that run on it, and everything played there so far."""
 
     platform: Platform
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     use: RankUse
     host: HostPace | None = None
+    """Rates of the host's updates, needed only for an optimizer on the host."""
     runs: Runs = field(default_factory=Memo)
     sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo)
 
@@ -131,9 +129,9 @@ def play_step(
 ) -> PlayedStep:
     """Played step of a scalar program that is legal and that the platform can run.
 
-    Compute takes what the slowest node is expected to take; with a seed, what the slowest of drawn
-    nodes takes. The optimizer always takes what is expected. `handed_in`: the compute of each block
-    where a chip cannot play it.
+    Compute takes the expected seconds of the slowest node; with a seed, those of the slowest of
+    drawn nodes. The optimizer always takes the expected seconds. `handed_in`: the compute of each
+    block where a chip cannot play it.
     """
     disturbed = disturbed or Disturbance()
     rank = rank_of(
@@ -283,7 +281,7 @@ def _lanes(program: StepProgram, exchanges: PlayedExchanges) -> Mapping[Purpose,
 
 
 def _jitter(program: StepProgram, machine: PlayedCluster, seed: int) -> Jitter:
-    """Scatter of the nodes that a stage's ranks stand on; replicas share the stage."""
+    """Scatter of the nodes of a stage's ranks; replicas share the stage."""
     per_node, ranks = machine.ranks_of_a_node, int(program.grid.ranks_per_stage)
     return Jitter(
         sigma=float(machine.efficiency.stack.node_scatter),

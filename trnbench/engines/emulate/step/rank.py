@@ -24,19 +24,16 @@ Runs = Memo[Hashable, BusyRun]
 
 
 class Rank(Record, eq=False):
-    """So many cores of a chip, and what is known of their speed in numbers of one calibration.
-
-    `memory_share`: the part of its bandwidth that this rank reaches, with what ranks that are not
-    in use leave it. `expert_load`: how many times as long work on experts' tokens takes on the
-    busiest rank.
-    """
+    """Cores of a chip as one rank, with the numbers of one calibration."""
 
     chip: Chip
     unit: NeuronCores
     cores: int
     efficiency: ComputeEfficiency
     memory_share: float
+    """Share of its bandwidth that this rank reaches, with the bandwidth left by unused ranks."""
     expert_load: float
+    """Factor by which work on experts' tokens takes longer on the busiest rank."""
     runs: Runs = field(default_factory=Memo)
 
     def reached(self, product: MatrixProduct) -> Chip:

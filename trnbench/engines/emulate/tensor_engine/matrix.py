@@ -23,7 +23,7 @@ OUTPUT_ROOM = "output room"
 
 
 class TraceEvent(Record):
-    """One instruction as it ran: when, seconds from the start, on which engine, what."""
+    """One instruction as played: start and end in seconds, engine, and name."""
 
     start_s: float
     end_s: float

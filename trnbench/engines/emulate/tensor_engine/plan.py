@@ -67,7 +67,7 @@ class Turn(Record, kw_only=False):
 
 
 class KernelPlan:
-    """The steps of a schedule in order: their shapes, made once each, and what each must load."""
+    """The steps of a schedule in order: their shapes, made once each, and their loads."""
 
     def __init__(self, schedule: KernelSchedule, instructions: Instructions) -> None:
         self._schedule = schedule

@@ -1,4 +1,4 @@
-"""Plays a stream of steps and skips what repeats: exact, because states are compared whole.
+"""A stream of steps played without its repetitions: exact, because states are compared whole.
 
 From one state the same step always leads to the same next state, so every (state, step) is played
 once and looked up afterwards; a run of equal steps ends in a cycle of states, and whole rounds of

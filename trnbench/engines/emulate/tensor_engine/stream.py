@@ -194,7 +194,7 @@ class Machine:
     # ---- states, for those who skip what repeats
 
     def state(self) -> CoreState:
-        """All that decides the future; what is past is past for all alike."""
+        """Everything that decides the future, without times that are over for all engines."""
         now, heat = self.since, self.heat
 
         def after(time: int) -> int:

@@ -42,9 +42,9 @@ _E8M0_NAN = 255
 
 
 class Blocks(Record, eq=False):
-    """A quantised array; the grouped axis is last in both parts, `axis` is where it came from.
+    """A quantised array; the grouped axis is last in both parts, `axis` is its original position.
 
-    `whole_scale` stands before the scales of all groups.
+    `whole_scale` multiplies the scales of all groups.
     """
 
     format: NumberFormat
