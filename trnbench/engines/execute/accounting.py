@@ -14,7 +14,7 @@ from trnbench.program.ops import CollectiveOp
 from trnbench.program.step import StepProgram
 
 SEND = ("send", "pp")
-"""How messages between stages are entered in the book."""
+"""Name of messages between stages in the book of traffic."""
 
 
 class TrafficLine(Record):
@@ -29,7 +29,7 @@ class TrafficLine(Record):
 
     @property
     def agrees(self) -> bool:
-        """Whether both figures are the same; sums of thirds of a byte may differ in their end."""
+        """True when both figures agree, up to rounding in sums of thirds of a byte."""
         same = isclose(self.sent_bytes, self.program_bytes, rel_tol=1e-12)
         return self.runs == self.program_runs and same
 

@@ -28,7 +28,7 @@ Numbers: TypeAlias = FloatArray
 """Numbers of all ranks, rank first. Typed alike; at run time float32 where formats are emulated,
 float64 in the reference, int64 for ids and choices."""
 Flow: TypeAlias = tuple[Numbers, ...]
-"""What a block takes from the one before, or hands on."""
+"""Tensors that a block takes from the block before, or hands on."""
 NoiseArray: TypeAlias = NDArray[np.uint32]
 
 _UNROUNDED = (INDEX, MASK, "fp32")
@@ -38,7 +38,7 @@ _FLOAT32: np.dtype[np.float64] = np.dtype("float32")  # type: ignore[assignment]
 
 
 class Arithmetic(Record):
-    """How numbers are stored and multiplied; `exact`: in float64, formats only name their bytes."""
+    """Storage and products of numbers; `exact`: in float64, formats only name their bytes."""
 
     recipe: PrecisionRecipe
     exact: bool = False

@@ -1,4 +1,4 @@
-"""What all instances of one kind of block on a pipeline stage share: passes and bucket shapes."""
+"""Passes and bucket shapes shared by all instances of a kind of block on a pipeline stage."""
 
 from __future__ import annotations
 

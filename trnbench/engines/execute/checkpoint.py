@@ -35,7 +35,7 @@ _FAULTS = (
     *(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RuntimeError),
     zipfile.BadZipFile,
 )
-"""What reading a file raises that is not what it should be."""
+"""Exceptions of reading a damaged file."""
 
 
 def save(

@@ -22,7 +22,7 @@ from trnbench.program.vocabulary import TOKEN_TABLE
 
 
 class _MicroBatch(State, kw_only=False, eq=False):
-    """What an instance keeps of a micro-batch between its slots.
+    """Tensors that an instance keeps of a micro-batch between its slots.
 
     `gradients` wait for the others where all of a block travel together (since ZeRO 2).
     """

@@ -26,7 +26,7 @@ _NEVER = -np.inf
 
 
 class KernelSetting(Record):
-    """What a function may know besides its arrays."""
+    """Setting of a function besides its arrays."""
 
     ranks: StageRanks
     transformer: Transformer
@@ -327,4 +327,4 @@ FUNCTIONS: Mapping[str, Function] = {
         for lead, function in zip(("", "d_"), make(name), strict=True)
     },
 }
-"""What the executor can compute, by the name that programs give it."""
+"""Functions of the executor, by the name that programs use."""

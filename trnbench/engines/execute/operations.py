@@ -35,7 +35,7 @@ from trnbench.program.tensor import Tensor
 
 
 class ProductPlan(Record):
-    """How the letters of a term are laid out for a batched product of two matrices.
+    """Order of the letters of a term for a batched product of two matrices.
 
     Each order lists dimensions: the rank's, batch, then rows, then columns; None if they lie so.
     """
@@ -98,7 +98,7 @@ RunOperation: TypeAlias = Callable[[Arrays], Arrays]
 
 
 class Workshop(Record):
-    """What operations of a stage are computed with, and written into."""
+    """Arithmetic and output of the operations of a stage."""
 
     setting: KernelSetting
     exchange: Exchanger

@@ -1,4 +1,4 @@
-"""What a rank of a pipeline stage holds while it works: bytes by category, and their peaks."""
+"""Bytes on a rank of a pipeline stage while it works, by category, and their peaks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Residency:
 
     @property
     def now_bytes(self) -> float:
-        """What is there now."""
+        """Bytes held now."""
         return self._total
 
 

@@ -350,4 +350,4 @@ SCANS: Mapping[str, Function] = named(
         *(_d_sigmoid_gate, _squares, _d_squares, _norm_by, _d_norm_by, _weighed, _d_weighed),
     )
 )
-"""What a scan and the gates and norms around it compute, by the name that programs give it."""
+"""Functions of a scan and of the gates and norms around it, by the name that programs use."""

@@ -44,7 +44,7 @@ class BucketSpan(Record):
 
 
 class BucketShape:
-    """How a bucket of a block is laid out: the same for every layer of the block's kind."""
+    """Layout of a bucket of a block: the same for every layer of the block's kind."""
 
     def __init__(self, ranks: StageRanks, block: Block, bucket: Bucket, tied: str | None) -> None:
         self.bucket = bucket

@@ -36,7 +36,7 @@ class Message(Record):
 
 
 class MovedBytes(Record):
-    """What was sent along one axis by one kind of operation: runs of a rank, bytes of all ranks."""
+    """Traffic along one axis by one kind of operation: runs of a rank, bytes of all ranks."""
 
     runs: int
     sent_bytes: float

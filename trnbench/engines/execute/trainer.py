@@ -41,7 +41,7 @@ memory to give it out again, where the system would clear each page of every lar
 
 
 class TrainingRun(Record):
-    """How to train: the text, the optimizer, the seed of first weights and rounding.
+    """Settings of a training: the text, the optimizer, the seed of first weights and rounding.
 
     `exact`: compute in float64 throughout, whatever the recipe says.
     """

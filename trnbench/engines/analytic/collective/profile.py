@@ -38,7 +38,7 @@ class _Round(Record, eq=False):
 
     round_: int
     times: int
-    """How many such rounds follow one another."""
+    """Number of such rounds that follow one another."""
     ends: Hashable
     """Key: senders, receivers and relative sizes of the messages."""
     blocks: float

@@ -1,4 +1,4 @@
-"""How much of the peak a step uses, by the three usual conventions.
+"""Share of the peak that a step uses, by the three usual conventions.
 
 MFU: FLOP the job needs (causal attention halved, nothing computed twice) over the tensor engines'
 peak in the format of its matrix products; a job with adapters needs no gradients of frozen weights,

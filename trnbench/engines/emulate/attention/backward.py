@@ -26,7 +26,7 @@ from trnbench.machine.tiling.attention import (
 )
 
 RESULTS_PART = 0.5
-"""What part of SBUF the gradients of queries may take."""
+"""Largest share of SBUF for the gradients of queries."""
 
 
 class BackwardStream:

@@ -22,7 +22,7 @@ _NAMES = {CoreEngine.VECTOR: "vector", CoreEngine.SCALAR: "scalar", CoreEngine.G
 
 
 class Links(Record):
-    """What an instruction waits for, takes, signals and gives back."""
+    """Resources and events of an instruction: awaited, taken, signalled and given back."""
 
     after: Sequence[Event] = ()
     takes: Sequence[Pool] = ()

@@ -38,7 +38,7 @@ IN_PSUM = ("scores", "turned", "sums", "gradients")
 
 
 class AttentionRun(Record):
-    """How a call ran on the busiest core of a rank.
+    """Result of a call on the busiest core of a rank.
 
     `busy`: the part of `time_s` of each engine and queue. The kernel holds `psum_banks`, and
     `partition_bytes` of every partition of SBUF.

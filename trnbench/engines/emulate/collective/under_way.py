@@ -1,4 +1,4 @@
-"""What of overlapping collectives is under way at a moment: how much is left, and whose it is."""
+"""Messages of overlapping collectives under way at a moment: bytes left, and their owners."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OnTheWay:
 
     @property
     def going(self) -> bool:
-        """Whether anything is under way."""
+        """True while any message is under way."""
         return len(self.free) < len(self.owner)
 
     def begin(self, running: Running) -> None:

@@ -23,7 +23,7 @@ WORTHWHILE = 16
 Slots: TypeAlias = Iterator[tuple[Any, ...]]
 """The slots of a stage: number, number of the slot whose message it awaits, and seconds."""
 Played: TypeAlias = list[Any]
-"""What is known of each slot by number, None until it is played; last, that of no slot."""
+"""Results of each slot by number, None until played; the last entry is for no slot."""
 StageAtWork: TypeAlias = Generator[bool, None, None]
 """A stage at work, which stops where it has to wait."""
 

@@ -74,7 +74,7 @@ class StageTimes(Record, eq=False):
 
 
 class OverlapRules(Record):
-    """What a software stack lets run at the same time; shares from 0 (never) to 1 (all of it).
+    """Overlaps that a software stack allows; shares from 0 (none) to 1 (all).
 
     `sends`: of a message, while its sender computes on. `collectives`: of those inside slots, by
     name. `gradients`: of their reduction, from the start of a chunk's last weight gradients on.

@@ -28,7 +28,7 @@ from trnbench.program.slots import (
 
 
 class WorkPace(Record):
-    """How many times as long as their instructions a stack and a slow node make work take.
+    """Factors of a stack and a slow node on the seconds of instructions.
 
     `compute` of micro-batches, `update` of the optimizer.
     """

@@ -1,4 +1,4 @@
-"""What a rank computes in each block of a step, operation by operation, as played."""
+"""Compute of a rank in each block of a step, operation by operation, as played."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Dim, element_bytes
 
 BlockParts: TypeAlias = Mapping[tuple[Phase, ComputeCategory], BusyRun]
-"""What one instance of a block computes on a rank, by phase and category."""
+"""Compute of one instance of a block on a rank, by phase and category."""
 
 
 class RankUse(Record):
-    """How ranks use chips: cores of a rank (None: the usual number), ranks in use on a chip."""
+    """Use of chips by ranks: cores of a rank (None: the usual number), ranks in use on a chip."""
 
     logical_size: int | None = None
     node_ranks: int | None = None

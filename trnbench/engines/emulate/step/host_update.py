@@ -16,7 +16,7 @@ from trnbench.program.step import StepProgram
 
 
 class HostPace(Record):
-    """What a host gives: `link_bytes_per_s` to a rank, `memory_bytes_per_s` to all on a node."""
+    """Rates of a host: `link_bytes_per_s` to a rank, `memory_bytes_per_s` to all on a node."""
 
     link_bytes_per_s: float
     memory_bytes_per_s: float

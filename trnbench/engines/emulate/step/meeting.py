@@ -1,4 +1,4 @@
-"""What two kinds of exchange do to each other that run at the same time on the same nodes.
+"""Mutual delay of two kinds of exchange that run at the same time on the same nodes.
 
 Both are played at once, each with all groups of its kind: groups of tensor ranks beside replicas
 that reduce gradients, on the links and adapters that they share. 0: they take as long as the longer

@@ -53,7 +53,7 @@ from trnbench.program.step import StepProgram
 REAL, SILENT = 0, 1
 """A step is played twice side by side, the second time with messages that take no time."""
 COMPUTED: tuple[StepCategory, ...] = ("matrix", "attention", "element-wise", "optimizer")
-"""What is not played on chips without a tile emulator."""
+"""Operations that are not played on chips without a tile emulator."""
 
 
 class PlayedCluster(Record, eq=False):

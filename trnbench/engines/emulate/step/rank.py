@@ -20,7 +20,7 @@ from trnbench.machine.costs.instructions import TransferCost, transfer_cost
 from trnbench.program.matrix import MatrixProduct
 
 Runs = Memo[Hashable, BusyRun]
-"""What was played so far, for one chip and efficiency."""
+"""Runs played so far, for one chip and efficiency."""
 
 
 class Rank(Record, eq=False):

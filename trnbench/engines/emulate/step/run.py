@@ -1,4 +1,4 @@
-"""How long something took when it was played, and how long its parts were busy meanwhile."""
+"""Seconds of played work, and busy seconds of the parts of the machine meanwhile."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ from trnbench.program.step import StepProgram
 
 Key = TypeVar("Key")
 BlockCounts = Mapping[str, float]
-"""How often a chunk, or a whole stage, runs which kind of block."""
+"""Instances of each kind of block on a chunk, or on a whole stage."""
 
 
 class Overheads(Record):
-    """What comes to a stage beside its blocks.
+    """Seconds of a stage besides its blocks.
 
     `launch_s`: what the stack costs a micro-batch, half in each direction; `send_s`, `latency_s`:
     of a message to the next stage, on `send_lane`; `closing_s`: of the exchange that ends the step.

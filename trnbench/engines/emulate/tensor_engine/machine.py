@@ -52,7 +52,7 @@ class Store(State, kw_only=False):
 
 
 class MachineTally(State, kw_only=False):
-    """What has been done so far; adds up, so that repeated parts can be multiplied."""
+    """Tallies of the work done; they add up, so repeated parts can be multiplied."""
 
     multiplies: int = 0
     tensor_fs: int = 0

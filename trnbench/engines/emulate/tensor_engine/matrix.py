@@ -32,7 +32,7 @@ class TraceEvent(Record):
 
 
 class MatrixRun(Record):
-    """How a product ran on the busiest of `cores` cores; NaN and empty if it cannot.
+    """Result of a product on the busiest of `cores` cores; NaN and empty if it cannot run.
 
     `utilization`: busy part of the time, of each engine, DMA engine and triggering queue.
     `stalls_s`: how long the tensor engine waited, by cause, and the copies for room in SBUF. Bytes

@@ -31,7 +31,7 @@ class CoreEngine(IntEnum):
 
 
 class Shared(IntEnum):
-    """What several engines take turns at."""
+    """A resource that several engines take turns at."""
 
     SBUF = 0
     PSUM = 1

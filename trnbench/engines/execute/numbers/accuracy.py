@@ -32,7 +32,7 @@ _BYTES_PER_STATIONARY = 40
 
 
 class ErrorReport(Record):
-    """How far a product is from float64.
+    """Distance of a product from its float64 value.
 
     `max_abs`, `max_rel` and `rms_rel` compare with the exact product of the operands as given
     (pruned if sparse), so they include the rounding of the inputs; `max_rel` divides each error by
