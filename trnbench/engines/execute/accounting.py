@@ -14,11 +14,11 @@ from trnbench.program.ops import CollectiveOp
 from trnbench.program.step import StepProgram
 
 SEND = ("send", "pp")
-"""How messages between stages are entered in the book."""
+"""Name of messages between stages in the book of traffic."""
 
 
 class TrafficLine(Record):
-    """One kind of exchange: how often ranks ran it and what they sent, as measured and as said."""
+    """One kind of exchange: runs and bytes, as measured and as the program states."""
 
     operation: str
     axis: str
@@ -29,7 +29,7 @@ class TrafficLine(Record):
 
     @property
     def agrees(self) -> bool:
-        """Whether both figures are the same; sums of thirds of a byte may differ in their end."""
+        """True when both figures agree, up to rounding in sums of thirds of a byte."""
         same = isclose(self.sent_bytes, self.program_bytes, rel_tol=1e-12)
         return self.runs == self.program_runs and same
 
@@ -37,7 +37,7 @@ class TrafficLine(Record):
 def traffic_lines(
     measured: Mapping[tuple[str, str], MovedBytes], program: StepProgram, steps: int
 ) -> tuple[TrafficLine, ...]:
-    """Return every kind of exchange that either side knows of, after so many steps."""
+    """Every kind of exchange of either side, after `steps` steps."""
     said = program_traffic(program)
     nothing = MovedBytes(runs=0, sent_bytes=0.0)
     lines = []
@@ -57,7 +57,7 @@ def traffic_lines(
 
 
 def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], MovedBytes]:
-    """Return the bytes a step of a scalar program moves over all ranks, by (operation, axis)."""
+    """Bytes a step of a scalar program moves over all ranks, by (operation, axis)."""
     runs: defaultdict[tuple[str, str], float] = defaultdict(float)
     sent: defaultdict[tuple[str, str], float] = defaultdict(float)
     ranks, rounds = float(program.grid.ranks_per_stage), float(program.micro_batches)
@@ -86,7 +86,7 @@ def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], MovedBytes
 
 
 def program_flop(program: StepProgram) -> Mapping[str, float]:
-    """Return the FLOP of a step of a scalar program over all ranks, by format of the operands."""
+    """FLOP of a step of a scalar program over all ranks, by format of the operands."""
     found: defaultdict[str, float] = defaultdict(float)
     every = float(program.grid.ranks_per_stage * program.micro_batches)
     for block, instances in _instances(program):
@@ -101,5 +101,4 @@ def _instances(program: StepProgram) -> Iterator[tuple[Block, float]]:
 
 
 def _sent_by_one(op: CollectiveOp) -> float:
-    """Return the bytes one rank sends in one run, on average over its group."""
     return bus_factor(op.op, int(op.ranks)) * float(op.size_bytes)

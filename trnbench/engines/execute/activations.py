@@ -14,7 +14,7 @@ _GELU_CUBIC = 0.044715
 
 
 def _gelu_tanh(x: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the tanh inside GELU, and x squared."""
+    """Tanh inside GELU, and x squared."""
     square = x * x
     inner = square * (_GELU_SCALE * _GELU_CUBIC)
     inner += _GELU_SCALE
@@ -31,7 +31,7 @@ def _gelu(x: Numbers) -> Numbers:
 
 
 def _d_gelu(x: Numbers) -> Numbers:
-    """Return 1/2 (1 + t) + 1/2 x (1 - t^2) (c + 3 c k x^2), t the tanh of c (x + k x^3)."""
+    """1/2 (1 + t) + 1/2 x (1 - t^2) (c + 3 c k x^2), t the tanh of c (x + k x^3)."""
     t, square = _gelu_tanh(x)
     square *= 3 * _GELU_SCALE * _GELU_CUBIC
     square += _GELU_SCALE

@@ -28,7 +28,7 @@ Numbers: TypeAlias = FloatArray
 """Numbers of all ranks, rank first. Typed alike; at run time float32 where formats are emulated,
 float64 in the reference, int64 for ids and choices."""
 Flow: TypeAlias = tuple[Numbers, ...]
-"""What a block takes from the one before, or hands on."""
+"""Tensors that a block takes from the block before, or hands on."""
 NoiseArray: TypeAlias = NDArray[np.uint32]
 
 _UNROUNDED = (INDEX, MASK, "fp32")
@@ -38,7 +38,7 @@ _FLOAT32: np.dtype[np.float64] = np.dtype("float32")  # type: ignore[assignment]
 
 
 class Arithmetic(Record):
-    """How numbers are stored and multiplied; `exact`: in float64, formats only name their bytes."""
+    """Storage and products of numbers; `exact`: in float64, formats only name their bytes."""
 
     recipe: PrecisionRecipe
     exact: bool = False
@@ -49,14 +49,14 @@ class Arithmetic(Record):
         return np.dtype(np.float64) if self.exact else _FLOAT32
 
     def store(self, numbers: Numbers, number_format: str) -> Numbers:
-        """Return numbers as they are after they were written in a format."""
+        """Numbers as they are after they were written in a format."""
         write = None if self.exact else _writer(number_format, self.recipe.quantised)
         return numbers if write is None else write(numbers)
 
     def settles(self, number_format: str) -> bool:
-        """Return whether numbers of a format may be written in it again, in any order, unchanged.
+        """True when numbers of a format may be rounded again, in any order, without a change.
 
-        Scales that numbers share depend on which of them lie together.
+        Scales shared by a group of numbers depend on the members of the group.
         """
         if self.exact or number_format in _UNROUNDED:
             return True
@@ -64,7 +64,7 @@ class Arithmetic(Record):
         return target.block == 1 and not (self.recipe.quantised and target.bits == _ONE_BYTE)
 
     def packed(self, weights: Numbers, number_format: str) -> Numbers:
-        """Return flat weights as they come out of the format they are kept in."""
+        """Flat weights as they come out of the format they are kept in."""
         if self.exact or number_format in _UNROUNDED:
             return weights
         if number_format in STORED_FORMATS:
@@ -75,13 +75,13 @@ class Arithmetic(Record):
         return self.store(weights, number_format)
 
     def update(self, numbers: Numbers, number_format: str, noise: NoiseArray | None) -> Numbers:
-        """Return the optimizer's results as stored: rounded by the noise, without it to nearest."""
+        """Optimizer's results as stored: rounded by the noise, without it to nearest."""
         if noise is None or self.exact:
             return self.store(numbers, number_format)
         return round_with(numbers, number_format, noise)  # type: ignore[return-value]
 
     def operand(self, numbers: Numbers, stored: str, wanted: str) -> tuple[Numbers, str]:
-        """Return an operand of a product, and the format it still has to be rounded to."""
+        """An operand of a product, and the format it still has to be rounded to."""
         if self.exact or stored == wanted or wanted == "fp32":
             return numbers, "fp32"
         target = format_named(wanted)
@@ -92,7 +92,7 @@ class Arithmetic(Record):
     def multiply(
         self, left: Numbers, right: Numbers, formats: tuple[str, str] = _AS_THEY_ARE
     ) -> Numbers:
-        """Return left [..., m, k] x right [..., k, n] in FP32, rounding operands to `formats`."""
+        """Left [..., m, k] x right [..., k, n] in FP32, rounding operands to `formats`."""
         if self.exact:
             return np.asarray(np.matmul(left, right))
         stationary, moving = (
@@ -103,7 +103,7 @@ class Arithmetic(Record):
 
 
 def _operand(numbers: Numbers, number_format: str, axis: int) -> Numbers:
-    """Return an operand as an engine reads it, in groups along the sum where its format has any."""
+    """An operand as an engine reads it, in groups along the sum where its format has any."""
     if number_format == "fp32":
         return np.asarray(numbers, dtype=_FLOAT32)
     target = format_named(number_format)
@@ -115,7 +115,7 @@ def _operand(numbers: Numbers, number_format: str, axis: int) -> Numbers:
 
 @cache
 def _writer(number_format: str, quantised: bool) -> Callable[[Numbers], Numbers] | None:
-    """Return the function that rounds numbers to a format; None where nothing is rounded."""
+    """Function that rounds numbers to a format; None where nothing is rounded."""
     if number_format in _UNROUNDED:
         return None
     target = format_named(number_format)
@@ -135,7 +135,7 @@ def _writer(number_format: str, quantised: bool) -> Callable[[Numbers], Numbers]
 
 
 def _scaled(numbers: Numbers, target: NumberFormat) -> Numbers:
-    """Return numbers rounded to a format after each rank's were scaled to its range."""
+    """Numbers rounded to a format after each rank's were scaled to its range."""
     largest = np.abs(numbers).max(axis=tuple(range(1, numbers.ndim)), keepdims=True)
     exponent = np.floor(np.log2(target.max_value / np.maximum(largest, np.finfo("float32").tiny)))
     scale = np.exp2(exponent).astype(numbers.dtype)

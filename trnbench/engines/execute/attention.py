@@ -37,7 +37,7 @@ class FusedAttention:
             self._bias = bias[:, None, None, None]
 
     def __call__(self, arrays: Arrays) -> tuple[Arrays, int]:
-        """Return the arrays that the operation writes, and the FLOP of all ranks.
+        """Arrays that the operation writes, and the FLOP of all ranks.
 
         A causal square counts half, as programs count it.
         """
@@ -109,14 +109,12 @@ class FusedAttention:
         return [_ungrouped(d_q, query.shape[2]), _unflat(d_k), _unflat(d_v)]
 
     def _operand(self, numbers: Numbers, stored_as: Tensor | None = None) -> Numbers:
-        """Return an operand as the engine reads it; one stored so already is as it should be."""
         if stored_as is not None and stored_as.format == self._format:
             return numbers
         return self._arithmetic.store(numbers, self._format)
 
 
 def _grouped(x: Numbers, groups: int) -> Numbers:
-    """Return [rank, batch, group, rows, size]: a key head's query heads one below the other."""
     ranks, batch, tokens, heads, size = x.shape
     split = x.reshape(ranks, batch, tokens, groups, heads // groups, size)
     return split.transpose(0, 1, 3, 4, 2, 5).reshape(ranks, batch, groups, -1, size)
@@ -129,7 +127,6 @@ def _ungrouped(x: Numbers, tokens: int) -> Numbers:
 
 
 def _flat(x: Numbers) -> Numbers:
-    """Return [rank, batch, head, token, size]."""
     return np.ascontiguousarray(x.transpose(0, 1, 3, 2, 4))
 
 

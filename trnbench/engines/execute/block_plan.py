@@ -1,4 +1,4 @@
-"""What all instances of one kind of block on a pipeline stage share: passes and bucket shapes."""
+"""Passes and bucket shapes shared by all instances of a kind of block on a pipeline stage."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BlockPlan:
         self.borrows = TOKEN_TABLE in block.parameters and not self.lends
 
     def exchange(self, phase: Phase, bucket: str, axis: str) -> CollectiveOp | None:
-        """Return a bucket's exchange along an axis in a pass or at the step's end, if any.
+        """A bucket's exchange along an axis in a pass or at the step's end, if any.
 
         Gathering the weights at the end is `publication`.
         """
@@ -66,7 +66,7 @@ class BlockPlan:
         return None
 
     def publication(self, bucket: str, axis: str) -> CollectiveOp | None:
-        """Return the exchange that brings a bucket's new weights to ranks of an axis, if any."""
+        """Exchange that brings a bucket's new weights to ranks of an axis, if any."""
         for op in self._exchanges:
             if _is(op, "optimizer", bucket, axis) and _publishes(op):
                 return op
@@ -86,5 +86,4 @@ def _publishes(op: CollectiveOp) -> bool:
 
 
 def _given(block: Block) -> tuple[Tensor, ...]:
-    """Return the gradients that the backward pass starts from; none where nothing flows back."""
     return block.passes.backward.given if block.kept.ops else ()

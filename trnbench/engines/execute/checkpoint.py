@@ -35,7 +35,7 @@ _FAULTS = (
     *(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RuntimeError),
     zipfile.BadZipFile,
 )
-"""What reading a file raises that is not what it should be."""
+"""Exceptions of reading a damaged file."""
 
 
 def save(
@@ -43,8 +43,8 @@ def save(
 ) -> Path:
     """Write a checkpoint of a trainer into a folder; return its path.
 
-    `run` is what a run must have in common with another to go on from here. A disk that is full
-    or read-only is an environment fault, and leaves the checkpoints before as they were.
+    `run` is the identity that a later run must share to go on from here. A disk that is full or
+    read-only is an environment fault, and leaves the checkpoints before unchanged.
     """
     arrays = _arrays(trainer)
     note = {"run": _plain(run), "losses": list(losses), "digest": _digest(arrays)}
@@ -88,7 +88,7 @@ def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> tuple[f
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Return a folder's checkpoints, the newest last."""
+    """A folder's checkpoints, the newest last."""
     return sorted(folder.glob(f"step-*{_SUFFIX}"))
 
 
@@ -97,7 +97,7 @@ def _name(step: int) -> str:
 
 
 def _check_sizes(file: BinaryIO) -> None:
-    """Refuse an archive whose parts claim more than the file holds: it would be believed."""
+    """Refuse an archive whose parts claim more bytes than the file has."""
     held = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         for part in archive.infolist():
@@ -132,7 +132,6 @@ def _digest(arrays: Mapping[str, Numbers]) -> str:
 
 
 def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the value as JSON gives it back after writing and reading."""
     plain: Mapping[str, object] = json.loads(json.dumps(run))
     return plain
 
@@ -140,7 +139,7 @@ def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
 def _read(
     path: Path, before: Sequence[Path]
 ) -> tuple[dict[str, Numbers], Mapping[str, object], tuple[float, ...]]:
-    """Return a checkpoint's arrays, the run it is of, and its losses."""
+    """The arrays of a checkpoint, the identity of its run, and its losses."""
     hint = "remove it to start anew"
     if before:
         hint = f"remove it to go on from {before[-1].name}"
@@ -176,7 +175,6 @@ def _refuse_other(path: Path, theirs: Mapping[str, object], ours: Mapping[str, o
 
 
 def _tidy(folder: Path) -> None:
-    """Remove all but the newest checkpoints, and what an interrupted write has left."""
     for path in (*checkpoints(folder)[:-KEPT], *folder.glob(f"step-*{_UNFINISHED}")):
         with suppress(OSError):
             path.unlink()

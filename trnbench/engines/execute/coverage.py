@@ -23,7 +23,7 @@ _NUMBER_BYTES = 8
 
 
 def problems(program: StepProgram) -> tuple[str, ...]:
-    """Return why a legal scalar program cannot be executed; nothing if it can."""
+    """Reasons why a legal scalar program cannot be executed; empty if there are none."""
     return tuple(_problems(program))
 
 
@@ -74,9 +74,10 @@ def _operations(program: StepProgram) -> Iterator[Operation]:
 
 
 def memory_bytes(program: StepProgram) -> float:
-    """Return about how much memory of this machine all ranks together take, bytes.
+    """Approximate memory of this machine for all ranks together, bytes.
 
-    Every number takes as much as the reference's; what ranks hold at once, they hold at once here.
+    Every number takes as much as the reference's; tensors that ranks hold at once exist at once
+    here.
     """
     total = 0.0
     for stage in program.stages:

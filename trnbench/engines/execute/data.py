@@ -31,7 +31,7 @@ class Text(Record):
     seed: int
 
     def batch(self, step: int, samples: int, length: int) -> IntArray:
-        """Return [sample, word] texts one word longer than `length`: inputs and their followers."""
+        """[sample, word] texts one word longer than `length`: inputs and their followers."""
         generator = np.random.default_rng([self.seed, _STEPS, step])
         if self.task == "copy":
             half = generator.integers(0, self.vocabulary, (samples, length // 2 + 1))
@@ -45,14 +45,13 @@ class Text(Record):
         return text
 
     def _followers(self) -> IntArray:
-        """Return [word, rank] the words that follow each word, the likeliest first."""
         generator = np.random.default_rng([self.seed, _TABLE])
         count = min(_FOLLOWERS, self.vocabulary)
         return generator.integers(0, self.vocabulary, (self.vocabulary, count))
 
 
 def text_of(task: str, vocabulary: int, seed: int) -> Text:
-    """Return the text of a task; an unknown one, or no words at all, is an input error."""
+    """Text of a task; an unknown one, or no words at all, is an input error."""
     known = {name: name for name in TASKS}
     if task not in known:
         raise InputError(f"unknown task {task!r}", hint=f"known: {', '.join(TASKS)}")

@@ -1,7 +1,7 @@
-"""Everything random, drawn by what it is for: first weights, and the noise of rounding.
+"""All random numbers, drawn by purpose: first weights, and the noise of rounding.
 
-A draw depends on the seed and on the name of a whole weight, its layer, the step; not on the
-layout, nor on the order in which ranks work.
+A draw depends on the seed and on the name of a whole weight, its layer, the step; not on the layout
+or the order in which ranks work.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _INTO_STREAM = ("attention.output", ".down")
 
 
 def number_of(name: str, layer: int) -> int:
-    """Return the number of a weight: that of its layer; copies of the token table have one."""
+    """Number of a weight: that of its layer; copies of the token table share a number."""
     return 0 if name == TOKEN_TABLE else layer
 
 
 class Draws(Record):
-    """The random numbers of one run: of a model with so many layers."""
+    """The random numbers of one run of a model."""
 
     seed: int
     layers: int
 
     def first_weights(self, weights: Iterable[Tensor], layer: int) -> Numbers:
-        """Return the whole weights, one after the other, before the first step."""
+        """Whole weights, one after the other, before the first step."""
         return np.concatenate([self._first(weight, layer).reshape(-1) for weight in weights])
 
     def _first(self, weight: Tensor, layer: int) -> Numbers:
@@ -52,7 +52,7 @@ class Draws(Record):
         return self._generator(weight.name, layer).normal(0.0, spread, shape)
 
     def noise(self, weights: Iterable[Tensor], layer: int, state: str, step: int) -> NoiseArray:
-        """Return 32 random bits for each element of the whole weights, for one state in a step."""
+        """32 random bits for each element of the whole weights, for one state in a step."""
         found = []
         for weight in weights:
             count = prod(int(dim.whole) for dim in weight.dims)
@@ -68,7 +68,7 @@ class Draws(Record):
         return np.random.default_rng(self._words(name, layer))
 
     def _words(self, name: str, *where: int) -> NDArray[np.uint32]:
-        """Return what seeds a draw, in 32 bits a word, the low one first: numpy is quickest so."""
+        """Seed of a draw in 32-bit words, the low word first: the fastest form for numpy."""
         layer, *more = where
         numbers = (self.seed, crc32(name.encode()), number_of(name, layer), *more)
         sizes = (max(1, -(-number.bit_length() // 32)) for number in numbers)

@@ -30,7 +30,7 @@ class Exchanger:
         self._messages: Memo[tuple[CollectiveOp, int, int | None], Message] = Memo()
 
     def run(self, op: CollectiveOp, numbers: Numbers) -> Numbers:
-        """Return the arrays of all ranks after an exchange of a block."""
+        """Arrays of all ranks after an exchange of a block."""
         size = self._ranks.size(op.axis)
         assert size == int(op.ranks), op.name
         grouped = self._grouped(numbers, op.axis)
@@ -53,7 +53,7 @@ class Exchanger:
         return out
 
     def flat(self, op: CollectiveOp, numbers: Numbers, *, group: int | None = None) -> Numbers:
-        """Return [rank, element] arrays after an exchange of a bucket.
+        """[rank, element] arrays after an exchange of a bucket.
 
         A rank's slice is every n-th element, so that weights which two stages share are cut alike.
         """
@@ -78,11 +78,11 @@ class Exchanger:
         return out
 
     def coordinate(self, axis: str) -> IntArray:
-        """Return each rank's place in its group along an axis."""
+        """Each rank's place in its group along an axis."""
         return self._ranks.coordinate(axis)
 
     def slice_of(self, numbers: Numbers, axis: str) -> Numbers:
-        """Return the slice [rank, element] that each rank has of what all ranks of a group hold."""
+        """Slice [rank, element] that each rank has of what all ranks of a group hold."""
         size = self._ranks.size(axis)
         at = self._ranks.coordinate(axis)[:, None, None]
         return np.take_along_axis(_pieces(numbers, size), at, axis=-1)[..., 0]
@@ -106,7 +106,7 @@ class Exchanger:
 
 
 def _pieces(numbers: Numbers, size: int) -> Numbers:
-    """Return [..., element, piece]: elements dealt out in turn, padded with zeros."""
+    """[..., element, piece]: elements dealt out in turn, padded with zeros."""
     padding = -numbers.shape[-1] % size
     if padding:
         numbers = np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, padding)])
@@ -120,7 +120,7 @@ def _summed(grouped: Numbers, op: CollectiveOp) -> Numbers:
 
 
 def _to_all(numbers: Numbers, size: int) -> Numbers:
-    """Return [outer, group, inner, ...] where every rank of a group has the same."""
+    """[outer, group, inner, ...] where every rank of a group has the same."""
     outer, inner, *rest = numbers.shape
     if outer == inner == 1:
         return np.broadcast_to(numbers[:, np.newaxis], (1, size, 1, *rest))
@@ -130,7 +130,7 @@ def _to_all(numbers: Numbers, size: int) -> Numbers:
 
 
 def _joined(grouped: Numbers, dim: int) -> Numbers:
-    """Return [outer, inner, ...] with the group's pieces side by side along a dimension."""
+    """[outer, inner, ...] with the group's pieces side by side along a dimension."""
     moved = np.moveaxis(grouped, _GROUP, 2 + dim)
     shape = list(moved.shape)
     shape[2 + dim : 4 + dim] = [shape[2 + dim] * shape[3 + dim]]
@@ -138,14 +138,13 @@ def _joined(grouped: Numbers, dim: int) -> Numbers:
 
 
 def _dealt(numbers: Numbers, dim: int, size: int) -> Numbers:
-    """Return [outer, group, inner, ...] with each rank's piece along a dimension."""
     shape = list(numbers.shape)
     shape[2 + dim : 3 + dim] = [size, shape[2 + dim] // size]
     return np.moveaxis(numbers.reshape(shape), 2 + dim, _GROUP)
 
 
 def _swapped(grouped: Numbers, grows: int, shrinks: int, size: int) -> Numbers:
-    """Return the arrays after ranks exchanged pieces of one dimension for another."""
+    """Arrays after ranks exchanged pieces of one dimension for another."""
     shape = list(grouped.shape)
     at = 3 + shrinks
     shape[at : at + 1] = [size, shape[at] // size]
@@ -159,14 +158,13 @@ def _swapped(grouped: Numbers, grows: int, shrinks: int, size: int) -> Numbers:
 
 
 def _dim(tensor: Tensor, axis: str) -> int:
-    """Return the dimension an axis cuts, which must be the last axis to cut it."""
     at = next(i for i, dim in enumerate(tensor.dims) if axis in dim.axes)
     assert tensor.dims[at].axes[-1] == axis, tensor.name
     return at
 
 
 def _moved(op: CollectiveOp) -> tuple[int, int]:
-    """Return the dimension an all-to-all makes whole, and the one it cuts."""
+    """Dimension an all-to-all makes whole, and the one it cuts."""
     sizes = [(int(a), int(b)) for a, b in zip(op.read.shape, op.write.shape, strict=True)]
     (grows,) = [i for i, (before, after) in enumerate(sizes) if after > before]
     (shrinks,) = [i for i, (before, after) in enumerate(sizes) if after < before]

@@ -18,7 +18,7 @@ One = TypeVar("One", bound=np.generic)
 
 
 def route(logits: Numbers, top_k: int, steering: Numbers | None) -> list[Numbers]:
-    """Return the shares and the numbers of each token's experts, the likeliest first."""
+    """Shares and the numbers of each token's experts, the likeliest first."""
     ranked = logits if steering is None else logits + steering[:, None, None]
     choice = np.argsort(-ranked, axis=-1, kind="stable")[..., :top_k]
     chosen = np.take_along_axis(logits, choice, axis=-1)
@@ -28,7 +28,7 @@ def route(logits: Numbers, top_k: int, steering: Numbers | None) -> list[Numbers
 
 
 def d_route(gradient: Numbers, shares: Numbers, choice: Numbers, experts: int) -> Numbers:
-    """Return the gradient of the logits."""
+    """Gradient of the logits."""
     into = shares * (gradient - (gradient * shares).sum(axis=-1, keepdims=True))
     out = np.zeros((*choice.shape[:-1], experts), dtype=gradient.dtype)
     np.put_along_axis(out, _index(choice), into, axis=-1)
@@ -36,7 +36,7 @@ def d_route(gradient: Numbers, shares: Numbers, choice: Numbers, experts: int) -
 
 
 def dispatch(tokens: Numbers, choice: Numbers, experts: int, slots: int) -> Numbers:
-    """Return [rank, expert, slot, hidden]: the tokens sorted by expert; empty slots are zero."""
+    """[rank, expert, slot, hidden]: the tokens sorted by expert; empty slots are zero."""
     rank, expert, slot, token, _ = _visits(choice, experts, slots)
     out = np.zeros((len(tokens), experts, slots, tokens.shape[-1]), dtype=tokens.dtype)
     out[rank, expert, slot] = _flat(tokens)[rank, token]
@@ -44,7 +44,7 @@ def dispatch(tokens: Numbers, choice: Numbers, experts: int, slots: int) -> Numb
 
 
 def d_dispatch(gradient: Numbers, choice: Numbers, shape: tuple[int, ...]) -> Numbers:
-    """Return the gradient of the tokens, of this shape, from that of the slots."""
+    """Gradient of the tokens, of this shape, from that of the slots."""
     rank, expert, slot, token, _ = _visits(choice, gradient.shape[1], gradient.shape[2])
     out = np.zeros((shape[0], shape[1] * shape[2], shape[3]), dtype=gradient.dtype)
     np.add.at(out, (rank, token), gradient[rank, expert, slot])
@@ -52,12 +52,12 @@ def d_dispatch(gradient: Numbers, choice: Numbers, shape: tuple[int, ...]) -> Nu
 
 
 def combine(done: Numbers, shares: Numbers, choice: Numbers) -> Numbers:
-    """Return the experts' answers to each token, added up by their shares."""
+    """Experts' answers to each token, added up by their shares."""
     return np.asarray((shares[..., None] * _answers(done, choice)).sum(axis=3))
 
 
 def d_combine(gradient: Numbers, done: Numbers, shares: Numbers, choice: Numbers) -> list[Numbers]:
-    """Return the gradients of the answers and of the shares."""
+    """Gradients of the answers and of the shares."""
     rank, expert, slot, token, visit = _visits(choice, done.shape[1], done.shape[2])
     d_done = np.zeros_like(done)
     of_token = _flat(gradient)[rank, token]
@@ -67,7 +67,7 @@ def d_combine(gradient: Numbers, done: Numbers, shares: Numbers, choice: Numbers
 
 
 def _answers(done: Numbers, choice: Numbers) -> Numbers:
-    """Return [rank, batch, token, visit, hidden]; what was dropped has the answer zero."""
+    """Answers [rank, batch, token, visit, hidden]; dropped tokens have the answer zero."""
     rank, expert, slot, token, visit = _visits(choice, done.shape[1], done.shape[2])
     shape = (len(done), choice.shape[1] * choice.shape[2], choice.shape[3], done.shape[3])
     out = np.zeros(shape, dtype=done.dtype)
@@ -78,7 +78,7 @@ def _answers(done: Numbers, choice: Numbers) -> Numbers:
 def _visits(
     choice: Numbers, experts: int, slots: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Return (rank, expert, slot, token, visit) of every visit that finds a slot."""
+    """(rank, expert, slot, token, visit) of every visit that finds a slot."""
     flat = _flat(_index(choice))
     chosen = (flat[..., None] == np.arange(experts)).any(axis=2)
     order = np.cumsum(chosen, axis=1) - 1
@@ -89,7 +89,6 @@ def _visits(
 
 
 def _flat(numbers: NDArray[One]) -> NDArray[One]:
-    """Return [rank, token, ...] from [rank, batch, token, ...]."""
     return numbers.reshape(len(numbers), -1, *numbers.shape[3:])
 
 

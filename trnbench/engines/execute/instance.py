@@ -22,7 +22,7 @@ from trnbench.program.vocabulary import TOKEN_TABLE
 
 
 class _MicroBatch(State, kw_only=False, eq=False):
-    """What an instance keeps of a micro-batch between its slots.
+    """Tensors that an instance keeps of a micro-batch between its slots.
 
     `gradients` wait for the others where all of a block travel together (since ZeRO 2).
     """
@@ -78,7 +78,7 @@ class BlockInstance:
             residency.hold(category, size)
 
     def _lasting_bytes(self) -> list[tuple[ResidentCategory, float]]:
-        """Return the bytes of what is there all the time, by category."""
+        """Bytes held for the whole step, by category."""
         recipe = self.plan.shop.setting.arithmetic.recipe
         sizes: list[tuple[ResidentCategory, float]] = [
             ("weights", held_bytes(weight)) for weight in self._fixed
@@ -94,7 +94,7 @@ class BlockInstance:
         return sizes
 
     def _packed(self, weights: Iterable[Tensor]) -> Numbers:
-        """Return whole frozen weights, one after the other, as they come out of their format."""
+        """Whole frozen weights, one after the other, as they come out of their format."""
         arithmetic = self.plan.shop.setting.arithmetic
         found = []
         for weight in weights:
@@ -103,7 +103,7 @@ class BlockInstance:
         return np.concatenate(found)
 
     def _weight_bytes(self, held: HeldWeights) -> float:
-        """Return the bytes of a bucket's whole weights, copies in smaller formats included."""
+        """Bytes of a bucket's whole weights, copies in smaller formats included."""
         recipe, bucket = self.plan.shop.setting.arithmetic.recipe, held.shape.bucket
         size = held.shape.elements * element_bytes(bucket.format)
         if recipe.quantised:
@@ -113,7 +113,7 @@ class BlockInstance:
     # Slots
 
     def run_forward(self, micro_batch: int, entering: Flow, outside: Mapping[str, Numbers]) -> Flow:
-        """Return the tensors the block hands on; `outside` are whole tensors it is given."""
+        """Tensors the block hands on; `outside` are whole tensors it is given."""
         block, hold = self.plan.block, self._residency.hold
         values, gathered = self._weights("F")
         for tensor in self.plan.outside:
@@ -127,7 +127,7 @@ class BlockInstance:
         return tuple(values[tensor] for tensor in block.leaving)
 
     def run_backward(self, micro_batch: int, gradients: Flow) -> Flow:
-        """Return the gradients of what entered, from those of what was handed on."""
+        """Gradients of the block's inputs, from those of its outputs."""
         plan, held = self.plan, self._micro_batches[micro_batch]
         if not plan.given:
             return ()
@@ -165,7 +165,7 @@ class BlockInstance:
     # Weights and their gradients
 
     def _weights(self, phase: Phase) -> tuple[Values, float]:
-        """Return the weights for a pass, and the bytes of what was gathered for it."""
+        """Weights for a pass, and the bytes of gathered weights."""
         values, gathered = dict(self._fixed), 0.0
         for held in (*self.states, *self.frozen):
             op = self.plan.exchange(phase, held.shape.bucket.name, held.shape.shard)
@@ -226,7 +226,7 @@ class BlockInstance:
     # The end of a step
 
     def noise(self, state: BucketState, step: int, of: str) -> NoiseArray | None:
-        """Return the noise that rounds one of a bucket's states in a step, where any does."""
+        """Noise for rounding a state of a bucket in a step; None where rounding needs no noise."""
         arithmetic = self.plan.shop.setting.arithmetic
         if arithmetic.exact or arithmetic.recipe.rounding != "sr":
             return None

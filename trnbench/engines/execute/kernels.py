@@ -26,7 +26,7 @@ _NEVER = -np.inf
 
 
 class KernelSetting(Record):
-    """What a function may know besides its arrays."""
+    """Setting of a function besides its arrays."""
 
     ranks: StageRanks
     transformer: Transformer
@@ -38,12 +38,12 @@ Function: TypeAlias = Callable[[KernelSetting, Elementwise, Arrays], Arrays]
 
 
 def shape_of(setting: KernelSetting, dims: Sequence[Dim]) -> tuple[int, ...]:
-    """Return the shape of all ranks' arrays with these dimensions."""
+    """Shape of all ranks' arrays with these dimensions."""
     return (setting.ranks.ranks, *(int(dim.size) for dim in dims))
 
 
 def named(functions: Sequence[Function]) -> Mapping[str, Function]:
-    """Return functions by their names, which are those of programs behind an underscore."""
+    """Functions by their names, which are those of programs behind an underscore."""
     return {function.__name__.removeprefix("_"): function for function in functions}
 
 
@@ -93,7 +93,7 @@ def _cast(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
 
 
 def _slice(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    """Return a rank's part of what all ranks of a group hold alike."""
+    """A rank's part of what all ranks of a group hold alike."""
     of, to = op.reads[0], op.writes[0]
     if to.axes == of.axes:
         return arrays
@@ -120,7 +120,7 @@ def _norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
 
 
 def _normalised(setting: KernelSetting, x: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the normalised rows, and what they were divided by."""
+    """Normalised rows, and their divisors."""
     if setting.transformer.norm != "rms":
         x = x - x.mean(axis=-1, keepdims=True)
     mean_square = np.einsum("...h,...h->...", x, x)[..., None] / x.shape[-1]
@@ -192,7 +192,7 @@ def _d_repeat_heads(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> 
 
 
 def _scale(setting: KernelSetting) -> float:
-    """Return the divisor of the scores."""
+    """Divisor of the scores."""
     attention = setting.transformer.attention
     assert attention is not None
     rotated = attention.latent.rope_head_size if attention.latent else 0
@@ -225,7 +225,7 @@ def _d_softmax(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Array
 
 
 def _words(setting: KernelSetting, words: Dim, logits: Numbers) -> Numbers:
-    """Return logits with those of padding, which stand for no word, out of the way."""
+    """Logits with those of padding words masked."""
     at = setting.ranks.positions(words)
     if at.max() < int(words.whole):
         return logits
@@ -327,4 +327,4 @@ FUNCTIONS: Mapping[str, Function] = {
         for lead, function in zip(("", "d_"), make(name), strict=True)
     },
 }
-"""What the executor can compute, by the name that programs give it."""
+"""Functions of the executor, by the name that programs use."""

@@ -35,7 +35,7 @@ from trnbench.program.tensor import Tensor
 
 
 class ProductPlan(Record):
-    """How the letters of a term are laid out for a batched product of two matrices.
+    """Order of the letters of a term for a batched product of two matrices.
 
     Each order lists dimensions: the rank's, batch, then rows, then columns; None if they lie so.
     """
@@ -49,7 +49,7 @@ class ProductPlan(Record):
 
 
 def plan_product(term: Term) -> ProductPlan:
-    """Return the layout of a term's product."""
+    """Layout of a term's product."""
     left, right, out = term.operands
     batch = [x for x in out if x in left and x in right]
     rows = [x for x in out if x in left and x not in right]
@@ -77,7 +77,7 @@ def product(
     arithmetic: Arithmetic,
     formats: tuple[str, str],
 ) -> tuple[Numbers, int]:
-    """Return the product of all ranks in FP32, and the FLOP they spent on it.
+    """Product of all ranks in FP32, and the FLOP they spent on it.
 
     Operands are rounded to `formats` along the sum.
     """
@@ -98,7 +98,7 @@ RunOperation: TypeAlias = Callable[[Arrays], Arrays]
 
 
 class Workshop(Record):
-    """What operations of a stage are computed with, and written into."""
+    """Arithmetic and output of the operations of a stage."""
 
     setting: KernelSetting
     exchange: Exchanger
@@ -106,7 +106,7 @@ class Workshop(Record):
 
 
 def runner(shop: Workshop, op: Operation) -> RunOperation:
-    """Return the function from the arrays an operation reads to those it writes."""
+    """Function from the arrays an operation reads to those it writes."""
     match op:
         case MatMul():
             return _Products(shop, op)
@@ -129,7 +129,7 @@ _MOVING = frozenset({"slice", "own_tokens", "unpack", "join", "d_join", "repeat_
 
 
 def only_moves(op: Operation) -> bool:
-    """Return whether an operation writes numbers as it read them, all in one format."""
+    """True when an operation writes numbers as read, all in one format."""
     match op:
         case CollectiveOp():
             moves = op.op in ("all-gather", "all-to-all") or op.ring == "gather"
@@ -145,7 +145,7 @@ ReadOperand: TypeAlias = Callable[[Numbers], tuple[Numbers, str]]
 
 
 class _Term(Record):
-    """A product of an operation: where its operands and its result stand among the arrays."""
+    """A product of an operation: positions of its operands and its result among the arrays."""
 
     plan: ProductPlan
     left: tuple[int, ReadOperand]
@@ -205,9 +205,10 @@ class _Products:
 
 
 def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:
-    """Return whether an operand's groups of shared scales do not lie along the sum.
+    """True when an operand's groups of shared scales are not along the sum.
 
-    They were stored along the last dimension; for a sum over another one they are made anew.
+    They were stored along the last dimension; for a sum over another dimension new groups are
+    formed.
     """
     if tensor.format != wanted or format_named(wanted).block == 1:
         return False
@@ -253,13 +254,12 @@ def _gather(shop: Workshop, op: Gather) -> RunOperation:
 
 
 def _rows(rows: Numbers, count: int) -> tuple[Numbers, BoolArray]:
-    """Return row numbers, 0 where the rank does not hold the row, and where it does."""
     here = (rows >= 0) & (rows < count)
     return np.where(here, rows, 0), here
 
 
 def _added(gradient: Numbers, rows: Numbers, here: BoolArray, shape: tuple[int, ...]) -> Numbers:
-    """Return a table [rank, row, hidden] with the gradients of each row's tokens added up."""
+    """A table [rank, row, hidden] with the gradients of each row's tokens added up."""
     out = np.zeros((shape[0] * shape[1], shape[2]), dtype=gradient.dtype)
     at = np.nonzero(here)
     target = at[0] * shape[1] + rows[here]

@@ -52,7 +52,7 @@ class AdamW(Record):
                 raise InputError(f"{name} must lie in 0 .. 1, found {getattr(self, name)}")
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of a step, counted from 0."""
+        """Learning rate of a step, counted from 0."""
         return self.learning_rate * min(1.0, (step + 1) / max(self.warm_up, 1))
 
 
@@ -111,12 +111,12 @@ class HeldWeights:
         return self._exchange.slice_of(flat, self.shape.shard)
 
     def whole_weights(self) -> Numbers:
-        """Return the weights over all elements of the bucket's whole weights."""
+        """Weights over all elements of the bucket's whole weights."""
         sliced = self.shape.zero >= WEIGHTS_SLICED
         return self.shape.joined(self.weights, self.shape.own_place if sliced else self.shape.place)
 
     def gather(self, op: CollectiveOp | None) -> Numbers:
-        """Return all weights for a pass through the block; under ZeRO 3 they come together."""
+        """All weights for a pass through the block; under ZeRO 3 they come together."""
         if self.shape.zero < WEIGHTS_SLICED:
             return self.weights
         if op is None:
@@ -153,7 +153,7 @@ class BucketState(HeldWeights):
     # The whole, for who wants to keep or compare it
 
     def whole(self) -> Mapping[StateName, Numbers]:
-        """Return weights and state over all elements of the bucket's whole weights, by name."""
+        """Weights and state over all elements of the bucket's whole weights, by name."""
         shape = self.shape
         found: dict[StateName, Numbers] = {
             "weights": self.whole_weights(),
@@ -165,7 +165,7 @@ class BucketState(HeldWeights):
         return found
 
     def restore(self, whole: Mapping[StateName, Numbers]) -> None:
-        """Take over what `whole` returned, in this layout."""
+        """Take the arrays that `whole` returned, cut to this layout."""
         shape = self.shape
         sliced = shape.zero >= WEIGHTS_SLICED
         place = shape.own_place if sliced else shape.place
@@ -176,7 +176,7 @@ class BucketState(HeldWeights):
             self.master = shape.taken(whole["master"], shape.own_place)
 
     def whole_sums(self) -> Numbers:
-        """Return the gradients summed over all replicas, over all elements of the bucket."""
+        """Gradients summed over all replicas, over all elements of the bucket."""
         return self.shape.joined(self.summed, self.shape.own_place)
 
     def clear(self) -> None:
@@ -215,7 +215,7 @@ class BucketState(HeldWeights):
         self.put_gradients(columns, self._exchange.flat(op, part, group=group))
 
     def gradients_at(self, columns: IntArray) -> Numbers:
-        """Return the gradients of some elements as they travel, zero where others keep them."""
+        """Gradients of some elements as they travel, zero where others keep them."""
         return self._sent(self._spread()[:, columns])
 
     def put_gradients(self, columns: IntArray, summed: Numbers) -> None:
@@ -228,7 +228,7 @@ class BucketState(HeldWeights):
             self.gradients = self._exchange.slice_of(flat, self.shape.shard)
 
     def _spread(self) -> Numbers:
-        """Return gradients at their places in the bucket."""
+        """Gradients at their places in the bucket."""
         if self.shape.zero < GRADIENTS_SLICED:
             return self.gradients
         count = self.shape.shards
@@ -256,14 +256,14 @@ class BucketState(HeldWeights):
             self.summed = store(summed, recipe.reduction)
 
     def _sent(self, gradients: Numbers) -> Numbers:
-        """Return gradients that ranks keep as they travel."""
+        """Gradients that ranks keep as they travel."""
         arithmetic, recipe = self._arithmetic, self._arithmetic.recipe
         if recipe.gradients == recipe.reduction and arithmetic.settles(recipe.reduction):
             return gradients
         return arithmetic.store(gradients, recipe.reduction)
 
     def squares(self, left_out: IntArray) -> Numbers:
-        """Return each rank's sum of squares, of elements that no other rank counts."""
+        """Each rank's sum of squares, of elements that no other rank counts."""
         counted = self.summed if self._once is None else np.where(self._once, self.summed, 0)
         if left_out.size:
             flat = np.zeros((len(counted), self.shape.elements), dtype=counted.dtype)
@@ -316,13 +316,12 @@ class BucketState(HeldWeights):
 
 
 def share_kept(squares: float, settings: AdamW) -> float:
-    """Return the factor of gradients that makes their norm at most the limit."""
+    """Factor of gradients that makes their norm at most the limit."""
     norm = float(np.sqrt(squares))
     return min(1.0, settings.clip / (norm + _NORM_GUARD))
 
 
 def _parts_of(shape: tuple[int, ...]) -> Iterator[_Part]:
-    """Yield all elements of [rank, element] arrays, a few at a time."""
     for rank in range(shape[0]):
         for start in range(0, shape[1], _TOGETHER):
             yield rank, slice(start, start + _TOGETHER)

@@ -17,7 +17,7 @@ StagePart: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def parts_of(program: StepProgram) -> tuple[tuple[StagePart, ...], ...]:
-    """Return [stage][chunk] the blocks; chunk c of stage s is part c * pp + s of the model.
+    """[stage][chunk] the blocks; chunk c of stage s is part c * pp + s of the model.
 
     A stage's layers are dealt out to its chunks as evenly as whole layers allow, more to the first.
     """
@@ -47,7 +47,7 @@ def parts_of(program: StepProgram) -> tuple[tuple[StagePart, ...], ...]:
 
 
 def _layers(stage: StageClass, chunk: int, vpp: int) -> int:
-    """Return the layers of a chunk of a stage."""
+    """Layers of a chunk of a stage."""
 
     def count(blocks: Mapping[str, FloatArray]) -> int:
         return round(
@@ -65,7 +65,7 @@ def _layers(stage: StageClass, chunk: int, vpp: int) -> int:
 
 
 def _depths(program: StepProgram, stage: StageClass) -> StagePart:
-    """Return the depths of a stage; they are numbered on behind the layers."""
+    """Depths of a stage; they are numbered on behind the layers."""
     transformer = program.model.transformer
     assert transformer is not None
     depths = [kind for kind in stage.blocks if kind.startswith(DEPTH) and stage.blocks[kind]]

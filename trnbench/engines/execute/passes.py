@@ -98,7 +98,7 @@ class Pass:
             )
 
     def run(self, values: Values, residency: Residency, sink: Sink) -> None:
-        """Run the operations on arrays by tensor, which gains what they write."""
+        """Run the operations on arrays by tensor; their results are added to these arrays."""
         store = self._shop.setting.arithmetic.store
         scratch = sum(held for tensor, held in self._entering if tensor in values)
         residency.hold("scratch", scratch)

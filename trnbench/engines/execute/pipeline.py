@@ -24,8 +24,8 @@ BatchInputs: TypeAlias = Sequence[Mapping[str, Numbers]]
 class ExecutedPipeline(State, eq=False):
     """The stages of a model and the messages between them.
 
-    Chunk c of stage s is part c * pp + s. `flow` is the format of what is handed on; `seeds` are
-    the gradients of every token's loss, and of those of further tokens.
+    Chunk c of stage s is part c * pp + s. `flow` is the format of tensors between parts; `seeds`
+    are the gradients of every token's loss, and of those of further tokens.
     """
 
     order: SlotOrder
@@ -56,7 +56,7 @@ class ExecutedPipeline(State, eq=False):
         return self.order.pp * self.order.vpp
 
     def _slot(self, number: int, slot: int, outside: BatchInputs, losses: list[Flow]) -> bool:
-        """Run a slot if its message is there; return whether it was."""
+        """Run a slot if its message has arrived; return True if the slot ran."""
         at = number, slot
         micro_batch, chunk = int(self.order.micro_batch[at]), int(self.order.chunk[at])
         part, stage = chunk * self.order.pp + number, self.stages[number]

@@ -1,4 +1,4 @@
-"""What depends on where a token stands: rotary encoding, and which keys a query may see."""
+"""Position of tokens: rotary encoding, and the keys that a query may see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trnbench.program.tensor import Dim
 
 
 def rotate(x: Numbers, positions: IntArray, transformer: Transformer, size: Dim) -> Numbers:
-    """Return [rank, batch, token, head, size] turned pair by pair by [rank, token] positions.
+    """[rank, batch, token, head, size] turned pair by pair by [rank, token] positions.
 
     A number and the one half the rotated span further on are a pair. Of queries with a part that
     is not rotated, the tail turns; with a partial rotary encoding, the head.
@@ -36,7 +36,7 @@ def rotate(x: Numbers, positions: IntArray, transformer: Transformer, size: Dim)
 def hidden_pairs(
     queries: IntArray, keys: IntArray, attention: Attention | None
 ) -> BoolArray | None:
-    """Return [rank, query, key] whether a query may not see a key, from their positions."""
+    """[rank, query, key] whether a query may not see a key, from their positions."""
     if attention is None or not attention.causal:
         return None
     ahead = keys[:, None, :] - queries[:, :, None]

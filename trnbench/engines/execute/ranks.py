@@ -28,11 +28,11 @@ class StageRanks:
         self._split: Memo[tuple[str, int | None], tuple[int, int, int]] = Memo()
 
     def size(self, axis: str) -> int:
-        """Return the ranks of a group along an axis."""
+        """Ranks of a group along an axis."""
         return int(self.grid.ranks(axis))
 
     def split(self, axis: str, ranks: int | None = None) -> tuple[int, int, int]:
-        """Return (outer, group, inner) sizes of the first dimension for groups along an axis."""
+        """(outer, group, inner) sizes of the first dimension for groups along an axis."""
         return self._split.of((axis, ranks), lambda: self._split_along(axis, ranks))
 
     def _split_along(self, axis: str, ranks: int | None) -> tuple[int, int, int]:
@@ -41,12 +41,12 @@ class StageRanks:
         return self.ranks // (size * stride), size, stride
 
     def coordinate(self, axis: str) -> IntArray:
-        """Return each rank's place in its group along an axis."""
+        """Each rank's place in its group along an axis."""
         _, size, stride = self.split(axis)
         return np.arange(self.ranks) // stride % size
 
     def first(self, dim: Dim) -> IntArray:
-        """Return for each rank the index of the first element of a dimension that it holds."""
+        """For each rank the index of the first element of a dimension that it holds."""
         if dim not in self._first:
             number = np.zeros(self.ranks, dtype=np.int64)
             for axis in dim.axes:
@@ -58,11 +58,11 @@ class StageRanks:
         return self._first[dim]
 
     def positions(self, dim: Dim) -> IntArray:
-        """Return [rank, element] the index in the whole of every element that ranks hold."""
+        """[rank, element] the index in the whole of every element that ranks hold."""
         return self.first(dim)[:, None] + np.arange(int(dim.size))
 
     def placed(self, tensor: Tensor) -> IntArray:
-        """Return [rank, element] the index in the whole tensor of what ranks hold, flattened.
+        """[rank, element] the index in the whole tensor of what ranks hold, flattened.
 
         Padding, which lies beyond the whole, has the index just behind it.
         """
@@ -78,7 +78,7 @@ class StageRanks:
         return np.where(inside, index, total).reshape(self.ranks, -1)
 
     def cut(self, tensor: Tensor, whole: Numbers) -> Numbers:
-        """Return each rank's part of an array that nobody holds as a whole."""
+        """Each rank's part of an array that nobody holds as a whole."""
         padded = np.append(whole.reshape(-1), np.zeros(1, dtype=whole.dtype))
         shape = (self.ranks, *(int(size) for size in tensor.shape))
         return padded[self.placed(tensor)].reshape(shape)

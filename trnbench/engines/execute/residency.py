@@ -1,4 +1,4 @@
-"""What a rank of a pipeline stage holds while it works: bytes by category, and their peaks."""
+"""Bytes on a rank of a pipeline stage while it works, by category, and their peaks."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Residency:
 
     @property
     def now_bytes(self) -> float:
-        """What is there now."""
+        """Bytes held now."""
         return self._total
 
 
 def held_bytes(tensor: Tensor) -> float:
-    """Return the bytes of a rank's array in the tensor's format; of pieces in a ring, two."""
+    """Bytes of a rank's array in the tensor's format; of pieces in a ring, two."""
     pieces = float(tensor.pieces)
     whole = prod(int(size) for size in tensor.shape) * element_bytes(tensor.format)
     return whole * min(pieces, 2.0) / pieces

@@ -1,4 +1,4 @@
-"""Scans of all ranks with real numbers, token by token, in FP32 or finer; and what stands around.
+"""Scans of all ranks, and operations around them, with real numbers in FP32 or finer, by token.
 
 A state S [value, key] is updated by each token: S <- a S + s v k' (`mamba-2`), and with the gated
 delta rule S <- a (S - s (S k) k') + s v k' of keys of length 1; a token reads S q. `a` is the
@@ -27,7 +27,7 @@ class ScanKernel:
         self._erases = op.form == "gated-delta"
 
     def __call__(self, arrays: Arrays) -> tuple[Arrays, int]:
-        """Return the arrays that the operation writes, and the FLOP of all ranks as in chunks."""
+        """Arrays that the operation writes, and the FLOP of all ranks as in chunks."""
         flop = round(float(self._op.flop)) * len(arrays[0])
         if self._op.backward:
             return self._backward(arrays), flop
@@ -50,7 +50,6 @@ class ScanKernel:
         return range(start, min(start + self._op.chunk, value.shape[2]))
 
     def _keys(self, key: Numbers, value: Numbers) -> Numbers:
-        """Return the key of every head: of length 1 where it erases."""
         wide = np.repeat(key, value.shape[3] // key.shape[3], axis=3)
         return wide / _length(wide) if self._erases else wide
 
@@ -62,7 +61,7 @@ class ScanKernel:
         return float(1 / np.sqrt(query.shape[-1])) if self._erases else 1.0
 
     def _step(self, state: Numbers, t: int, *tokens: Numbers) -> Numbers:
-        """Return the state after token t of values, keys, steps and decays."""
+        """State after token t of values, keys, steps and decays."""
         v, k, step, decay = (numbers[:, :, t] for numbers in tokens)
         s, a = step[..., None, None], np.exp(decay)[..., None, None]
         if self._erases:
@@ -122,7 +121,7 @@ class ScanKernel:
         ]
 
     def _to_group(self, d_wide: Numbers, narrow: Numbers) -> Numbers:
-        """Return the gradient of what several heads read."""
+        """Gradient of a tensor that several heads read."""
         times = d_wide.shape[3] // narrow.shape[3]
         if self._erases:
             raw = np.repeat(narrow, times, axis=3)
@@ -146,7 +145,6 @@ def _softplus(x: Numbers) -> Numbers:
 
 
 def _all_tokens(weight: Numbers) -> Numbers:
-    """Return a weight of a rank beside numbers of samples and tokens."""
     return weight[:, None, None]
 
 
@@ -190,7 +188,6 @@ def _d_convolve(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arra
 
 
 def _of(op: Elementwise, made: list[Numbers]) -> Arrays:
-    """Return those of the gradients that are wanted: frozen weights have none."""
     return made[: len(op.writes)]
 
 
@@ -240,7 +237,7 @@ def _d_skip(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
 
 
 def _grouped(setting: KernelSetting, op: Elementwise, x: Numbers) -> Numbers:
-    """Return numbers with those normalised together last: of a group of heads, or of one."""
+    """Numbers with those normalised together last: of a group of heads, or of one."""
     scan = setting.transformer.scan
     assert scan is not None
     if op.function.endswith("norm_gate"):
@@ -311,7 +308,6 @@ def _d_squares(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Array
 
 
 def _root(op: Elementwise, squares: Numbers, at: int) -> tuple[Numbers, float]:
-    """Return what numbers are divided by, and how many ranks normalise together."""
     count = float(op.reads[at].dims[2].whole * op.reads[at].dims[3].whole)
     return np.sqrt(squares / count + NORM_EPSILON)[..., None, None], count
 
@@ -354,4 +350,4 @@ SCANS: Mapping[str, Function] = named(
         *(_d_sigmoid_gate, _squares, _d_squares, _norm_by, _d_norm_by, _weighed, _d_weighed),
     )
 )
-"""What a scan and the gates and norms around it compute, by the name that programs give it."""
+"""Functions of a scan and of the gates and norms around it, by the name that programs use."""

@@ -31,7 +31,7 @@ Drawn = TypeVar("Drawn", bound=np.generic)
 
 
 class BucketSpan(Record):
-    """Where a weight lies in its bucket, and its shape with the ranks in front."""
+    """Position of a weight in its bucket, and its shape with the ranks in front."""
 
     weight: Tensor
     start: int
@@ -39,12 +39,12 @@ class BucketSpan(Record):
     shape: tuple[int, ...]
 
     def of(self, flat: Numbers) -> Numbers:
-        """Return the weight's part of a flat array, as a view."""
+        """Weight's part of a flat array, as a view."""
         return flat[:, self.start : self.stop].reshape(self.shape)
 
 
 class BucketShape:
-    """How a bucket of a block is laid out: the same for every layer of the block's kind."""
+    """Layout of a bucket of a block: the same for every layer of the block's kind."""
 
     def __init__(self, ranks: StageRanks, block: Block, bucket: Bucket, tied: str | None) -> None:
         self.bucket = bucket
@@ -76,7 +76,7 @@ class BucketShape:
         self.tied = self._columns({m.weight.name for m in members if m.weight.name == tied})
 
     def own(self, flat: IntArray, *, since: int) -> IntArray:
-        """Return the places that each rank has to itself from a ZeRO stage on; padding behind."""
+        """Places that each rank has to itself from a ZeRO stage on; padding behind."""
         if self.zero < since:
             return flat
         padding = -flat.shape[1] % self.shards
@@ -86,38 +86,37 @@ class BucketShape:
         return np.take_along_axis(pieces, at, axis=-1)[..., 0]
 
     def held_once(self) -> BoolArray:
-        """Return where, of what the optimizer works on, no earlier rank holds the same element."""
+        """True where no earlier rank holds the same element of the optimizer's part."""
         flat = self.own_place.reshape(-1)
         once = np.zeros(flat.shape, dtype=np.bool_)
         once[np.unique(flat, return_index=True)[1]] = True
         return np.asarray((once & (flat != PADDING)).reshape(self.own_place.shape))
 
     def taken(self, whole: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
-        """Return each rank's part of an array over all elements of the bucket's whole weights."""
+        """Each rank's part of an array over all elements of the bucket's whole weights."""
         padded = np.append(whole, np.zeros(1, dtype=whole.dtype))
         return padded.take(place)
 
     def own_noise(self, whole: NoiseArray) -> NoiseArray:
-        """Return each rank's part of noise drawn for all elements, for what it works on."""
+        """Each rank's part of the noise of all elements, for the optimizer's part of the bucket."""
         if self._in_order:
             return whole[np.newaxis]  # a lone rank works on all of it
         return self.taken(whole, self.own_place)
 
     def joined(self, held: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
-        """Return the whole of what ranks hold: the reverse of `taken`."""
+        """The whole of the ranks' parts: the reverse of `taken`."""
         whole = np.zeros(self.whole_elements + 1, dtype=held.dtype)
         whole[place] = held
         return whole[:-1]
 
     def _columns(self, names: Set[str]) -> IntArray:
-        """Return where the elements of some weights lie in the flat array."""
         spans = [span for name, span in self.spans.items() if name in names]
         columns = [np.arange(span.start, span.stop) for span in spans]
         return np.concatenate(columns) if columns else np.zeros(0, dtype=np.int64)
 
 
 def _members(block: Block, bucket: Bucket, tied: str | None) -> list[Parameter]:
-    """Return a bucket's weights; one that two stages hold comes first, so that slices match."""
+    """A bucket's weights; one that two stages hold comes first, so that slices match."""
     members = [
         member
         for member in block.parameters.values()

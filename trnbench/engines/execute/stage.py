@@ -44,7 +44,7 @@ class Stage:
         names = transformer.layer_kinds
 
         def shop(kind: str) -> Workshop:
-            """Return what the operations of a kind of block are computed with."""
+            """Arithmetic for the operations of a kind of block."""
             layer = kind.removesuffix(AGAIN).removesuffix(EXCHANGED)
             layer = transformer.order[-1] if layer.startswith(DEPTH) else layer
             own = transformer.of_kind(layer) if layer in names else transformer
@@ -74,13 +74,13 @@ class Stage:
     def forward(
         self, chunk: int, micro_batch: int, entering: Flow, outside: Mapping[str, Numbers]
     ) -> Flow:
-        """Return the activations that a chunk hands on."""
+        """Activations that a chunk hands on."""
         for block in self._chunks[chunk]:
             entering = block.run_forward(micro_batch, entering, outside)
         return entering
 
     def backward(self, chunk: int, micro_batch: int, gradients: Flow) -> Flow:
-        """Return the gradients of what entered a chunk; none where that was text."""
+        """Gradients of a chunk's inputs; none where the input was text."""
         for block in reversed(self._chunks[chunk]):
             gradients = block.run_backward(micro_batch, gradients)
         return gradients

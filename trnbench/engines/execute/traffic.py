@@ -1,4 +1,4 @@
-"""The book of what ranks sent each other: messages and bytes by operation, axis and link.
+"""The book of traffic between ranks: messages and bytes by operation, axis and link.
 
 Collectives go round a ring of their group, as their size is counted everywhere (`bus_factor`): a
 reduce-scatter or all-gather carries each piece over all links of its group but one, an all-reduce
@@ -36,7 +36,7 @@ class Message(Record):
 
 
 class MovedBytes(Record):
-    """What was sent along one axis by one kind of operation: runs of a rank, bytes of all ranks."""
+    """Traffic along one axis by one kind of operation: runs of a rank, bytes of all ranks."""
 
     runs: int
     sent_bytes: float
@@ -57,7 +57,7 @@ class Book:
         self._collectives[message] += runs
 
     def send(self, source: int, target: int, phase: Phase, numbers: int, size: float) -> None:
-        """Note a message of so many elements from each rank of a stage to that of another."""
+        """Note a message of `elements` numbers from each rank of a stage to that of another."""
         self._sends[source, target, phase, numbers, size] += 1
 
     def computed(self, number_format: str, flop: int) -> None:
@@ -70,7 +70,7 @@ class Book:
         return dict(sorted(self._flop.items()))
 
     def by_operation(self) -> Mapping[tuple[str, str], MovedBytes]:
-        """Return the bytes moved, by (operation, axis); messages between stages are along pp."""
+        """Bytes moved, by (operation, axis); messages between stages are along pp."""
         found: dict[tuple[str, str], MovedBytes] = {}
 
         def add(key: tuple[str, str], runs: int, sent: float) -> None:
@@ -89,7 +89,7 @@ class Book:
         return dict(sorted(found.items()))
 
     def links_bytes(self) -> Numbers:
-        """Return [source, target] the bytes sent from rank to rank."""
+        """[source, target] the bytes sent from rank to rank."""
         links = np.zeros((self._world, self._world))
         for message, runs in self._collectives.items():
             members = self._members(message)
@@ -103,7 +103,7 @@ class Book:
         return links
 
     def _members(self, message: Message) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """Return [group, member] the ranks of every group."""
+        """[group, member] the ranks of every group."""
         size, stride = message.group
         if message.axis == "tied":
             last = self._world - self._per_stage
@@ -117,7 +117,7 @@ class Book:
 
 
 def _on_ring(message: Message) -> Numbers:
-    """Return [from, to] the bytes one run of a group puts on each of its links."""
+    """[from, to] the bytes one run of a group puts on each of its links."""
     size = message.group[0]
     pieces = np.full(size, message.elements // size)
     pieces[: message.elements % size] += 1

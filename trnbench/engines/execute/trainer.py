@@ -41,7 +41,7 @@ memory to give it out again, where the system would clear each page of every lar
 
 
 class TrainingRun(Record):
-    """How to train: the text, the optimizer, the seed of first weights and rounding.
+    """Settings of a training: the text, the optimizer, the seed of first weights and rounding.
 
     `exact`: compute in float64 throughout, whatever the recipe says.
     """
@@ -114,7 +114,7 @@ class Trainer:
         return loss
 
     def gradients(self) -> tuple[float, Mapping[WeightName, Numbers]]:
-        """Return the mean loss of the next step and every whole weight's gradient; no update."""
+        """Mean loss of the next step and every whole weight's gradient; no update."""
         loss = self._pass()
         found = self._by_weight(
             (block, state, state.whole_sums()) for block, state in self.states()
@@ -144,7 +144,6 @@ class Trainer:
         ]
 
     def _mean_loss(self, losses: list[Flow]) -> float:
-        """Return the mean loss of the next token; further ones have losses of their own."""
         tp = int(self.program.layout.tp)
         # Tensor-parallel ranks hold the same losses.
         return sum(float(one[0][::tp].sum(dtype=np.float64)) for one in losses) / self.tokens
@@ -157,7 +156,7 @@ class Trainer:
                     yield block, state
 
     def weights(self) -> Mapping[WeightName, Numbers]:
-        """Return every whole weight, put together from the ranks."""
+        """Every whole weight, put together from the ranks."""
         return self._by_weight(
             (block, state, state.whole()["weights"]) for block, state in self.states()
         )
@@ -165,7 +164,7 @@ class Trainer:
     def _by_weight(
         self, flats: Iterable[tuple[BlockInstance, BucketState, Numbers]]
     ) -> Mapping[WeightName, Numbers]:
-        """Return arrays over the elements of buckets as one array a weight."""
+        """Arrays over the elements of buckets as one array a weight."""
         found: dict[WeightName, Numbers] = {}
         for block, state, flat in flats:
             start = 0
@@ -209,7 +208,7 @@ class Trainer:
         self._note(op, total[0])
 
     def _clipped(self) -> float:
-        """Return the factor of gradients, from the norm of all of them."""
+        """Factor of gradients, from the norm of all of them."""
         total = np.float64(0)
         for block, state in self.states():
             # The second copy of a shared vocabulary counts once.

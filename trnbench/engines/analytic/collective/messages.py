@@ -1,4 +1,4 @@
-"""From the messages of a placed phase to the classes that they fall into."""
+"""The messages of a placed phase, grouped into classes of equal latency and load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from trnbench.machine.message_plan.placed import Placed, PlacedRound
 
 KINDS = tuple(LinkKind)
 _DIGITS = 12
+"""Significant digits within which two messages count as equal: rounding noise is smaller."""
 _HOPS = 8
+"""Columns of a message's table in front of the latencies of its hops."""
 _OF_A_WAY = ("source", "target", "piece", "latency_s", "share", "remote")
 _OF_A_MESSAGE = (*_OF_A_WAY, "way")
 _ENDS = slice(1, 3)
@@ -30,36 +32,40 @@ def profiled(
     lines: int = 1,
     lines_on: IntArray | None = None,
 ) -> PhaseProfile:
-    """Return a phase, or some rounds; `lines` run alike, `lines_on` each link of a node."""
+    """The profile of a phase, or of some of its rounds.
+
+    `lines` such lines of ranks run side by side; `lines_on` counts them on each link of a node.
+    """
     rounds = placed.rounds_of(index) if rounds is None else rounds
     pattern = placed.steps[index].pattern
     each_link = np.ones(1, dtype=np.int64)
     if lines_on is not None:
         each_link = np.append(np.tile(lines_on, placed.link_count // len(lines_on)), 1)
-    loads = [link_loads(placed, one) * each_link for one in rounds]
-    needs = [_needs(placed, one, load) for one, load in zip(rounds, loads, strict=True)]
-    kept, each = rounds, lines
+    loads = [link_loads(placed, played) * each_link for played in rounds]
+    needs = [_needs(placed, played, load) for played, load in zip(rounds, loads, strict=True)]
+    looked_at, alike = rounds, lines
     if pattern.pipelined and rounds:
-        kept, needs, ways = _one_of_each(rounds, needs)
-        each *= ways
-    found = [
-        _distinct(_table(placed, one, need, each_link))
-        for one, need in zip(kept, needs, strict=True)
+        looked_at, needs, ways = _one_of_each(rounds, needs)
+        alike *= ways
+    distinct = [
+        _distinct(_table(placed, played, need, each_link))
+        for played, need in zip(looked_at, needs, strict=True)
     ]
-    wide = max((rows.shape[1] for rows, _ in found), default=_HOPS)
-    rows = np.full((sum(len(rows) for rows, _ in found), wide), -1.0)
+    wide = max((rows.shape[1] for rows, _ in distinct), default=_HOPS)
+    rows = np.full((sum(len(rows) for rows, _ in distinct), wide), -1.0)
     first = 0
-    for own, _ in found:
-        rows[first : first + len(own), : own.shape[1]] = own
-        first += len(own)
+    for table, _ in distinct:
+        rows[first : first + len(table), : table.shape[1]] = table
+        first += len(table)
     return PhaseProfile(
         relays=pattern.relays,
-        times=np.array([one.times for one in rounds], dtype=np.int64),
-        counts=np.array([len(own) for own, _ in found], dtype=np.int64),
-        adds=np.array([one.adds for one in rounds]),
-        fanout=np.array([one.fanout for one in rounds], dtype=np.int64),
+        times=np.array([played.times for played in rounds], dtype=np.int64),
+        counts=np.array([len(table) for table, _ in distinct], dtype=np.int64),
+        adds=np.array([played.adds for played in rounds]),
+        fanout=np.array([played.fanout for played in rounds], dtype=np.int64),
         classes=MessageClasses(
-            count=np.concatenate([np.zeros(0, np.int64), *(counts for _, counts in found)]) * each,
+            count=np.concatenate([np.zeros(0, np.int64), *(counts for _, counts in distinct)])
+            * alike,
             latency_s=rows[:, 0],
             remote=rows[:, 1] > 0,
             busiest_s_per_byte=rows[:, 2:5].T,
@@ -68,9 +74,9 @@ def profiled(
             queue=rows[:, 7].astype(np.int64),
             hop_latencies_s=rows[:, _HOPS:],
         ),
-        pipeline=_pipeline(kept, needs) if pattern.pipelined and rounds else None,
+        pipeline=_pipeline(looked_at, needs) if pattern.pipelined and rounds else None,
         loads=sum(
-            (load * one.times for load, one in zip(loads, rounds, strict=True)),
+            (load * played.times for load, played in zip(loads, rounds, strict=True)),
             start=np.zeros(placed.link_count + 1),
         ),
     )
@@ -79,9 +85,9 @@ def profiled(
 def _one_of_each(
     rounds: tuple[PlacedRound, ...], needs: list[FloatArray]
 ) -> tuple[tuple[PlacedRound, ...], list[FloatArray], int]:
-    """Return the rounds cut to one of each set of equal ways, their needs, and the size of a set.
+    """Rounds cut to one of each set of equal ways, their needs, and the size of a set.
 
-    Only messages of one way wait for each other; what others carry is in their needs already.
+    Only messages of one way wait for each other; loads of the other ways are already in the needs.
     """
     way = np.concatenate([found.way for found in rounds])
     order = np.argsort(way, kind="stable")
@@ -99,6 +105,7 @@ def _one_of_each(
         first.setdefault(marks[-1], index)
     ways = len(marks)
     each, rest = divmod(ways, len(first))
+    # Unless all sets have the same size, no single factor restores the counts: keep every way.
     if rest or any(count != each for count in Counter(marks).values()):
         return rounds, needs, 1
     chosen = np.zeros(ways, dtype=np.bool_)
@@ -113,7 +120,7 @@ def _part(found: PlacedRound, at: BoolArray) -> PlacedRound:
 
 
 def link_loads(placed: Placed, found: PlacedRound) -> FloatArray:
-    """Return each link's share of the collective's size in one round; the last entry is nothing."""
+    """Share of the collective's size on each link in one round; the last entry is for no link."""
     weights = np.repeat(found.share, found.links.shape[1])
     counts = np.bincount(found.links.ravel(), weights=weights, minlength=placed.link_count + 1)
     return counts.astype(float)
@@ -129,12 +136,12 @@ def _pipeline(rounds: tuple[PlacedRound, ...], needs: list[FloatArray]) -> Chunk
 
 
 def seconds(loads: FloatArray, capacity: FloatArray) -> FloatArray:
-    """Return loads over speeds; a dead link carries nothing."""
+    """Seconds per byte on each link, loads over bytes/s; a dead link has no load."""
     return np.divide(loads, capacity, out=np.zeros_like(loads), where=loads > 0)
 
 
 def _needs(placed: Placed, found: PlacedRound, load: FloatArray) -> FloatArray:
-    """Return [kind, message] the busiest link of each kind on each path, s per byte."""
+    """Seconds per byte of the busiest link of each kind on each path, [kind, message]."""
     need = seconds(load, placed.capacity)
     per_kind = np.where(placed.kind == np.array(KINDS)[:, None], need, 0.0)
     busiest = per_kind[:, found.links[:, 0]]
@@ -144,7 +151,7 @@ def _needs(placed: Placed, found: PlacedRound, load: FloatArray) -> FloatArray:
 
 
 def _table(placed: Placed, found: PlacedRound, need: FloatArray, lines_on: IntArray) -> FloatArray:
-    """Return [message, column]: what distinguishes classes, with the hops at the end."""
+    """Properties by which classes differ, [message, column]; latencies of hops come last."""
     none = placed.link_count
     narrowest = placed.capacity[found.links].min(axis=1)
     latency = np.append(placed.placement.fabric.latency, 0.0)
@@ -165,7 +172,9 @@ def _table(placed: Placed, found: PlacedRound, need: FloatArray, lines_on: IntAr
 
 
 def _distinct(table: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return distinct rows (up to rounding noise), sorted, and how often each stands there."""
+    """Distinct rows (up to rounding noise), sorted, and the number of times each occurs."""
+    # Columns differ by many orders of magnitude (seconds, shares), so each is rounded by its own
+    # scale.
     scale = np.abs(table).max(axis=0)
     scale[scale == 0] = 1.0
     rounded = np.round(table / scale, _DIGITS)

@@ -1,10 +1,10 @@
-"""The profile of a placed collective: its phases, each looked at where that takes least.
+"""The profile of a placed collective: each phase is profiled on the smallest part that decides it.
 
-Phases that ask the same of one node, up to the share of the size that they carry, are looked at
-once; so are their rounds, whatever they add and how much they carry. A ring's scatter and gather
-send between the same ends, so do all parts of halving. On lines of one rank a node every message
-goes to another node, whichever: there the rounds of a ring over a few nodes and over many are
-alike, and so are all those of halving.
+Phases with the same needs on one node, up to the share of the size, are profiled once; likewise
+their rounds, whatever a rank adds up and however much a message carries. A ring's scatter and
+gather send between the same ends, and all parts of halving do. On lines of one rank per node every
+message goes to another node: there the rounds of a ring over few nodes and over many are equal, and
+all rounds of halving are.
 """
 
 from __future__ import annotations
@@ -30,73 +30,76 @@ from trnbench.machine.message_plan.placed import Placed
 from trnbench.machine.message_plan.rails import one_rail
 
 PhaseMemo: TypeAlias = dict[Hashable, tuple[float, PhaseProfile]]
-"""Phases of a platform that have been looked at, with the share that each block had there."""
+"""Profiled phases of a platform, each with the share of the size that a block had there."""
 
 
 class _Round(Record, eq=False):
-    """`times` rounds of a phase: `ends` tells like ones, which carry `blocks` times their least.
-
-    `adds`: the most blocks a rank adds up in one.
-    """
+    """Equal rounds of a phase."""
 
     round_: int
     times: int
+    """Number of such rounds that follow one another."""
     ends: Hashable
+    """Key: senders, receivers and relative sizes of the messages."""
     blocks: float
+    """Size of the smallest message, in blocks."""
     adds: float
+    """Most blocks that one rank adds up in a round."""
 
 
 def remembered(
     key: Hashable, memo: PhaseMemo | None, unit: float, look: Callable[[], PhaseProfile]
 ) -> PhaseProfile:
-    """Return a phase whose blocks have this share, scaled from one that was looked at before."""
+    """A phase whose blocks have the share `unit`, scaled from the remembered one if any."""
     if memo is None:
         return look()
     if key not in memo:
         memo[key] = unit, look()
-    known, found = memo[key]
-    return found.scaled(unit / known)
+    known_unit, phase = memo[key]
+    return phase.scaled(unit / known_unit)
 
 
 def phase_of_rounds(
     placed: Placed, index: int, memo: PhaseMemo, unit: float, lines: Hashable
 ) -> PhaseProfile | None:
-    """Return a phase put together from rounds that may be known; None if they are not told apart.
+    """A phase assembled from remembered rounds; None where its rounds cannot be told apart.
 
-    `lines` are those of the phase on a node, all of one pattern.
+    `lines` are the lines of ranks of the phase on a node, all of one pattern.
     """
-    found = placed.outlines[0]
-    step = found.steps[index]
-    width = node_lines(found, step).shape[1]
+    outline = placed.outlines[0]
+    step = outline.steps[index]
+    width = node_lines(outline, step).shape[1]
+    # Rounds of a pipelined phase depend on one another, so they have no times of their own.
     rounds = None if step.pattern.pipelined else _rounds(step.pattern, width)
     if not rounds:
         return None
     parts = []
-    for one in rounds:
+    for round_ in rounds:
 
-        def look(one: _Round = one) -> PhaseProfile:
-            played = placed.round_of(index, one.round_, 1)
+        def look(round_: _Round = round_) -> PhaseProfile:
+            played = placed.round_of(index, round_.round_, 1)
             return profiled(placed, index, rounds=() if played is None else (played,))
 
-        key = ("round", one.ends, lines)
-        parts.append(remembered(key, memo, unit * one.blocks, look))
+        key = ("round", round_.ends, lines)
+        parts.append(remembered(key, memo, unit * round_.blocks, look))
     return _joined(step.pattern, rounds, parts, unit)
 
 
 def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
-    """Return the rounds of a pattern on lines of which `width` positions are on a node."""
+    """Distinct rounds of a pattern whose lines have `width` positions on a node."""
     wide = pattern.positions > width
-    found = []
+    rounds = []
     for round_, times in pattern.distinct_rounds:
         batches = pattern.messages(round_, np.arange(width) if wide else None) if times else ()
         if not batches:
             continue
+        # Fans and mixed batches share links in ways that one pair of ends does not describe.
         if len(batches) > 1 or batches[0].fan is not Fan.POINT or not len(batches[0].source):
             return None
         (batch,) = batches
         least = int(batch.count.min())
         added = np.bincount(batch.target % width, weights=batch.count).max() if batch.reduces else 0
-        found.append(
+        rounds.append(
             _Round(
                 round_=round_,
                 times=times,
@@ -109,11 +112,11 @@ def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
                 adds=float(added),
             )
         )
-    return found
+    return rounds
 
 
 def _ends(batch: Messages, *, elsewhere: bool) -> Hashable:
-    """Return where the messages of a batch go from and to; `elsewhere`: all to other nodes."""
+    """Senders and receivers of a batch; `elsewhere` where all messages leave the node."""
     channels = batch.channel.tobytes()
     if elsewhere:
         return "elsewhere", channels
@@ -123,7 +126,6 @@ def _ends(batch: Messages, *, elsewhere: bool) -> Hashable:
 def _joined(
     pattern: MessagePattern, rounds: list[_Round], parts: list[PhaseProfile], unit: float
 ) -> PhaseProfile:
-    """Return rounds as a phase."""
     classes = [part.classes for part in parts]
     wide = max(found.hop_latencies_s.shape[1] for found in classes)
 
@@ -153,7 +155,7 @@ def _padded(hops: FloatArray, wide: int) -> FloatArray:
 
 
 def profile(placed: Placed, memo: PhaseMemo | None = None) -> Profile:
-    """Return the profile of a placed collective; a `memo` serves all placements of one platform.
+    """The profile of a placed collective; a `memo` serves all placements on one platform.
 
     `add_s_per_byte`: one pass over a rank's memory for each byte of the collective.
     """
@@ -168,7 +170,7 @@ def profile(placed: Placed, memo: PhaseMemo | None = None) -> Profile:
 
 
 def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
-    """Return one phase, looked at where that takes least: a line, a node, the whole cluster."""
+    """One phase, profiled on the least that decides it: a line, a node or the whole cluster."""
     step, node = placed.steps[index], placed.on_a_node
     unit = placed.outlines[0].share_per_block[step.level]
     if node is None:
@@ -179,6 +181,7 @@ def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
     rail = one_rail(node, index)
     if rail is None:
         return _of_a_node(placed.placement.fabric, profiled(placed, index))
+    # All rails are equal: one is placed, and `lines_on` counts how many share each link.
     key = (step.pattern.identity, rail.links, rail.lines)
 
     def many_lines() -> PhaseProfile:
@@ -189,13 +192,12 @@ def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
 
 
 def _of_a_node(fabric: Fabric, phase: PhaseProfile) -> PhaseProfile:
-    """Return a phase with the loads of one node: of each link, that on the node with most."""
     by_node = phase.loads[:-1].reshape(fabric.nodes, fabric.links_per_node)
     return replace(phase, loads=np.append(by_node.max(axis=0), phase.loads[-1]))
 
 
 def _of_lines(placed: Placed, index: int, memo: PhaseMemo | None, unit: float) -> PhaseProfile:
-    """Return a phase in which one node stands for all, where its lines allow."""
+    """The phase profiled on one node in place of all, where its lines of ranks allow."""
     lines = _lines(placed, index) if memo is not None else None
     if memo is None or lines is None:
         return profiled(placed, index)
@@ -212,19 +214,20 @@ def _of_lines(placed: Placed, index: int, memo: PhaseMemo | None, unit: float) -
 
 
 def _lines(placed: Placed, index: int) -> list[tuple[Hashable, MessagePattern, Hashable]] | None:
-    """Return the lines of a phase on a node by pattern; None where more has to be known.
+    """Key, pattern and ranks of the lines of a phase on a node; None where these do not decide it.
 
-    Phases with like lines ask the same of a node.
+    Phases with equal lines have equal loads on a node.
     """
     members = placed.members
+    # A broadcast's root and faulty links make nodes differ, so one node cannot represent all.
     if members.local is None or placed.op == "broadcast" or placed.placement.fabric.faulty:
         return None
     lines_of: dict[Hashable, list[IntArray]] = {}
     patterns: dict[Hashable, MessagePattern] = {}
     ways = np.array(members.ways)
-    for grid, found in enumerate(placed.outlines):
-        step = found.steps[index]
-        lines = node_lines(found, step)
+    for grid, outline in enumerate(placed.outlines):
+        step = outline.steps[index]
+        lines = node_lines(outline, step)
         if step.pattern.positions > lines.shape[1] > 1:
             return None
         mark = step.pattern.identity
@@ -234,14 +237,14 @@ def _lines(placed: Placed, index: int) -> list[tuple[Hashable, MessagePattern, H
     key: list[tuple[Hashable, MessagePattern, Hashable]] = []
     for mark, parts in lines_of.items():
         rows = np.concatenate(parts)
-        # Lines stand side by side: their order does not matter.
+        # Lines run in parallel: their order does not matter.
         ordered = rows[np.argsort(rows[:, 0])]
         key.append((mark, patterns[mark], (rows.shape, ordered.tobytes())))
     return key
 
 
 def _resources(placed: Placed, phases: tuple[PhaseProfile, ...]) -> tuple[Resource, ...]:
-    """Return for each level of links its busiest one over all phases, if several lanes use it."""
+    """The busiest link of each level over all phases, for levels that several lanes use."""
     fabric = placed.placement.fabric
     lanes_of = np.array([step.lane for step in placed.steps])
     if len(set(lanes_of.tolist())) < 2:
@@ -265,6 +268,5 @@ def _resources(placed: Placed, phases: tuple[PhaseProfile, ...]) -> tuple[Resour
 
 
 def _levels(fabric: Fabric) -> IntArray:
-    """Return for each local link the number of its level, levels by name."""
     names = sorted({link.level for link in fabric.links})
     return np.array([names.index(link.level) for link in fabric.links])

@@ -1,7 +1,7 @@
-"""What a placed collective asks of its links, free of size and stack: the input of closed forms.
+"""Load of a placed collective on its links, free of size and stack: the input of closed forms.
 
-Messages of a round that meet the same latency and the same load are one class. Loads are seconds
-per byte of the collective's size at the links' full speed.
+Messages of a round with the same latency and the same load are one class. Loads are seconds per
+byte of the collective's size at the links' full speed.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ if TYPE_CHECKING:
 
 
 class MessageClasses(Record, eq=False):
-    """Messages alike: `count` of each class, their path's latency, its busiest link of each kind.
-
-    `busiest_s_per_byte[kind, class]` counts all messages that share the link; `alone_s_per_byte` is
-    one message by itself on the narrowest link of its path, of `hop_latencies_s[class, hop]` (-1:
-    none); `queue` is how many messages leave through its first link.
-    """
+    """Classes of equal messages; one entry (or column) per class."""
 
     count: IntArray
+    """Messages of each class."""
     latency_s: FloatArray
+    """Sum of the latencies of the hops on the path."""
     remote: BoolArray
+    """True where the path leaves the node."""
     busiest_s_per_byte: FloatArray
+    """[kind, class]: the busiest link of each kind on the path, with all messages that share the
+    link."""
     share: FloatArray
+    """Share of the collective's size in one message."""
     alone_s_per_byte: FloatArray
+    """One message by itself on the narrowest link of its path."""
     hop_latencies_s: FloatArray
+    """[class, hop]; -1 behind the last hop."""
     queue: IntArray
+    """Messages that leave through the first link of the path."""
 
     def __len__(self) -> int:
-        """Return the number of classes."""
         return len(self.count)
 
     def part(self, which: slice) -> MessageClasses:
-        """Return some of the classes."""
+        """The classes of a slice."""
         return MessageClasses(
             count=self.count[which],
             latency_s=self.latency_s[which],
@@ -55,70 +58,72 @@ class MessageClasses(Record, eq=False):
 
 
 class RoundProfile(Record, eq=False):
-    """`times` rounds alike: their messages, which begin at class `first` of their phase."""
+    """Equal rounds of a phase: how many there are, and their messages."""
 
     times: int
     first: int
+    """Number of the first of these classes among those of the phase."""
     classes: MessageClasses
 
 
 class Resource(Record):
     """The busiest link of one level that several lanes use, over the whole collective.
 
-    `s_per_byte` at full speed. A link of one lane needs no mention: the lane is busy longer.
+    A link of a single lane is left out: its load already lengthens that lane.
     """
 
     kind: LinkKind
     s_per_byte: FloatArray | float
+    """Seconds per byte of the collective at the link's full speed."""
 
 
 class Way(Record):
-    """A critical way, its hops and waits summed up.
-
-    `s_per_byte[kind]`: the transfers on it that links of this kind slow most, at full speed.
-    """
+    """A critical way, its hops and waits summed up."""
 
     latency_s: float
     near_hops: int
     remote_hops: int
     s_per_byte: tuple[float, float, float]
+    """[kind]: transfers on the way that links of this kind slow most, at full speed."""
 
 
 class ChunkPipeline(Record, eq=False):
-    """The messages of a pipelined phase: what waits for what, latency and [kind] need of each.
-
-    Each carries `factor` times `s_per_byte`. `ways`: the critical ways by shares of link speeds and
-    times of a software step; they are the same whatever the factor is.
-    """
+    """Messages of a pipelined phase: dependencies, latencies and needs."""
 
     flow: PieceFlow
     latency_s: FloatArray
     remote: BoolArray
     s_per_byte: FloatArray
+    """[kind, message], at full link speed."""
     factor: float = 1.0
+    """Each message carries this many times its `s_per_byte`."""
     ways: Memo[tuple[float, ...], tuple[Way, ...]] = field(default_factory=Memo)
+    """Critical ways by shares of link speeds and seconds of a software step, whatever the factor.
+    """
 
 
 class PhaseProfile(Record, eq=False):
-    """The distinct rounds of a phase: `times[round]` each, of `counts[round]` of the `classes`.
-
-    `adds[round]`: the largest share a rank adds up in one; `fanout[round]`: the messages that a
-    rank sends at once; `loads[link]`: the share of the size that all rounds move over a link (where
-    one node may stand for all, over that of the busiest node).
-    """
+    """The distinct rounds of a phase; arrays have one entry per round unless stated."""
 
     relays: bool
+    """True where ranks pass on what they have just received."""
     times: IntArray
+    """Equal rounds that follow one another."""
     counts: IntArray
+    """Classes of each round, in the order of `classes`."""
     adds: FloatArray
+    """Largest share of the size that a rank adds up in a round."""
     fanout: IntArray
+    """Messages that a rank sends at once."""
     classes: MessageClasses
     pipeline: ChunkPipeline | None
     loads: FloatArray
+    """[link]: share of the size that all rounds move over a link; where one node represents all,
+    over that link of the busiest node."""
 
     @property
     def rounds(self) -> tuple[RoundProfile, ...]:
-        """The rounds one by one."""
+        """The rounds as records."""
         ends = np.cumsum(self.counts)
         return tuple(
             RoundProfile(
@@ -130,18 +135,18 @@ class PhaseProfile(Record, eq=False):
         )
 
     def scaled(self, factor: float) -> PhaseProfile:
-        """Return the same phase where every message carries that many times as much."""
+        """The same phase where every message carries `factor` times as much."""
         if factor == 1:
             return self
-        found = self.classes
+        classes = self.classes
         return replace(
             self,
             adds=self.adds * factor,
             classes=replace(
-                found,
-                busiest_s_per_byte=found.busiest_s_per_byte * factor,
-                share=found.share * factor,
-                alone_s_per_byte=found.alone_s_per_byte * factor,
+                classes,
+                busiest_s_per_byte=classes.busiest_s_per_byte * factor,
+                share=classes.share * factor,
+                alone_s_per_byte=classes.alone_s_per_byte * factor,
             ),
             pipeline=self.pipeline and replace(self.pipeline, factor=self.pipeline.factor * factor),
             loads=self.loads * factor,
@@ -149,17 +154,19 @@ class PhaseProfile(Record, eq=False):
 
 
 class Profile(Record, eq=False):
-    """Phases and resources of one placed collective; chunks take turns on each `lanes[phase]`."""
+    """Phases and shared resources of one placed collective."""
 
     ranks: int
     lanes: tuple[int, ...]
+    """Lane of each phase; chunks take turns on a lane."""
     phases: tuple[PhaseProfile, ...]
     resources: tuple[Resource, ...]
     add_s_per_byte: float
+    """One pass over a rank's memory per byte of the collective."""
 
 
 def lanes(profile: Profile) -> list[list[int]]:
-    """Return the phases of each lane, in order."""
+    """Numbers of the phases of each lane, in order."""
     return [
         [phase for phase, found in enumerate(profile.lanes) if found == lane]
         for lane in sorted(set(profile.lanes))

@@ -30,26 +30,26 @@ from trnbench.facts.calibration.collective_stack import Tuning
 from trnbench.facts.records import Record, replace
 from trnbench.machine.message_plan.chunks import chunks_of, turns
 
-# Sizes at which critical ways are looked for, relative to where one transfer takes one latency.
 _SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
+"""Sizes at which critical ways are searched, relative to the size whose transfer takes one latency.
+"""
 
 
 class Breakdown(Record):
-    """Time of a collective in s by size, and where it goes.
-
-    `latency_s`: what would be left with infinitely fast links and sums; `chunks`: pipelined parts;
-    `bound_by`: the resource that sets the time, by size.
-    """
+    """Seconds of a collective by size, and their parts."""
 
     time_s: FloatArray
     launch_s: FloatArray
     latency_s: FloatArray
+    """Seconds that would remain with infinitely fast links and sums."""
     chunks: FloatArray
+    """Pipelined parts of the collective."""
     bound_by: tuple[str, ...]
+    """The resource that sets the time, by size."""
 
 
 class Lines(Record, eq=False):
-    """Times `start_s + s_per_byte * size`; of each `counts` behind one another the largest holds.
+    """Seconds `start_s + s_per_byte * size`; of each consecutive group of lines the largest holds.
 
     Arrays in the tuning add axes behind the first.
     """
@@ -57,29 +57,29 @@ class Lines(Record, eq=False):
     start_s: FloatArray
     s_per_byte: FloatArray
     counts: IntArray
+    """Lines of each group."""
 
 
 class ClosedForm(Record, eq=False):
-    """A profiled collective with a tuning: the lines of all its phases behind one another.
-
-    `profile` is without its phases.
-
-    `first_lines`: where the lines of one round begin; `first_rounds`: where the rounds of a phase
-    do; `phases`: the phases that have rounds. Forms with one `shape` and tuning can be worked out
-    side by side.
-    """
+    """A profiled collective with a tuning: the lines of all phases in one array."""
 
     profile: Profile
+    """Lanes and resources; its phases are left out."""
     tuning: Tuning
     lines: Lines
     first_lines: IntArray
+    """First line of each round."""
     first_rounds: IntArray
+    """First round of each phase."""
     phases: IntArray
+    """Numbers of the phases that have rounds."""
     rounds: tuple[int, ...]
+    """Rounds of each of these phases."""
     shape: Hashable
+    """Key: forms with one shape and tuning can be priced together."""
 
     def time_s(self, size_bytes: FloatArray) -> FloatArray:
-        """Return the time for an array of sizes, s."""
+        """Seconds for an array of sizes."""
         if not len(self.phases):
             return np.zeros_like(size_bytes)
         _, times = self.candidates(size_bytes)
@@ -89,7 +89,9 @@ class ClosedForm(Record, eq=False):
         return np.asarray(self.tuning.launch_s + slowest)
 
     def candidates(self, size_bytes: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
-        """Return the number of chunks and the times of which the largest holds: phases, links."""
+        """Number of chunks, and seconds by phases and by each shared link; the largest holds."""
+        # Chunks of one size go through the phases; a shared link bounds the pace of all but one of
+        # them.
         chunks = chunks_of(self.tuning, len(self.profile.lanes), size_bytes)
         phases = self.phase_times(size_bytes / chunks)
         times = [_pipelined(self.profile.lanes, phases, chunks)]
@@ -102,10 +104,10 @@ class ClosedForm(Record, eq=False):
         return chunks, times
 
     def phase_times(self, size_bytes: FloatArray) -> FloatArray:
-        """Return [phase, ...] each phase's time for one chunk of these sizes."""
+        """Seconds of one chunk of these sizes in each phase, [phase, ...]."""
         start_s, s_per_byte = (
-            _with_axes(found, size_bytes.ndim)
-            for found in (self.lines.start_s, self.lines.s_per_byte)
+            _with_axes(values, size_bytes.ndim)
+            for values in (self.lines.start_s, self.lines.s_per_byte)
         )
         times = start_s + s_per_byte * size_bytes
         if len(self.first_lines) < len(times):
@@ -120,23 +122,23 @@ class ClosedForm(Record, eq=False):
 
 
 def closed_form(profile: Profile, tuning: Tuning) -> ClosedForm:
-    """Return the closed form of a profiled collective with a tuning."""
-    phases = np.array([i for i, found in enumerate(profile.phases) if len(found.times)], dtype=int)
+    """The closed form of a profiled collective with a tuning."""
+    phases = np.array([i for i, part in enumerate(profile.phases) if len(part.times)], dtype=int)
     axes = (1,) * max(np.ndim(value) for value in _numbers(tuning))
     lines = [_phase_lines(profile, profile.phases[index], tuning, axes) for index in phases]
     if len(lines) == 1:
         (every,) = lines
     else:
         every = Lines(
-            start_s=_stacked([found.start_s for found in lines]),
-            s_per_byte=_stacked([found.s_per_byte for found in lines]),
-            counts=np.concatenate([np.zeros(0, np.int64), *(found.counts for found in lines)]),
+            start_s=_stacked([part.start_s for part in lines]),
+            s_per_byte=_stacked([part.s_per_byte for part in lines]),
+            counts=np.concatenate([np.zeros(0, np.int64), *(part.counts for part in lines)]),
         )
     return form_of(
         replace(profile, phases=()),
         tuning,
         every,
-        rounds=tuple(len(found.counts) for found in lines),
+        rounds=tuple(len(part.counts) for part in lines),
         phases=phases,
     )
 
@@ -144,7 +146,7 @@ def closed_form(profile: Profile, tuning: Tuning) -> ClosedForm:
 def form_of(
     profile: Profile, tuning: Tuning, lines: Lines, *, rounds: tuple[int, ...], phases: IntArray
 ) -> ClosedForm:
-    """Return a closed form from its lines; `rounds` of each of the phases that have any."""
+    """A closed form from its lines; `rounds` of each of the phases that have any."""
     kinds = tuple(resource.kind for resource in profile.resources)
     counts = lines.counts
     return ClosedForm(
@@ -160,23 +162,24 @@ def form_of(
 
 
 def padded(form: ClosedForm) -> ClosedForm:
-    """Return the same closed form in one of few shapes, so that more are worked out side by side.
+    """The same closed form in one of few shapes, for more forms to be priced together.
 
-    Lines of a round are repeated and rounds of no time added, up to powers of two.
+    Lines of a round are repeated, and rounds without time added, up to powers of two.
     """
     if not len(form.phases) or form.lines.start_s.ndim > 1:
         return form
     counts = form.lines.counts.tolist()
+    # Powers of two leave few shapes, so most forms of a grid are priced in one array operation.
     wide, nothing = _power_from(max(counts)), len(form.lines.start_s)
     chosen: list[int] = []
     rounds: list[int] = []
     line, behind = 0, iter(counts)
-    for found in form.rounds:
-        for count in (next(behind) for _ in range(found)):
+    for own in form.rounds:
+        for count in (next(behind) for _ in range(own)):
             chosen += [line + min(place, count - 1) for place in range(wide)]
             line += count
-        rounds.append(_power_from(found))
-        chosen += [nothing] * (wide * (rounds[-1] - found))
+        rounds.append(_power_from(own))
+        chosen += [nothing] * (wide * (rounds[-1] - own))
     lines = Lines(
         start_s=np.append(form.lines.start_s, 0.0)[chosen],
         s_per_byte=np.append(form.lines.s_per_byte, 0.0)[chosen],
@@ -190,13 +193,13 @@ def _power_from(number: int) -> int:
 
 
 def side_by_side(forms: Sequence[ClosedForm], which: IntArray) -> ClosedForm:
-    """Return closed forms of one shape and tuning as one, for sizes each with the form it has."""
+    """Closed forms of one shape and tuning as one; `which` is the form of each size."""
     first = forms[0]
     resources = tuple(
-        Resource(kind=one.kind, s_per_byte=np.array(slopes)[which])
-        for one, *slopes in zip(
+        Resource(kind=resource.kind, s_per_byte=np.array(slopes)[which])
+        for resource, *slopes in zip(
             first.profile.resources,
-            *([one.s_per_byte for one in form.profile.resources] for form in forms),
+            *([resource.s_per_byte for resource in form.profile.resources] for form in forms),
             strict=True,
         )
     )
@@ -209,12 +212,11 @@ def side_by_side(forms: Sequence[ClosedForm], which: IntArray) -> ClosedForm:
 
 
 def _columns(rows: list[FloatArray]) -> FloatArray:
-    """Return rows of numbers as columns; quicker than stacking them."""
     return np.asarray(np.concatenate(rows).reshape(len(rows), -1).T)
 
 
 def _stacked(rows: list[FloatArray]) -> FloatArray:
-    """Return rows of unequal numbers of further axes behind one another."""
+    """Concatenated rows; those with fewer further axes are broadcast to the largest number."""
     if not rows:
         return np.zeros(0)
     axes = max(row.ndim for row in rows) - 1
@@ -225,7 +227,6 @@ def _stacked(rows: list[FloatArray]) -> FloatArray:
 
 
 def _with_axes(rows: FloatArray, axes: int) -> FloatArray:
-    """Return rows with at least so many axes behind the first."""
     missing = axes + 1 - rows.ndim
     return rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:]) if missing > 0 else rows
 
@@ -233,7 +234,7 @@ def _with_axes(rows: FloatArray, axes: int) -> FloatArray:
 def _phase_lines(
     profile: Profile, phase: PhaseProfile, tuning: Tuning, axes: tuple[int, ...]
 ) -> Lines:
-    """Return the lines of the rounds of one phase; `axes` of length 1 stand for the tuning's."""
+    """Lines of the rounds of one phase; `axes` of length 1 make room for the tuning's."""
 
     def column(values: IntArray | FloatArray | BoolArray) -> FloatArray:
         found = values.astype(np.float64)
@@ -261,6 +262,7 @@ def _phase_lines(
     on_chip, link, network = classes.busiest_s_per_byte
     slope = np.maximum(column(on_chip) / tuning.on_chip, column(link) / tuning.link)
     slope = np.maximum(slope, column(network) / tuning.network)
+    # With one class per round every hop is equal, and the plain lines below already hold.
     if phase.relays and len(start) > len(phase.times):
         return _relayed(phase, start, slope, extra)
     round_ = np.repeat(np.arange(len(phase.times)), phase.counts)
@@ -281,7 +283,7 @@ def _numbers(tuning: Tuning) -> tuple[float, ...]:
 def _relayed(
     phase: PhaseProfile, start_s: FloatArray, s_per_byte: FloatArray, extra: Lines
 ) -> Lines:
-    """Return the lines of rounds in which ranks pass on what has just come round the ring."""
+    """Lines of rounds in which ranks pass on what has just come round the ring."""
     starts, slopes, counts = [], [], []
     for index, found in enumerate(phase.rounds):
         order = found.first + by_latency(found.classes)
@@ -299,20 +301,21 @@ def _relayed(
 
 
 def by_latency(classes: MessageClasses) -> IntArray:
-    """Return the classes in order, the slowest hop first."""
+    """Numbers of the classes, the slowest hop first."""
     busiest = classes.busiest_s_per_byte.max(axis=0)
     return np.asarray(np.lexsort((-busiest, -classes.latency_s, ~classes.remote)))
 
 
 def _hops_before_queue(found: RoundProfile, order: IntArray) -> list[int]:
-    """Return the numbers of hops after which a chunk may begin to queue at the busiest link.
+    """Numbers of hops after which a chunk may begin to queue at the busiest link.
 
     A chunk that travels h hops alone and then queues takes the hops' own seconds plus (times - h)
-    transfers of the busiest link. Slow hops lie `apart` hops from each other; between two of them
-    each further hop changes that sum by the same amount, and the stretches are alike, so the sum is
-    largest after the first hop, after the last slow one, or at the end of the ring.
+    transfers of the busiest link. Slow hops are `apart` hops from each other. Between two of them
+    each further hop changes that sum by the same amount, and all such stretches are equal. The sum
+    is therefore largest after the first hop, after the last slow one, or at the end of the ring.
     """
     classes = found.classes
+    # Only the slowest class is placed round the ring; equal spacing is the fabric's regular layout.
     slow = int(classes.count[classes.latency_s == classes.latency_s[order[0]]].sum())
     apart = max(int(classes.count.sum()) // slow, 1)
     last_slow = (found.times - 1) // apart * apart + 1
@@ -320,17 +323,12 @@ def _hops_before_queue(found: RoundProfile, order: IntArray) -> list[int]:
 
 
 def _hops_of_way(counts: IntArray, hops: int) -> IntArray:
-    """Return the hops of each class (the slowest first) on the slowest way of `hops` hops.
-
-    Hops of a class are spread evenly round the ring, so a part of a lap has at most their share,
-    rounded up.
-    """
     upto = np.minimum(-(-hops * np.cumsum(counts) // counts.sum()), hops)
     return np.asarray(np.diff(upto, prepend=0))
 
 
 def collective_time(profile: Profile, tuning: Tuning, size_bytes: FloatArray) -> Breakdown:
-    """Return the time of a profiled collective for an array of sizes, and where it goes.
+    """Seconds of a profiled collective for an array of sizes, and their parts.
 
     Arrays in `tuning` (samples of a parameter) broadcast against `size_bytes`.
     """
@@ -360,7 +358,7 @@ def collective_time(profile: Profile, tuning: Tuning, size_bytes: FloatArray) ->
 
 
 def _pipelined(lanes: tuple[int, ...], phases: FloatArray, chunks: FloatArray) -> FloatArray:
-    """Return the seconds until the last chunk has passed the last phase, one at a time a lane."""
+    """Seconds until the last chunk has passed the last phase; a lane serves one chunk at a time."""
     once = phases.sum(axis=0)
     most = int(chunks.max())
     if most == 1:
@@ -368,6 +366,7 @@ def _pipelined(lanes: tuple[int, ...], phases: FloatArray, chunks: FloatArray) -
     if len(set(lanes)) == len(lanes):
         # Like chunks follow one another at the pace of the slowest lane.
         return np.asarray(once + (chunks - 1) * phases.max(axis=0))
+    # Several phases share a lane: play the turns, since no single lane sets the pace.
     free = {lane: np.zeros_like(once) for lane in lanes}
     ended = [np.zeros_like(once) for _ in range(most)]
     least = int(chunks.min())
@@ -384,7 +383,7 @@ def _pipelined(lanes: tuple[int, ...], phases: FloatArray, chunks: FloatArray) -
 
 
 def critical_ways(pipeline: ChunkPipeline, tuning: Tuning) -> list[Way]:
-    """Return the critical ways of a pipelined phase with a stack, for small to large sizes.
+    """Critical ways of a pipelined phase with a stack, for small to large sizes.
 
     Samples of a parameter share the ways of their mean.
     """
@@ -415,18 +414,19 @@ def _found_ways(
     step_s: float,
     network_step_s: float,
 ) -> tuple[Way, ...]:
-    """Return the critical ways at these shares of link speeds and times of a software step."""
+    """Critical ways at these shares of link speeds and seconds of a software step."""
     from trnbench.machine.message_plan.pieces import last_arrivals
 
     need = pipeline.s_per_byte / np.array([[on_chip], [link], [network]])
     slowest, transfer = need.argmax(axis=0), need.max(axis=0)
     start = pipeline.latency_s + np.where(pipeline.remote, network_step_s, step_s)
+    # The size whose slowest transfer takes as long as the longest start: ways change around it.
     even = float(start.max() / transfer.max()) if transfer.max() > 0 else 0.0
     ways = set()
-    for found in last_arrivals(pipeline.flow, start, transfer * even * _SCALES[:, None]):
-        at_full_speed = pipeline.s_per_byte[slowest[found.messages], found.messages]
-        per_kind = np.bincount(slowest[found.messages], weights=at_full_speed, minlength=3)
-        hops = found.messages[found.ends_hop]
+    for arrival in last_arrivals(pipeline.flow, start, transfer * even * _SCALES[:, None]):
+        at_full_speed = pipeline.s_per_byte[slowest[arrival.messages], arrival.messages]
+        per_kind = np.bincount(slowest[arrival.messages], weights=at_full_speed, minlength=3)
+        hops = arrival.messages[arrival.ends_hop]
         far = int(pipeline.remote[hops].sum())
         ways.add(
             Way(
@@ -440,7 +440,7 @@ def _found_ways(
 
 
 def way_line(way: Way, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
-    """Return the time of a way for no bytes, s, and what each byte adds, s."""
+    """Seconds of a way for no bytes, and seconds per byte."""
     on_chip, link, network = way.s_per_byte
     moving = on_chip / tuning.on_chip + link / tuning.link + network / tuning.network
     steps = way.near_hops * tuning.step_s + way.remote_hops * tuning.network_step_s

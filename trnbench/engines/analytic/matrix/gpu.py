@@ -1,10 +1,10 @@
-"""The time of a matrix product on a GPU in closed form: tiles, waves and memory.
+"""Seconds of a matrix product on a GPU in closed form: tiles, waves and memory.
 
 Model: every output tile occupies one multiprocessor for the depth of K; tiles run in waves, and the
 last wave is as long as the others. The tile shape that finishes first is taken. Memory sees the
 operands once if the cache holds them, else the panels of a near-square patch of tiles per wave. The
-bandwidth of the cache is no bound: multiprocessors share panels, so what each draws is not known,
-and measured rates exceed what it would allow if they did not.
+bandwidth of the cache is no bound: multiprocessors share panels, the traffic of each is unknown,
+and measured rates exceed what separate panels would allow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trnbench.program.matrix import MatrixProduct
 
 
 class GpuTime(Record, eq=False):
-    """Seconds of the whole, of the tensor cores and of memory; bytes at memory."""
+    """Seconds of the whole, of the tensor cores and of memory; bytes read at memory."""
 
     time_s: FloatArray
     tensor_s: FloatArray
@@ -30,7 +30,7 @@ class GpuTime(Record, eq=False):
 
 
 def gpu_peak_flop_per_s(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> float:
-    """Return the rate at which the operations of the product can be carried out, FLOP/s.
+    """Peak rate for the operations of a product, FLOP/s.
 
     Of a sparse product only those that pruning leaves; vendors count them all.
     """
@@ -42,7 +42,7 @@ def gpu_peak_flop_per_s(product: MatrixProduct, chip: Chip, unit: Multiprocessor
 
 
 def gpu_time(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> GpuTime:
-    """Return the time of each product on all multiprocessors of a GPU."""
+    """Seconds of each product on all multiprocessors of a GPU."""
     per_unit = gpu_peak_flop_per_s(product, chip, unit) / unit.count
     depth = unit.padded_depth(product.k) / product.ratio
     tensor_s = np.asarray(np.inf)
@@ -54,16 +54,17 @@ def gpu_time(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> GpuTi
         tiles = down * across * product.batch
         waves = np.ceil(tiles / unit.count)
         flop = FLOP_PER_MULTIPLY_ADD * tile.rows * tile.columns * depth
-        found = waves * flop / (per_unit * tile.relative_rate)
+        tile_s = waves * flop / (per_unit * tile.relative_rate)
+        # One wave covers a near-square patch of the output: the shape that needs the fewest panels.
         side = np.sqrt(unit.count * tile.rows * tile.columns)
         patch_m = np.minimum(side, down * tile.rows)
         patch_n = np.minimum(side, across * tile.columns)
-        better = found < tensor_s
-        tensor_s = np.where(better, found, tensor_s)
+        better = tile_s < tensor_s
+        tensor_s = np.where(better, tile_s, tensor_s)
         memory_bytes = np.where(better, waves * (patch_m * wide_a + patch_n * wide_b), memory_bytes)
     once = product.batch * (product.m * wide_a + product.n * wide_b)
-    held = product.m * wide_a + product.n * wide_b <= unit.cache_per_chip_bytes
-    read = np.where(held, once, np.maximum(once, memory_bytes))
+    cached = product.m * wide_a + product.n * wide_b <= unit.cache_per_chip_bytes
+    read = np.where(cached, once, np.maximum(once, memory_bytes))
     memory_s = (read + product.result_bytes) / chip.memory.bandwidth_per_chip_bytes_per_s
     busy = np.maximum(tensor_s, memory_s)
     return GpuTime(

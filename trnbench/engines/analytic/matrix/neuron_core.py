@@ -1,8 +1,8 @@
-"""The time of a matrix kernel on one NeuronCore in closed form, over arrays of shapes.
+"""Seconds of a matrix kernel on one NeuronCore in closed form, over arrays of shapes.
 
 Model: output blocks follow each other. While one is computed the next is loaded and the one before
-is stored, so a block takes the longer of its computing and of its transfers. Outside of that stand
-the first loads, which nothing hides, and the evacuation and the stores that follow the last
+is stored, so a block takes the longer of its computing and of its transfers. Three times come on
+top: the first loads, which nothing hides, and the evacuation and the stores that follow the last
 product. Computing is the longer of multiplying and of evacuating; where only partial sums take
 longer to add than to multiply, the PSUM banks let the tensor engine run ahead.
 """
@@ -19,7 +19,7 @@ from trnbench.machine.tiling.schedule import KernelSchedule
 
 
 class CoreTime(Record, eq=False):
-    """Seconds of a core: the whole, what engines are busy with, what the longest leaves; bytes."""
+    """Seconds of a core: the whole, and the busy seconds of each engine; bytes read at memory."""
 
     time_s: FloatArray
     tensor_s: FloatArray
@@ -28,36 +28,32 @@ class CoreTime(Record, eq=False):
     dma_s: FloatArray
     trigger_s: FloatArray
     fixed_s: FloatArray
+    """Seconds of the whole in which the busiest engine is idle."""
     read_bytes: FloatArray
 
 
 class _Core(Record, kw_only=False, eq=False):
-    """A schedule on a core: its parts, and what all its windows share.
-
-    `single`: there is no batch. `several`: 1 where a block has more than one step, else 0.
-    `turn_s`: a transpose, 0 if nothing is turned.
-    """
+    """A schedule on a core: its parts, and what all its windows share."""
 
     s: KernelSchedule
     p: Parts
     single: bool
+    """True where there is no batch."""
     several: FloatArray
+    """1 where a block has more than one step, else 0."""
     banks: int
     latency_s: float
     trigger_s: float
     turn_s: float
+    """Seconds of a transpose, 0 where no operand is transposed."""
 
     def of_batch(self, each: FloatArray) -> FloatArray:
-        """Return what the whole batch takes, each product taking so much."""
+        """Seconds for the batch, given the seconds of one product."""
         return each if self.single else self.s.batch * each
 
 
 class _RowTime(Record, kw_only=False, eq=False):
-    """Computing a row of output tiles: all, before its last block of K, that block's parts.
-
-    While sums are added more slowly than they are multiplied, the banks let the tensor engine run
-    up to `ahead_s` ahead, as far as the first block of K leaves `spare_s` to catch up in.
-    """
+    """Seconds of a row of output tiles: all, before its last block of K, and that block's parts."""
 
     multiply_s: FloatArray
     chain_s: FloatArray
@@ -66,11 +62,14 @@ class _RowTime(Record, kw_only=False, eq=False):
     last_evacuate_s: FloatArray
     last_s: FloatArray
     spare_s: FloatArray
+    """Seconds that the first block of K leaves to catch up in."""
     ahead_s: FloatArray
+    """Seconds that PSUM banks let the tensor engine run ahead, while sums are slower than products.
+    """
 
 
 class _Window(Record, kw_only=False, eq=False):
-    """An output block among others: its time, and what the time is made of."""
+    """Seconds of an output block between others, and their parts."""
 
     time_s: FloatArray
     compute_s: FloatArray
@@ -78,19 +77,19 @@ class _Window(Record, kw_only=False, eq=False):
     store_s: FloatArray
 
     def first_saves_s(self, early_s: FloatArray) -> FloatArray:
-        """Return how much sooner it ends as the first: no stores, and computing starts early."""
+        """Seconds saved by the first window: it stores nothing, and computing starts early."""
         return self.time_s - np.maximum(self.compute_s - early_s, self.load_s)
 
 
 class _Traffic(Record, kw_only=False, eq=False):
-    """How often each operand is read."""
+    """Number of times each operand is read."""
 
     reads_a: Number
     reads_b: Number
 
 
 def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
-    """Return the time of each product of the schedule on one core with so many PSUM banks."""
+    """Seconds of each product of the schedule on one core with this many PSUM banks."""
     p = parts_of(s, costs)
     blocked = s.kernel == "blocked"
     core = _Core(
@@ -104,6 +103,7 @@ def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
         max(p.turn_multiply_s, p.turn_copy_s) if s.a.turned or s.b.turned else 0.0,
     )
     if blocked:
+        # With one block of K and one of M, `a` stays in SBUF over all blocks of N.
         moves = np.maximum(core.several, np.minimum(p.down, 1.0))
         traffic = _Traffic(1.0 + moves * p.across, 1.0 + core.several * p.down)
         return _with_totals(core, costs, _blocked(core, moves), traffic)
@@ -112,7 +112,7 @@ def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
 
 
 def _blocked(core: _Core, moves: FloatArray) -> FloatArray:
-    """Return the time of blocks of N, of M inside them, of K inside those.
+    """Seconds of the loop over blocks of N, of M inside them, of K inside those.
 
     `moves`: 1 where `a` is loaded for every block, 0 where it stays.
     """
@@ -167,24 +167,24 @@ def _blocked(core: _Core, moves: FloatArray) -> FloatArray:
 
 
 class _Last(Record, kw_only=False, eq=False):
-    """The last block and the one before it.
-
-    `many`: 1 if there is more than one block; `loading_s`: computing on a K tile while the next is
-    loaded; `early_s`: how long before its loads end the first step of all can begin to compute;
-    `deferred_s`: stores of blocks before that loads went ahead of; `store_s`: of the last row.
-    """
+    """The last block and the one before it."""
 
     block: _Window
     before: _Window
     many: FloatArray
+    """1 if there is more than one block, else 0."""
     loading_s: FloatArray
+    """Computing on a K tile while the next is loaded."""
     early_s: FloatArray
+    """Computing of the very first step that is done before its loads end."""
     deferred_s: FloatArray
+    """Stores of earlier blocks that loads overtook."""
     store_s: FloatArray
+    """Storing the last row."""
 
 
 def _fill(core: _Core) -> FloatArray:
-    """Return the seconds of the first step's loads; each starts when it has been triggered."""
+    """Seconds of the first step's loads; each starts when it has been triggered."""
     s, p, trigger_s = core.s, core.p, core.trigger_s
     loads = np.minimum(s.block_k, p.k_tiles)
     a, b = p.m.load.transfer_s, p.n.load.transfer_s
@@ -193,11 +193,11 @@ def _fill(core: _Core) -> FloatArray:
 
 
 def _end(core: _Core, row: _RowTime, last: _Last) -> FloatArray:
-    """Return the time from the end of the last window to the end of the last store.
+    """Seconds from the end of the last window to the end of the last store.
 
-    The last block starts computing when the window before it ends, less what its first chain of
-    products (or its transposes) did while the last of its loads came in. Its rows are then stored
-    as they get done, unless the DMA engines or their trigger are behind.
+    The last block starts computing when the window before it ends, less the part of its first chain
+    of products (or its transposes) done while the last of its loads came in. Its rows are then
+    stored as they get done, unless the DMA engines or their trigger are behind.
     """
     s, p, several, many = core.s, core.p, core.several, last.many
     single, only = 1.0 - several, 1.0 - many
@@ -232,7 +232,7 @@ def _end(core: _Core, row: _RowTime, last: _Last) -> FloatArray:
 def _before(
     corner: _Window, ragged: _Window, right: _Window, one_row: FloatArray, beside: FloatArray
 ) -> _Window:
-    """Return the window before the last: of the row above, beside it, or of the next product."""
+    """The window before the last: in the row above, left of it, or in the next product."""
     left = one_row * beside
     alone, above = one_row - left, 1.0 - one_row
 
@@ -246,22 +246,22 @@ def _before(
 
 
 def _mixed(*cases: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """Return the value of the one case whose share is 1, the others' being 0.
+    """The value of the one case whose share is 1, the shares of the others being 0.
 
     Sums of products take a fifth of the time of `np.where`, which guesses every element's branch.
     """
     (share, values), *others = cases
-    found = share * values
+    value = share * values
     for share, values in others:
-        found = found + share * values
-    return found
+        value = value + share * values
+    return value
 
 
 def _streamed(core: _Core) -> FloatArray:
-    """Return the time of kernels that keep the whole contraction of an output block in PSUM.
+    """Seconds of kernels that keep the whole contraction of an output block in PSUM.
 
-    Rows of output wait for each other where few have room, and without a second buffer for a block
-    of `a` its loading hides behind nothing.
+    Rows of output wait for each other where few have room. Without a second buffer for a block of
+    `a`, nothing hides its loading.
     """
     s, p = core.s, core.p
     always = 1.0 if s.reload_a else 0.0
@@ -285,7 +285,7 @@ def _streamed(core: _Core) -> FloatArray:
 
 
 def _row_time(core: _Core, columns: ColumnBlock) -> _RowTime:
-    """Return the seconds of computing a row of output tiles.
+    """Seconds of a row of output tiles.
 
     The first block of K is copied out, the others (`several`: if there are any) are added.
     """
@@ -313,7 +313,7 @@ def _row_time(core: _Core, columns: ColumnBlock) -> _RowTime:
 def _window(
     core: _Core, block: tuple[RowBlock, ColumnBlock], row: _RowTime, load: Loads
 ) -> _Window:
-    """Return the seconds of a block while K tiles are loaded for the next."""
+    """Seconds of a block while K tiles are loaded for the next."""
     rows, columns = block
     count = rows.count
     slow = count * row.chain_s - np.minimum(row.ahead_s, count * row.spare_s)
@@ -324,7 +324,7 @@ def _window(
 
 
 def _overlapped(core: _Core, compute: FloatArray, stores: FloatArray, load: Loads) -> _Window:
-    """Return the window of computing, of stores, and of what is loaded a K tile at a time.
+    """The window of computing, of stores, and of loads, one K tile at a time.
 
     Loads and stores share the DMA engines; each has a sequencer of its own that triggers them.
     """
@@ -337,7 +337,7 @@ def _overlapped(core: _Core, compute: FloatArray, stores: FloatArray, load: Load
 
 
 def _while_loading(core: _Core) -> FloatArray:
-    """Return the seconds the tensor engine works on a K tile while the next one is loaded."""
+    """Seconds that the tensor engine works on a K tile while the next one is loaded."""
     a, b = core.p.last_m.load, core.p.last_n.load
     transfers = np.maximum(a.transfer_s + b.transfer_s, 2 * core.trigger_s)
     if core.turn_s:
@@ -348,7 +348,7 @@ def _while_loading(core: _Core) -> FloatArray:
 def _with_totals(
     core: _Core, costs: Instructions, time_s: FloatArray, traffic: _Traffic
 ) -> CoreTime:
-    """Return the time with what each engine is busy in all, and the bytes at memory."""
+    """The time with the total busy seconds of each engine, and the bytes at memory."""
     s, p = core.s, core.p
     products = core.of_batch(s.m_tiles)
     evacuate = p.across * p.n.copy_s + p.last_n.copy_s
@@ -368,6 +368,7 @@ def _with_totals(
         evacuation_s = evacuation_s + turns * p.turn_copy_s
     dma_s = core.of_batch(p.k_tiles * load.transfer_s + stores)
     trigger_s = per_k * load.transfers * costs.generation_s
+    # No kernel ends before its busiest engine has done its work: a lower bound on the windows' sum.
     busiest = np.maximum(np.maximum(tensor_s, evacuation_s), np.maximum(dma_s, trigger_s))
     time_s = np.maximum(time_s, busiest)
     bytes_a = traffic.reads_a * s.m * s.a.dense_bytes

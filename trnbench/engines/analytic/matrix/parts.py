@@ -1,4 +1,4 @@
-"""What the parts of a kernel schedule take: a row of output tiles, a K tile of loads, a store."""
+"""Seconds of the parts of a kernel schedule: a row of output tiles, a K tile of loads, a store."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from trnbench.machine.tiling.schedule import KernelSchedule, Operand, Transfer
 
 
 class Loads(Record, kw_only=False, eq=False):
-    """One K tile of a block of an operand: time on the DMA engines, transfers, transposes."""
+    """One K tile of a block of an operand: seconds on the DMA engines, transfers, transposes."""
 
     transfer_s: FloatArray
     transfers: Number
     turns: Number
 
     def times(self, share: Number) -> Loads:
-        """Return so many of them."""
+        """These loads, repeated `share` times."""
         return Loads(
             share * self.transfer_s, times(share, self.transfers), times(share, self.turns)
         )
 
     def beside(self, other: Loads) -> Loads:
-        """Return these and the other's, a K tile of each."""
+        """Both loads, a K tile of each."""
         return Loads(
             self.transfer_s + other.transfer_s,
             self.transfers + other.transfers,
@@ -33,15 +33,17 @@ class Loads(Record, kw_only=False, eq=False):
 
 
 class RowBlock(Record, kw_only=False, eq=False):
-    """A block of M: how many rows of output tiles it has, that in whole stores, and loading it."""
+    """A block of M."""
 
     count: FloatArray
+    """Rows of output tiles."""
     stores: FloatArray
+    """The same in whole stores."""
     load: Loads
 
 
 class ColumnBlock(Record, kw_only=False, eq=False):
-    """A block of N, per row of output tiles: a K tile multiplied; copied, added and stored."""
+    """A block of N, seconds per row of output tiles: multiply a K tile; copy, add, store."""
 
     tiles: FloatArray
     multiply_s: FloatArray
@@ -54,13 +56,8 @@ class ColumnBlock(Record, kw_only=False, eq=False):
 class Parts(Record, eq=False):
     """The full and the last block of each dimension, and single tiles.
 
-    `down`, `across` and `steps` are the blocks of M, N and K before the last, which has `last_k`
-    tiles. `stationary` is the columns of a stationary tile.
-
     A transfer takes as long as its busiest engine, so fewer rows shorten it only when they no
-    longer fill that one: `k_tiles` counts loads of K tiles with the last in units of a whole one,
-    `last_row` is the last row's store likewise. `multiply_s`, `copy_s`, `add_s` belong to the last
-    block's first tile, `turn_multiply_s` and `turn_copy_s` to a transpose.
+    longer fill that engine.
     """
 
     m: RowBlock
@@ -68,21 +65,28 @@ class Parts(Record, eq=False):
     last_m: RowBlock
     last_n: ColumnBlock
     down: FloatArray
+    """Blocks of M before the last; `across` of N, `steps` of K."""
     across: FloatArray
     steps: FloatArray
     last_k: FloatArray
+    """K tiles of the last block of K."""
     stationary: FloatArray
+    """Columns of a stationary tile."""
     k_tiles: FloatArray
+    """Loads of K tiles, the last one in units of a whole one."""
     last_row: FloatArray
+    """Store of the last row in units of a whole one."""
     multiply_s: FloatArray
+    """First tile of the last block; likewise `copy_s` and `add_s`."""
     copy_s: FloatArray
     add_s: FloatArray
     turn_multiply_s: float
+    """One transpose on the tensor engine; `turn_copy_s` copies it out."""
     turn_copy_s: float
 
 
 def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:
-    """Return the prices of a schedule's parts on a core with these instruction costs."""
+    """Seconds of a schedule's parts on a core with these instruction costs."""
     down, across, steps = s.m_blocks - 1, s.n_blocks - 1, s.k_blocks - 1
     last_m, last_n = s.m - down * s.block_m, s.n - across * s.block_n
     served = costs.transfer.partitions_per_engine
@@ -120,7 +124,7 @@ def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:
 
 
 def _whole_columns(s: KernelSchedule, costs: Instructions) -> ColumnBlock:
-    """Return a block of N that is not the last, so made of whole tiles."""
+    """A block of N in front of the last, made of whole tiles."""
     full, side = float(s.tile.n), float(s.tile.m)
     load = _loads(s, costs, s.b, s.block_n, s.columns_b)
     return ColumnBlock(
@@ -154,7 +158,7 @@ def _ragged_columns(
 def _store_s(
     s: KernelSchedule, costs: Instructions, columns: FloatArray, load: Loads
 ) -> FloatArray:
-    """Return the seconds of storing a row of output tiles, often those of loading a K tile."""
+    """Seconds of storing a row of output tiles, often equal to those of loading a K tile."""
     alike = not s.b.turned and s.kernel == "blocked"
     shape = (s.b.stored_bytes, s.b.stored_depth, s.tile.k)
     if alike and shape == (s.out_bytes, 1, s.tile.m):

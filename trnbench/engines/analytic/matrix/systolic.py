@@ -21,18 +21,16 @@ Dataflow: TypeAlias = Literal["ws", "is", "os"]
 
 
 class ArrayConventions(Record):
-    """How cycles are counted.
-
-    `dataflow`: what stays in the array (b, a or the result, named weights, inputs, output).
-    `overlap`: loads and drains hide behind the streaming of other tiles. `count_from_zero`: the
-    figure is the index of the last cycle, one less than their number.
-    """
+    """The conventions by which cycles are counted."""
 
     dataflow: Dataflow
+    """The operand that stays in the array: b (`ws`), a (`is`) or the result (`os`)."""
     rows: int
     columns: int
     overlap: bool
+    """Loads and drains hide behind the streaming of other tiles."""
     count_from_zero: bool
+    """The figure is the index of the last cycle, one less than their number."""
 
 
 SCALE_SIM = ArrayConventions(
@@ -41,22 +39,20 @@ SCALE_SIM = ArrayConventions(
 
 
 class ArrayTime(Record, eq=False):
-    """Cycles of an array and three utilisations of its processing elements (0 to 1).
-
-    `mapping_efficiency`: elements used while streaming. `compute_utilization`: that, times the
-    share of a fold's cycles in which it streams.
-    """
+    """Cycles of an array and three utilisations of its processing elements (0 to 1)."""
 
     folds: FloatArray
     cycles_per_fold: FloatArray
     cycles: FloatArray
     overall_utilization: FloatArray
     mapping_efficiency: FloatArray
+    """Elements used while streaming."""
     compute_utilization: FloatArray
+    """Mapping efficiency times the share of a fold's cycles in which it streams."""
 
 
 def array_time(product: MatrixProduct, conventions: ArrayConventions) -> ArrayTime:
-    """Return cycles and utilisations of one product (times its batch) on the array."""
+    """Cycles and utilisations of one product (times its batch) on the array."""
     down, across, streamed = _planes(product, conventions.dataflow)
     rows, columns = conventions.rows, conventions.columns
     folds = np.ceil(down / rows) * np.ceil(across / columns)
@@ -81,7 +77,7 @@ def array_time(product: MatrixProduct, conventions: ArrayConventions) -> ArrayTi
 def _planes(
     product: MatrixProduct, dataflow: Dataflow
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return (on the rows, on the columns, streamed)."""
+    """Sizes (on the rows, on the columns, streamed)."""
     if dataflow == "ws":
         return product.k, product.n, product.m
     if dataflow == "is":

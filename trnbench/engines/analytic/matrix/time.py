@@ -1,4 +1,4 @@
-"""The time of matrix products on a chip in closed form, over arrays, with its breakdown."""
+"""Seconds of matrix products on a chip in closed form, over arrays, with their parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trnbench.program.matrix import MatrixProduct
 MatrixPart: TypeAlias = Literal["tensor", "weights", "evacuation", "memory", "trigger", "fixed"]
 MATRIX_PARTS: tuple[MatrixPart, ...] = get_args(MatrixPart)
 HIDDEN_PART: MatrixPart = "weights"
-"""Loading stationary tiles hides behind multiplying, and so binds nothing."""
+"""Loading stationary tiles hides behind multiplying, so this part never sets the time."""
 
 # Arrays of this length stay in a core's cache, which makes the closed form twice as fast; no power
 # of two, so that they do not all claim the same lines of it.
@@ -39,15 +39,7 @@ _CHUNK = 12_000
 
 
 class MatrixTime(Record, eq=False):
-    """The time of each product and what it is made of, seconds; NaN where `legal` is False.
-
-    `parts_s`: what each part would take alone, of the parts that the kind of compute unit has.
-    `tensor` is multiplying, `memory` the transfers between memory and the cores; NeuronCores also
-    load `weights`, copy results out of PSUM (`evacuation`) and trigger transfers (`trigger`).
-    `fixed` is what the longest of them leaves of the time: starting, filling, draining. Bytes are
-    those of all cores at memory, each core reading as much as the busiest. `reasons` says why
-    something cannot be had, and what can.
-    """
+    """Seconds of each product and their parts; NaN where `legal` is False."""
 
     chip: str
     kernel: Kernel | None
@@ -59,33 +51,38 @@ class MatrixTime(Record, eq=False):
     memory_bytes_per_s: FloatArray
     time_s: FloatArray
     parts_s: Mapping[MatrixPart, FloatArray]
+    """Seconds each part would take alone. `tensor` multiplies, `memory` moves bytes between memory
+    and cores; NeuronCores also load `weights`, copy results out of PSUM (`evacuation`) and trigger
+    transfers (`trigger`). `fixed` is the rest: starting, filling, draining."""
     read_bytes: FloatArray
+    """Bytes of all cores at memory, each core reading as much as the busiest."""
     legal: BoolArray
     reasons: tuple[str, ...]
+    """Why a product cannot run, and what can."""
 
     @property
     def feasible(self) -> bool:
-        """Return whether every product of the request can run."""
+        """True when every product of the request can run."""
         return bool(np.all(self.legal)) and not self.reasons
 
     @property
     def cycles(self) -> FloatArray:
-        """Return the time in cycles of the tensor unit's clock."""
+        """Cycles of the tensor unit's clock."""
         return self.time_s * self.clock_hz
 
     @property
     def written_bytes(self) -> FloatArray:
-        """Return the bytes written at memory: each result once."""
+        """Bytes written at memory: each result once."""
         return self.product.result_bytes
 
     @property
     def hbm_bytes(self) -> FloatArray:
-        """Return the bytes read and written at memory."""
+        """Bytes read and written at memory."""
         return self.read_bytes + self.written_bytes
 
     @property
     def binds(self) -> NDArray[np.str_]:
-        """Return the name of the part that takes longest."""
+        """Name of the part that takes longest, for each product."""
         present = [part for part in MATRIX_PARTS if part in self.parts_s and part != HIDDEN_PART]
         parts = np.broadcast_arrays(*(self.parts_s[part] for part in present))
         names: NDArray[np.str_] = np.asarray(present)[np.argmax(np.stack(parts), axis=0)]
@@ -95,7 +92,7 @@ class MatrixTime(Record, eq=False):
 def roofline(
     flop_per_byte: ArrayLike, peak_flop_per_s: ArrayLike, memory_bytes_per_s: ArrayLike
 ) -> FloatArray:
-    """Return the most that the peak and what memory feeds allow at an intensity, FLOP/s."""
+    """The lower of the peak and the rate that memory can feed at an intensity, FLOP/s."""
     fed = np.asarray(flop_per_byte) * np.asarray(memory_bytes_per_s)
     return np.asarray(np.minimum(np.asarray(peak_flop_per_s), fed), dtype=np.float64)
 
@@ -108,10 +105,10 @@ def matrix_time(
     kernel: Kernel = DEFAULT_KERNEL,
     precision: Precision = "native",
 ) -> MatrixTime:
-    """Return the time of each product on one core, some, or all cores of a chip.
+    """Seconds of each product on one core, some, or all cores of a chip.
 
     A split product takes as long as its largest share. A GPU counts as one core and has no kernel
-    but the default. What a chip cannot do is a result with reasons.
+    but the default. A product that the chip cannot run gives a result with reasons.
     """
     count = core_count(cores, chip)
     reasons = format_reasons(product, chip, precision) + core_reasons(count, chip)
@@ -175,8 +172,9 @@ def _priced(
     kernel: Kernel,
     costs: Instructions,
 ) -> tuple[CoreTime, FloatArray, BoolArray]:
-    """Return the times of the shares, with the bytes that all cores read; how many cores have a
-    share; and whether the kernel's buffers fit, a chunk at a time.
+    """Times of the shares, number of cores with a share, and True where the kernel's buffers fit.
+
+    Bytes are those that all cores read. Long arrays are priced a chunk at a time.
     """
 
     def priced(part: MatrixProduct) -> tuple[CoreTime, FloatArray, BoolArray]:
@@ -184,6 +182,8 @@ def _priced(
         schedule = schedule_of(split.share, unit, rate, kernel)
         found = core_time(schedule, costs, unit.psum.banks)
         if count > 1:
+            # Each core counts as reading what the busiest reads: an upper bound where shares are
+            # uneven.
             found = replace(found, read_bytes=found.read_bytes * split.cores)
         return found, split.cores, np.broadcast_to(schedule.fits, part.shape)
 
@@ -209,7 +209,6 @@ def _priced(
 
 
 def _flat(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    """Return a size as a scalar if it is one, else as one value for each product."""
     if array.size == 1:
         return array.reshape(())
     return np.broadcast_to(array, shape).reshape(-1)
@@ -265,7 +264,7 @@ def _impossible(
 
 
 def stream_time_s(size_bytes: float, row_bytes: float, chip: Chip) -> float:
-    """Return the time of moving so many bytes between memory and one core of a chip, s.
+    """Seconds of moving bytes between memory and one core of a chip.
 
     On a Trainium core every row of a partition is a descriptor of `row_bytes`, and transfers have
     the core's own DMA engines and its share of memory bandwidth. On a GPU memory alone counts.

@@ -1,9 +1,9 @@
-"""Seconds of one instance of a block in each slot of a micro-batch and at the end of a step.
+"""Seconds of one instance of a block, in each slot of a micro-batch and at the end of a step.
 
-Model. A slot (forward, backward, weight gradients) computes, and exchanges with other ranks. Of an
-exchange, an overlap o hides o * min(exchange, compute): all of the shorter one where o is 1. What
-one exchange hid behind, the next cannot hide behind again. Schedules that do not split the backward
-run weight gradients in the backward slot.
+Model. A slot (forward, backward, weight gradients) computes, and exchanges with other ranks. An
+overlap o hides o * min(exchange, compute) of an exchange: all of the shorter where o is 1. Compute
+that hid one exchange hides no other. Schedules that do not split the backward run weight gradients
+in the backward slot.
 """
 
 from __future__ import annotations
@@ -37,38 +37,41 @@ NOTHING: FloatArray = np.zeros(())
 
 
 class BlockPrices(Record, eq=False):
-    """Seconds of one instance of a block, nothing hidden, over the axes each depends on.
-
-    `compute` by slot, `parts` of it over all slots; `exchanges` by purpose and slot. Once a step:
-    `reduce_s` of gradients over replicas, `gather_s` of weights, `sums_s` of gradients over other
-    ranks, `update_s` of the optimizer, `host_link_s` and `host_memory_s` of one on the host, on
-    its way and there. `crossing_s`: those of the exchanges that run between nodes in the slot that
-    computes weight gradients.
-    """
+    """Seconds of one instance of a block, nothing hidden, over the axes each depends on."""
 
     compute: Mapping[Slot, FloatArray]
     parts: Mapping[ComputePart, FloatArray]
+    """Compute by category, all slots together."""
     exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
     reduce_s: FloatArray
+    """Once a step: gradients over replicas."""
     gather_s: FloatArray
+    """Once a step: weights over replicas."""
     sums_s: FloatArray
+    """Once a step: gradients over other ranks."""
     update_s: FloatArray
+    """Once a step: the optimizer on the device."""
     crossing_s: FloatArray
+    """Exchanges between nodes in the slot that computes weight gradients."""
     host_link_s: FloatArray = field(default_factory=lambda: NOTHING)
+    """Once a step, of an optimizer on the host: transfers over the link to the host's memory."""
     host_memory_s: FloatArray = field(default_factory=lambda: NOTHING)
+    """Once a step, of an optimizer on the host: reads and writes of the host's memory."""
 
     def at(self, pick: Pick, slowdown: FloatArray, overlaps: Overlaps) -> BlockCost:
-        """Return the cost where compute takes `slowdown` times as long."""
+        """Costs of the layouts that `pick` takes, with compute slower by `slowdown`."""
         compute = {slot: pick(seconds) * slowdown for slot, seconds in self.compute.items()}
         exchanges = {key: pick(seconds) for key, seconds in self.exchanges.items()}
+        # Exchanges take their cover in the order of PURPOSES; `unused` is compute that hides none
+        # yet.
         hidden: dict[tuple[Purpose, Slot], FloatArray] = {}
-        free = dict(compute)
+        unused = dict(compute)
         for (purpose, slot), seconds in exchanges.items():
             share = getattr(overlaps, purpose)
             if np.any(share):
-                uncovered = free.get(slot, NOTHING)
+                uncovered = unused.get(slot, NOTHING)
                 hidden[purpose, slot] = share * np.minimum(seconds, uncovered)
-                free[slot] = uncovered - hidden[purpose, slot]
+                unused[slot] = uncovered - hidden[purpose, slot]
         return BlockCost(compute=compute, exchanges=exchanges, hidden=hidden)
 
 
@@ -80,50 +83,47 @@ class BlockCost(Record, eq=False):
     hidden: Mapping[tuple[Purpose, Slot], FloatArray]
 
     def exposed(self, purpose: Purpose, slot: Slot) -> FloatArray:
-        """Return the exposed seconds of a purpose's exchanges in a slot."""
+        """Exposed seconds of a purpose's exchanges in a slot."""
         seconds = self.exchanges.get((purpose, slot), NOTHING)
         if (purpose, slot) in self.hidden:
             return np.asarray(seconds - self.hidden[purpose, slot])
         return seconds
 
     def exposed_in_all(self, purpose: Purpose) -> FloatArray:
-        """Return the exposed seconds of a purpose's exchanges in all slots together."""
+        """Exposed seconds of a purpose's exchanges in all slots together."""
         return total(self.exposed(*key) for key in self.exchanges if key[0] == purpose)
 
     def hidden_in_all(self, purpose: Purpose) -> FloatArray:
-        """Return the seconds of a purpose's exchanges that compute hides, all slots together."""
+        """Seconds of a purpose's exchanges that compute hides, all slots together."""
         return total(seconds for key, seconds in self.hidden.items() if key[0] == purpose)
 
     def seconds(self, slot: Slot) -> FloatArray:
-        """Return the length of a slot, s."""
+        """Length of a slot in seconds."""
         exposed = (self.exposed(purpose, of) for purpose, of in self.exchanges if of == slot)
         return np.asarray(sum(exposed, start=self.compute.get(slot, NOTHING)))
 
 
 def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
-    """Return the seconds that are not 0 in every layout."""
     return {key: value for key, value in seconds.items() if _any(value)}
 
 
 def _any(seconds: FloatArray) -> bool:
-    """Return whether any layout has more than 0 seconds."""
     # The first layout mostly has some, which spares a pass over all of them.
     return bool(seconds.flat[0]) or bool(np.any(seconds))
 
 
 def _with(so_far: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return so_far + seconds; `NOTHING` is known to be 0 without looking at the array."""
     return seconds if so_far is NOTHING else so_far + seconds
 
 
 def total(terms: Iterable[FloatArray]) -> FloatArray:
-    """Return the sum of the terms, NOTHING if there are none."""
-    found = list(terms)
-    return np.asarray(sum(found[1:], start=found[0])) if found else NOTHING
+    """Sum of the terms; NOTHING if there are none."""
+    each = list(terms)
+    return np.asarray(sum(each[1:], start=each[0])) if each else NOTHING
 
 
 def weighted(counts: Mapping[str, FloatArray], seconds: Mapping[str, FloatArray]) -> FloatArray:
-    """Return the seconds of all blocks of a stage together."""
+    """Seconds of all blocks of a stage together."""
     return total(
         count * seconds[kind] for kind, count in counts.items() if seconds[kind] is not NOTHING
     )
@@ -137,7 +137,7 @@ def block_prices(
     *,
     split: bool,
 ) -> BlockPrices:
-    """Return the prices of a block from its compute, and each exchange's seconds.
+    """Prices of a block from its compute and the seconds of each exchange.
 
     `crosses`: 1 where an exchange runs between nodes, 0 where inside them.
     """

@@ -1,4 +1,4 @@
-"""What a step in closed form keeps busy, by category: beside what the emulator finds busy."""
+"""Busy seconds of a step in closed form, by category, for comparison with the emulator's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PART = {"tensor": TENSOR, "evacuation": VECTOR, "memory": MEMORY}
 
 
 def busy(prices: StepPrices) -> Mapping[StepCategory, Mapping[str, float]]:
-    """Return seconds a step of a scalar program, by category and part, on the slowest stage.
+    """Busy seconds per step of a scalar program on the slowest stage, by category and part.
 
     Nothing is hidden, and nothing waits.
     """
@@ -35,7 +35,7 @@ def busy(prices: StepPrices) -> Mapping[StepCategory, Mapping[str, float]]:
     rank = PricedRank(chip, efficiency.compute, placed.logical_size, gain)
     paced = float(efficiency.whole_factor * prices.slowdown)
     load = float(rank.expert_load(prices.program.grid))
-    found: dict[StepCategory, dict[str, float]] = {}
+    busy_s: dict[StepCategory, dict[str, float]] = {}
     for kind, runs in prices.slowest_blocks().items():
         block = prices.program.blocks[kind]
         for op in block.ops:
@@ -51,10 +51,10 @@ def busy(prices: StepPrices) -> Mapping[StepCategory, Mapping[str, float]]:
             else:
                 times *= paced * (load if op.region == "experts" else 1.0)
                 category, seconds = _computed(rank, op)
-            of = found.setdefault(category, {})
+            parts = busy_s.setdefault(category, {})
             for name, value in seconds.items():
-                of[name] = of.get(name, 0.0) + times * value
-    return found
+                parts[name] = parts.get(name, 0.0) + times * value
+    return busy_s
 
 
 def _computed(rank: PricedRank, op: Operation) -> tuple[StepCategory, Mapping[str, float]]:

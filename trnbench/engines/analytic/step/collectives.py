@@ -1,8 +1,8 @@
-"""The time of a step's exchanges over grids of layouts, from the collective engine.
+"""Seconds of a step's exchanges over grids of layouts, from the collective engine.
 
-Groups of a grid that lie alike on their nodes are placed once, all of them running side by side on
-as many nodes as it takes until their pattern repeats; nodes further on share no link with these.
-Sizes are then priced as arrays.
+Groups of a grid that have equal positions on their nodes are placed once. All groups run side by
+side on as many nodes as it takes until their pattern repeats; farther nodes share no link with
+these. Sizes are then priced as arrays.
 """
 
 from __future__ import annotations
@@ -30,31 +30,28 @@ from trnbench.program.reasons import Reason
 
 
 class PricedExchange(Record, eq=False):
-    """Seconds of one run, and which groups the stack cannot serve.
-
-    0 where nothing runs; not a number where groups were refused, or are only those of layouts that
-    were left out (a size that some wanted layout has on such groups is known everywhere).
-    """
+    """Seconds of one run of an exchange, and the groups that the stack cannot serve."""
 
     time_s: FloatArray
+    """0 where nothing runs; NaN where groups were refused or belong only to layouts left out. A
+    size that some wanted layout has on such groups is known everywhere."""
     refused: tuple[Reason, ...]
 
 
 class _Kinds(Record, eq=False):
-    """The distinct groups along an axis: `kinds` says which one each layout has.
-
-    Those that have none have the number behind the last.
-    `alone` are layouts where a group is one rank. `key` tells these groups from others.
-    """
+    """The distinct groups of ranks along an axis."""
 
     key: Hashable
+    """Tells these groups from others."""
     alone: BoolArray
+    """Layouts where a group is one rank."""
     kinds: IntArray
+    """Number of the place of each layout's groups; behind the last where a layout has none."""
     places: tuple[GroupPlace, ...]
 
 
 class _Asked(Record, eq=False):
-    """An operation of groups for sizes that broadcast with them, and where it runs at all."""
+    """A request: an operation of groups for sizes that broadcast with them, and where it runs."""
 
     op: Op
     groups: _Kinds
@@ -64,28 +61,29 @@ class _Asked(Record, eq=False):
 
     @classmethod
     def of(cls, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> _Asked:
-        """Return what is asked for, with the key by which the same is found again."""
+        """The request, with a key under which equal requests are found again."""
         present = np.asarray(_thin(runs) & ~groups.alone)
         key = (op, groups.key, numbers_key(size_bytes), numbers_key(present))
         return cls(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
 
 
 class _Pairs(Record, eq=False):
-    """Pairs of a kind of groups and one of the `values` of sizes; `pairs` numbers each layout's."""
+    """Pairs of a kind of groups and a size that wanted layouts need."""
 
     kind: IntArray
     size: IntArray
     values: FloatArray
+    """Distinct sizes in bytes, numbered by `size`."""
     pairs: IntArray
+    """Number of each layout's pair."""
     refused: tuple[Reason, ...]
 
 
 class CollectivePrices(Record, eq=False):
-    """Prices of exchanges on a platform with a stack, for the layouts `wanted` of a grid.
+    """Prices of exchanges on a platform with a stack, for some layouts of a grid.
 
-    A group is placed when it is first asked for and remembered as long as `engines` lives; what
-    was priced is remembered as long as this record does. `node_ranks`: how many ranks of each node
-    are in use, the first ones; unasked all.
+    A group is placed on the first request and remembered as long as `engines` lives; prices are
+    remembered as long as this record does.
     """
 
     platform: Platform
@@ -94,7 +92,9 @@ class CollectivePrices(Record, eq=False):
     order: AxisOrder
     logical_size: int | None = None
     node_ranks: int | None = None
+    """Ranks of each node in use, the first ones; None for all."""
     wanted: BoolArray = field(default_factory=lambda: np.array(True))
+    """Layouts that need prices."""
     engines: Engines = field(default_factory=dict)
     kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo)
     priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo)
@@ -108,7 +108,7 @@ class CollectivePrices(Record, eq=False):
 
     @property
     def site(self) -> ExchangeSite:
-        """What was placed on this platform so far."""
+        """Groups placed on this platform so far."""
         return self.sites.of(
             None,
             lambda: site_of(
@@ -121,11 +121,14 @@ class CollectivePrices(Record, eq=False):
         )
 
     def collectives(self, ops: Sequence[CollectiveOp]) -> list[PricedExchange]:
-        """Return the time of one run of each of a program's collectives, priced together."""
+        """Seconds of one run of each of a program's collectives, priced together."""
         asked = [self._asked_for(op) for op in ops]
-        fresh = {one.key: one for one in asked if one.key not in self.priced}
-        found = dict(zip(fresh, self._times([*fresh.values()]), strict=True))
-        return [self.priced.of(one.key, partial(found.__getitem__, one.key)) for one in asked]
+        fresh = {request.key: request for request in asked if request.key not in self.priced}
+        prices = dict(zip(fresh, self._times([*fresh.values()]), strict=True))
+        return [
+            self.priced.of(request.key, partial(prices.__getitem__, request.key))
+            for request in asked
+        ]
 
     def _asked_for(self, op: CollectiveOp) -> _Asked:
         key = groups_key(op)
@@ -136,7 +139,7 @@ class CollectivePrices(Record, eq=False):
         return _Asked.of(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
 
     def message(self, send: Send) -> PricedExchange:
-        """Return the time of one message to the next stage, while every stage sends one."""
+        """Seconds of one message to the next stage, while every stage sends one."""
         key = "message"
 
         def found() -> _Kinds:
@@ -149,7 +152,7 @@ class CollectivePrices(Record, eq=False):
     def price(
         self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
     ) -> PricedExchange:
-        """Return the time of an operation of groups for sizes that broadcast with them."""
+        """Seconds of an operation of groups for sizes that broadcast with them."""
         numbers = (groups.ranks, groups.stride, groups.width, groups.period)
         key = tuple(map(numbers_key, numbers))
         kinds = self.kinds.of(key, lambda: self._kinds_of(groups, key))
@@ -159,36 +162,37 @@ class CollectivePrices(Record, eq=False):
         return self.priced.of(asked.key, lambda: self._times([asked])[0])
 
     def _times(self, each: Sequence[_Asked]) -> list[PricedExchange]:
-        """Return the time of each kind of groups where it stands, and which are refused.
+        """Seconds of each request over its layouts, and refusals.
 
-        Kinds and sizes are few: each pair of them that is asked for is priced once.
+        Kinds and sizes are few: each requested pair of them is priced once.
         """
-        tables = [self._pairs(one) for one in each]
+        tables = [self._pairs(request) for request in each]
         numbers: dict[EngineKey, int] = {}
         which: list[int] = []
-        for one, table in zip(each, tables, strict=True):
-            keys = ((one.op, one.groups.places[kind]) for kind in table.kind.tolist())
+        for request, table in zip(each, tables, strict=True):
+            keys = ((request.op, request.groups.places[kind]) for kind in table.kind.tolist())
             which += [numbers.setdefault(key, len(numbers)) for key in keys]
         if which:
             sizes = np.concatenate([table.values[table.size] for table in tables])
             times_s = self.site.times_s([*numbers], np.array(which), sizes)
-        found, start = [], 0
-        for one, table in zip(each, tables, strict=True):
-            known = np.full((len(one.groups.places) + 1, len(table.values)), np.nan)
+        priced, start = [], 0
+        for request, table in zip(each, tables, strict=True):
+            seconds = np.full((len(request.groups.places) + 1, len(table.values)), np.nan)
             if len(table.kind):
-                known[table.kind, table.size] = times_s[start : start + len(table.kind)]
+                seconds[table.kind, table.size] = times_s[start : start + len(table.kind)]
                 start += len(table.kind)
-            times = known.take(table.pairs)
-            if not one.present.all():
-                times = np.where(one.present, times, 0.0)
-            found.append(PricedExchange(time_s=times, refused=table.refused))
-        return found
+            times = seconds.take(table.pairs)
+            if not request.present.all():
+                times = np.where(request.present, times, 0.0)
+            priced.append(PricedExchange(time_s=times, refused=table.refused))
+        return priced
 
     def _pairs(self, asked: _Asked) -> _Pairs:
-        """Return the pairs of a kind of groups and a size that wanted layouts ask for."""
+        """Pairs of a kind of groups and a size that wanted layouts need."""
         groups, none = asked.groups, len(asked.groups.places)
         values, size_of = numbered(asked.size_bytes)
         pairs = groups.kinds * len(values) + size_of
+        # NaN at unwanted layouts is never read, so only pairs of wanted layouts cost a closed form.
         shape = np.broadcast_shapes(pairs.shape, asked.present.shape)
         wanted = self._wanted_in(shape) & asked.present
         pairs = spread(pairs, shape)
@@ -204,16 +208,17 @@ class CollectivePrices(Record, eq=False):
         return _Pairs(kind=kind, size=size, values=values, pairs=pairs, refused=tuple(refused))
 
     def _wanted_in(self, shape: tuple[int, ...]) -> BoolArray:
-        """Return where in an array of this shape there is something of a layout that is wanted."""
         return self.within.of(shape, lambda: _within(self.wanted, shape))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
-        """Return the distinct groups.
+        """The distinct groups.
 
-        Layouts that agree in all five numbers are one kind, numbered as they come.
+        Layouts that agree in all five numbers of a place are one kind, numbered in order of
+        appearance.
         """
         per_node = self.ranks_per_node
         world = self.grid.ranks("world").astype(np.int64)
+        # A job smaller than a node is placed on its own ranks only; otherwise whole nodes are full.
         if not np.any((world < per_node) & self.wanted):
             world = np.asarray(per_node)
         columns = places_of(groups, per_node, world)
@@ -228,12 +233,12 @@ class CollectivePrices(Record, eq=False):
 
 
 def groups_key(op: CollectiveOp) -> Hashable:
-    """Return what tells the groups of a collective from others of its grid of layouts."""
+    """Key that tells the groups of a collective from others of its grid of layouts."""
     return op.axis if op.axis != "kv_copies" else (op.axis, numbers_key(op.ranks))
 
 
 def numbers_key(values: NDArray[Any]) -> Hashable:
-    """Return a key by which equal arrays are found again."""
+    """Key under which equal arrays are found again."""
     return values.shape, values.tobytes()
 
 
@@ -242,7 +247,8 @@ def _reason(refusal: Refusal, broken: BoolArray) -> Reason:
 
 
 def _thin(mask: BoolArray) -> BoolArray:
-    """Return a mask with one place along the axes along which it does not change."""
+    """The mask cut to one place along axes on which it does not change."""
+    # Short keys: masks that differ only by broadcasting become one request.
     for axis, length in enumerate(mask.shape):
         if length > 1 and (mask == (first := mask.take([0], axis=axis))).all():
             mask = first
@@ -250,7 +256,7 @@ def _thin(mask: BoolArray) -> BoolArray:
 
 
 def _within(mask: BoolArray, shape: tuple[int, ...]) -> BoolArray:
-    """Return a mask over this shape: whether it holds anywhere along axes that the shape lacks."""
+    """The mask in this shape: True where any place along the missing axes is True."""
     extra = max(mask.ndim - len(shape), 0)
     mask = np.asarray(mask.any(axis=tuple(range(extra))))
     offset = len(shape) - mask.ndim

@@ -2,9 +2,9 @@
 
 Model: a matrix product takes the time of the matrix model with the tensor units at their reached
 share, t = max(tensor / (share * K / (K + K0)), memory / memory share, rest) + fixed. Fused
-attention takes the longer of its operations, in whole tiles, and its bytes; unfused attention its
-products and so many touches of every score; everything else its bytes. Kernels of one rank follow
-each other.
+attention takes the longer of its operations, in whole tiles, and its bytes. Unfused attention takes
+its products and a calibrated number of touches of every score; all other operations their bytes.
+Kernels of one rank follow each other.
 """
 
 from __future__ import annotations
@@ -53,17 +53,15 @@ _SHARING = 2
 
 
 class BlockSeconds(Record, eq=False):
-    """What one instance of a block computes on a rank, seconds by phase and category.
-
-    Phases run once a micro-batch, `optimizer` once a step. Arrays span only the axes of the grid
-    they depend on, then that of the efficiency's samples if it has any. NaN: the chip cannot.
-    """
+    """Seconds that one instance of a block computes on a rank, by phase and category."""
 
     kind: str
     parts: Mapping[tuple[Phase, ComputeCategory], FloatArray]
+    """Phases run once a micro-batch, `optimizer` once a step. Arrays span the axes of the grid that
+    they depend on, then samples if any. NaN where the chip cannot compute."""
 
     def seconds(self, *phases: Phase, category: ComputeCategory | None = None) -> FloatArray:
-        """Return the seconds of these phases (all if none is named), of one category or all."""
+        """Seconds of these phases (all if none is named), of one category or all."""
         wanted = (
             part
             for (phase, of), part in self.parts.items()
@@ -74,28 +72,27 @@ class BlockSeconds(Record, eq=False):
     def times(
         self, factor: float | FloatArray, room: Callable[[FloatArray], FloatArray]
     ) -> BlockSeconds:
-        """Return as many times these seconds, after `room` was made for the factor's axes."""
+        """These seconds multiplied by `factor`; `room` adds the factor's axes to an array first."""
         parts = {key: np.asarray(room(seconds) * factor) for key, seconds in self.parts.items()}
         return BlockSeconds(kind=self.kind, parts=parts)
 
 
 class ComputeTime(Record, eq=False):
-    """The seconds of every block by kind, and why the chip cannot compute some of them."""
+    """Seconds of every block by kind, and reasons why the chip cannot compute some of them."""
 
     blocks: Mapping[str, BlockSeconds]
     reasons: tuple[str, ...]
 
 
 class Products(Record, eq=False):
-    """Matrix products priced so far, by what they multiply, and why a chip cannot; in seconds.
-
-    `kernels`: other operations, once each. Holds for one chip and efficiency; programs that have
-    operations in common may share it.
-    """
+    """Seconds of operations priced so far, shared by programs on one chip and efficiency."""
 
     seconds: dict[Terms, FloatArray] = field(default_factory=dict)
+    """Matrix products by their terms."""
     kernels: dict[Operation, FloatArray] = field(default_factory=dict)
+    """All other operations, one call each."""
     reasons: dict[str, None] = field(default_factory=dict)
+    """Why the chip cannot compute some of them."""
 
 
 def compute_time(
@@ -107,9 +104,9 @@ def compute_time(
     chip_ranks: int | None = None,
     known: Products | None = None,
 ) -> ComputeTime:
-    """Return the compute seconds of a rank (`logical_size` cores, or a GPU) by block of a step.
+    """Compute seconds of a rank (`logical_size` cores, or a GPU) by block of a step.
 
-    `chip_ranks` of a chip's ranks are in use, unasked all.
+    `chip_ranks`: ranks of a chip in use, None for all. `known`: operations priced before.
     """
     known = known or Products()
     gain = 1.0 if chip_ranks is None else chip.bandwidth_gain(chip_ranks, logical_size)
@@ -126,27 +123,25 @@ def compute_time(
 def attention_time_s(
     op: AttentionOp, chip: Chip, efficiency: ComputeEfficiency, *, logical_size: int | None = None
 ) -> FloatArray:
-    """Return the seconds of a call of fused attention on a rank, as a step counts it."""
+    """Seconds of a call of fused attention on a rank, as a step counts it."""
     return PricedRank(chip, efficiency, logical_size, 1.0).attention(op)
 
 
 def product_time_s(product: MatrixProduct, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
-    """Return the seconds of a matrix product by itself on a rank, as a step counts it."""
+    """Seconds of a matrix product by itself on a rank, as a step counts it."""
     rank = PricedRank(chip, efficiency, None, 1.0)
     return rank.time(product)
 
 
 def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
-    """Return the seconds of a pass over memory by itself on a rank."""
+    """Seconds of a pass over memory by itself on a rank."""
     return PricedRank(chip, efficiency, None, 1.0).moved(np.asarray(size_bytes))
 
 
 def _block(
     rank: PricedRank, block: Block, known: Products, expert_load: FloatArray
 ) -> BlockSeconds:
-    """Return the seconds of a block's operations, added up; `expert_load` times those on experts'
-    tokens.
-    """
+    """Sum of the seconds of a block's operations; those on experts' tokens times `expert_load`."""
     scores = _score_shapes(block.ops)
     parts: dict[tuple[Phase, ComputeCategory], FloatArray] = {}
 
@@ -180,6 +175,7 @@ def _block(
             case Elementwise():
                 if is_on_host(op):
                     continue  # `job_prices` prices it.
+                # The calibrated touches of `rank.scores` already contain the passes over scores.
                 if scores and any(t.dims in scores for t in (*op.reads, *op.writes)):
                     continue
                 counted(op, "element-wise", once(op, rank.elementwise))
@@ -201,14 +197,13 @@ def _block(
 
 
 def _score_shapes(ops: Iterable[Operation]) -> frozenset[DimShape]:
-    """Return the shape of unfused attention's scores: what its passes between products write."""
     return frozenset(
         op.writes[0].dims for op in ops if isinstance(op, Elementwise) and op.region == "core"
     )
 
 
 class PricedRank:
-    """What a rank computes with, and the time its kernels take; notes why it cannot."""
+    """The compute resources of a rank, and seconds of its kernels; collects refusals."""
 
     def __init__(
         self, chip: Chip, efficiency: ComputeEfficiency, logical_size: int | None, gain: float
@@ -225,13 +220,13 @@ class PricedRank:
         )
 
     def along(self, array: FloatArray) -> FloatArray:
-        """Return an array over layouts with the axis of samples behind it, if there is one."""
+        """An array over layouts with the axis of samples behind, if there is one."""
         return array[..., np.newaxis] if self._sampled else array
 
     def expert_load(self, grid: Grid) -> FloatArray:
-        """Return how many times as long work on experts' tokens takes on the busiest rank.
+        """Factor by which work on experts' tokens takes longer on the busiest rank.
 
-        A capacity, up to which every expert is filled, evens out what routers draw.
+        A capacity, up to which every expert is filled, evens out the routers' draws.
         """
         experts = self.efficiency.experts
         if experts is None:
@@ -240,25 +235,25 @@ class PricedRank:
         return np.asarray(experts.compute * np.where(uneven, 1 + experts.imbalance, 1.0))
 
     def moved(self, size_bytes: FloatArray) -> FloatArray:
-        """Return the time of moving bytes to or from memory, s."""
+        """Seconds of moving bytes to or from memory."""
         return np.asarray(self.along(size_bytes) / self._memory_bytes_per_s)
 
     def elementwise(self, op: Elementwise) -> FloatArray:
-        """Return the time of a pass over memory, s."""
+        """Seconds of a pass over memory."""
         kernels = self.efficiency.kernels
         update = op.phase == "optimizer"
         traffic = kernels.optimizer_traffic if update else kernels.elementwise_traffic
         return np.asarray(self.moved(op.bytes) * traffic)
 
     def scores(self, op: MatMul) -> FloatArray:
-        """Return the time of all passes over the scores that a product makes, s."""
+        """Seconds of all passes over the scores that a product makes."""
         kernels = self.efficiency.kernels
         backward = op.phase in ("B_input", "B_weight")
         touches = kernels.score_touches_backward if backward else kernels.score_touches_forward
         return np.asarray(self.moved(op.terms[0].out.bytes) * touches)
 
     def attention(self, op: AttentionOp) -> FloatArray:
-        """Return the time of fused attention, s."""
+        """Seconds of fused attention."""
         number_format = self.chip.own_format(op.format)
         example = matrix_product(1, 1, 1, format_a=number_format)
         if refused := format_reasons(example, self.chip, "native"):
@@ -282,9 +277,10 @@ class PricedRank:
         return np.maximum(computed, self.moved(op.bytes))
 
     def scan(self, op: ScanOp) -> FloatArray:
-        """Return the time of a scan, s: its products as fast as those of attention, or its bytes.
+        """Seconds of a scan: its products at the speed of attention's, or its bytes.
 
-        Nobody publishes what scan kernels reach of a peak; bytes bound most of them.
+        No published figure says what share of the peak scan kernels reach; bytes bound most of
+        them.
         """
         number_format = self.chip.own_format(op.format)
         kernels = self.efficiency.kernels
@@ -299,7 +295,7 @@ class PricedRank:
         return np.maximum(computed, self.moved(op.bytes) * kernels.elementwise_traffic)
 
     def _unfilled(self, op: AttentionOp) -> FloatArray:
-        """Return how many times as long a systolic array takes as one that heads would fill.
+        """Seconds on a systolic array over those on an array that the heads would fill.
 
         Heads go whole to the cores of a rank; forward, two cores share an odd one.
         """
@@ -314,7 +310,7 @@ class PricedRank:
         return np.asarray(filled)
 
     def _query_tiles(self, op: AttentionOp) -> FloatArray:
-        """Return the queries of whole tiles over those there are.
+        """Queries of whole tiles over the queries of the operation.
 
         Ranks that share a sequence under a causal mask have an early and a late part of it, and
         tiles of their own for each.
@@ -326,11 +322,11 @@ class PricedRank:
         return np.asarray(np.ceil(queries / parts / QUERY_TILE) * QUERY_TILE * parts / queries)
 
     def _key_side(self, op: AttentionOp) -> FloatArray:
-        """Return what a head costs beside its pairs, over these: keys loaded, turned, drained.
+        """Cost of a head beyond its pairs, over that of the pairs: keys loaded, turned, drained.
 
         About as long as one more tile of queries that attends to all keys (played on Trainium2: 95
-        queries backward, 190 forward). Of a rank that has a whole sequence the calibrated cost of a
-        head holds it already.
+        queries backward, 190 forward). Where a rank has a whole sequence, the calibrated cost of a
+        head already contains these seconds.
         """
         if not isinstance(self.chip.unit, NeuronCores):
             return np.zeros(())
@@ -338,19 +334,20 @@ class PricedRank:
         return np.asarray((queries < keys) * QUERY_TILE * keys / op.pairs)
 
     def products(self, joined: JoinedProducts) -> Mapping[Terms, FloatArray]:
-        """Return the time of products by what they multiply, s; like ones are priced once.
+        """Seconds of products by their terms; equal products are priced once.
 
-        A product's sizes span only the axes they depend on, so there are few, however many layouts.
+        A product's sizes span only the axes they depend on, so they are few for any number of
+        layouts.
         """
         seconds = self.time(joined.product)
         return {terms: seconds[places] for terms, places in joined.places.items()}
 
     def time(self, product: MatrixProduct) -> FloatArray:
-        """Return the time of a product by itself, s."""
+        """Seconds of a product by itself."""
         return self._reached(matrix_time(self._taken(product), self.chip, cores=self._cores))
 
     def _taken(self, product: MatrixProduct) -> MatrixProduct:
-        """Return a product in the chip's own kinds of its operands' formats."""
+        """The product in the chip's own kinds of its operands' formats."""
         return replace(
             product,
             format_a=self.chip.own_format(product.format_a),
@@ -358,18 +355,19 @@ class PricedRank:
         )
 
     def _reached(self, ideal: MatrixTime) -> FloatArray:
-        """Return the time of products at the shares that tensor units and memory reach, s."""
         alone = self.busy(ideal).values()
         return reduce(np.maximum, alone) + self.along(ideal.parts_s["fixed"])
 
     def product_busy(self, op: MatMul) -> Mapping[MatrixPart, FloatArray]:
-        """Return what each part of the machine is busy with a product, s."""
+        """Busy seconds of each part of the machine for a product."""
         return self.busy(matrix_time(self._taken(op.product), self.chip, cores=self._cores))
 
     def busy(self, ideal: MatrixTime) -> Mapping[MatrixPart, FloatArray]:
-        """Return what each part is busy with products, at the share of its peak it reaches, s."""
+        """Busy seconds of each part for products, at the share of its peak that it reaches."""
         self.reasons.update(dict.fromkeys(ideal.reasons))
         chip = self.efficiency.chip
+        # Short contractions fill the pipeline of the array less: half the share is reached at K =
+        # K0.
         depth = self.along(self.chip.unit.padded_depth(ideal.product.k))
         share = chip.tensor_share * depth / (depth + chip.half_share_depth)
         if format_named(ideal.product.format_a).bits <= BITS_PER_BYTE:
@@ -388,5 +386,4 @@ class PricedRank:
 
 
 def _whole_tiles(queries: FloatArray, pairs: FloatArray, keys: Numbers) -> FloatArray:
-    """Return the pairs that causal attention computes in whole tiles of keys, over those needed."""
     return np.asarray(np.minimum(1 + keys / 2 * queries / pairs, 2.0))

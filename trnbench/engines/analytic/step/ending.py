@@ -1,13 +1,13 @@
 """Seconds that the end of a step adds: gradients summed, weights updated, weights gathered.
 
-Model. Gradients of a chunk of layers are there from the start of its last slot on, weights are due
-by the end of the chunk's first forward slot. The share of a transfer that may overlap has that
-long; what does not fit in, and the rest, add to the step. Gradients take turns on the network with
-what the last slots exchange between nodes. With v chunks on each of p stages the first chunk to be
-done has (v - 1) p slots more for its gradients than the last one, which has just one; so have
-weights, in the opposite order. A stage behind the first is done earlier by the slots that drain in
-front of it, and starts later by those that fill it: its transfers have that much more time. All
-stages wait for the slowest sum of gradients, as they are clipped by a norm over them all.
+Model. Gradients of a chunk of layers exist from the start of its last slot on, weights are due by
+the end of the chunk's first forward slot. The share of a transfer that may overlap has that long;
+the excess, and the rest of the transfer, lengthen the step. Gradients take turns on the network
+with the exchanges of the last slots between nodes. With v chunks on each of p stages the first
+chunk to finish has (v - 1) p slots more for its gradients than the last one, which has just one;
+weights likewise, in the opposite order. A stage behind the first is done earlier by the slots that
+drain in front of it, and starts later by those that fill it: its transfers have that much more
+time. All stages wait for the slowest sum of gradients, since a norm over all gradients clips them.
 """
 
 from __future__ import annotations
@@ -25,35 +25,33 @@ from trnbench.program.slots import Slot
 
 
 class StepEnding(Record, eq=False):
-    """Seconds that follow the last slot of a pipeline.
-
-    `update_s`: the optimizer of the stage with most weights; `exposed_s`: exchanges of gradients
-    and weights that nothing hides; `hidden_s`: those that overlap, on the stage with most of them.
-    """
+    """Seconds that follow the last slot of a pipeline."""
 
     update_s: FloatArray
+    """The optimizer of the stage with most weights."""
     exposed_s: FloatArray
+    """Exchanges of gradients and weights that nothing hides."""
     hidden_s: FloatArray
+    """Exchanges that overlap, on the stage with most of them."""
 
 
 class OverlapWindow(Record, eq=False):
-    """The slots that transfers at a step's end may overlap with.
-
-    `chunks` on each of `stages` stages, `send_s` a message between them, `share` of a transfer that
-    may overlap.
-    """
+    """The slots that transfers at a step's end may overlap with."""
 
     stages: FloatArray
     chunks: FloatArray
+    """Chunks on each stage."""
     send_s: FloatArray
+    """One message between stages."""
     share: FloatArray
+    """Share of a transfer that may overlap."""
     interleaved: bool
 
     def beyond(self, seconds: FloatArray, slot_s: FloatArray) -> FloatArray:
-        """Return the seconds of the overlapping share that a stage's own slots do not cover.
+        """Seconds of the overlapping share that a stage's own slots, `slot_s`, do not cover.
 
-        `slot_s` is that of all its chunks. Interleaved, either the last chunk's transfer exceeds
-        its one slot, or all chunks' transfers exceed the (v - 1) p + 1 slots that they have.
+        Interleaved, either the last chunk's transfer exceeds its one slot, or all chunks' transfers
+        exceed the (v - 1) p + 1 slots that they have.
         """
         early = self.share * seconds
         if not self.interleaved:
@@ -63,11 +61,11 @@ class OverlapWindow(Record, eq=False):
         return np.maximum(early / self.chunks - slot, early - slots * slot)
 
     def late(self, seconds: FloatArray) -> FloatArray:
-        """Return the seconds that may not overlap."""
+        """Seconds that may not overlap."""
         return np.asarray((1 - self.share) * seconds)
 
     def way(self, slots_s: FloatArray, messages: FloatArray) -> FloatArray:
-        """Return the time of one chunk's slots on stages in turn, with messages between them."""
+        """Seconds of one chunk's slots on consecutive stages, with messages between them."""
         return np.asarray(slots_s / self.chunks + messages * self.send_s)
 
 
@@ -79,12 +77,14 @@ def ending(
     crossing: Mapping[str, FloatArray],
     window: OverlapWindow,
 ) -> StepEnding:
-    """Return the end of the step; `crossing` is each kind of block's `crossing_s`."""
+    """The end of the step; `crossing` is each kind of block's `crossing_s`."""
     reduced, rest, update, moved = NOTHING, NOTHING, NOTHING, NOTHING
     for plan, stage in zip(plans, stages, strict=True):
         reduce_s, gather_s, sums_s = pick(plan.reduce_s), pick(plan.gather_s), pick(plan.sums_s)
         # A slow node's chips are slow; its host updates what it always does.
         update_s = pick(plan.update_s) * slowdown + pick(plan.host_update_s)
+        # Exchanges between nodes occupy the network in this slot, so gradients cannot use that
+        # time.
         free_s = _last_slot(stage.seconds) - weighted(stage.blocks, crossing)
         waited = np.maximum(window.beyond(reduce_s, free_s), 0)
         drained = window.way(_drained(stage.before), stage.index)
@@ -99,12 +99,11 @@ def ending(
 
 
 def _last_slot(seconds: Mapping[Slot, FloatArray]) -> FloatArray:
-    """Return the length of the slot at whose start all gradients begin to be there."""
     return seconds.get("weight", seconds["backward"])
 
 
 def _drained(before: Mapping[Slot, FloatArray]) -> FloatArray:
-    """Return by how much the stages in front end later; weight slots fill the drain."""
+    """Seconds by which the stages in front end later; weight slots fill the drain."""
     if "weight" in before:
         return np.maximum(before["backward"] - before["weight"], 0)
     return before["backward"]

@@ -1,7 +1,8 @@
-"""Algorithms and closed forms of groups of ranks: worked out once for a platform and a stack.
+"""Algorithms and closed forms of groups of ranks, made once for a platform and a stack.
 
-What a group's exchange takes depends on the platform's links, on the stack and on how the group
-lies, not on the model or its layout. Engines therefore outlive the question that asked for them.
+The exchange of a group depends on the platform's links, on the stack and on the positions of the
+group's ranks, not on the model or its layout. Engines therefore outlive the question that first
+needed them.
 """
 
 from __future__ import annotations
@@ -43,35 +44,35 @@ PLATFORMS_KEPT = 64
 
 
 class ExchangeEngine(Record, eq=False):
-    """The algorithms of one group by size: `starts`, from which size on each, and its tuning.
-
-    `forms`: the closed forms asked for so far, without the phases they were made from.
-    """
+    """The algorithms of one group of ranks by size."""
 
     starts: tuple[float, ...]
+    """Smallest size in bytes of each algorithm."""
     tunings: tuple[str, ...]
+    """Name of the tuning of each algorithm."""
     forms: Memo[int, ClosedForm] = field(default_factory=Memo)
+    """Closed forms requested so far, by algorithm, without the phases they were made from."""
 
 
 class KeptForms(State, kw_only=False, eq=False):
-    """The engines known of one platform with one stack; `digest` tells it by its content.
-
-    `stored` are those of the file, of which `forms` are known; made into records when asked for.
-    """
+    """Engines of one platform with one stack, in memory and in the user's cache folder."""
 
     digest: str
+    """Hash of the contents of platform and stack: the name of the file."""
     stack: CollectiveStack
     stored: dict[str, Stored]
+    """Engines as the file has them; made into records on the first request."""
     engines: dict[EngineKey, ExchangeEngine | Refusal] = field(default_factory=dict)
     written: int = 0
+    """Closed forms that the file already has."""
 
     @classmethod
     def of(cls, digest: str, stack: CollectiveStack) -> KeptForms:
-        """Return what the user's cache folder has of a platform with a stack."""
+        """The engines in the user's cache folder for a platform with a stack."""
         return cls(digest, stack, dict(read(digest)))
 
     def get(self, key: EngineKey) -> ExchangeEngine | Refusal | None:
-        """Return an engine that is known."""
+        """The engine of a group, None where it is not known yet."""
         found = self.engines.get(key)
         if found is None and (stored := self.stored.get(_name(key))) is not None:
             found = self.engines[key] = self._record(stored)
@@ -79,12 +80,12 @@ class KeptForms(State, kw_only=False, eq=False):
         return found
 
     def write(self) -> None:
-        """Store what has been found since."""
+        """Store the closed forms made since the last write."""
         known = sum(_forms(engine) for engine in self.engines.values())
         if known == self.written:
             return
         mine = {_name(key): _stored(engine) for key, engine in self.engines.items()}
-        # What another process has found meanwhile stays.
+        # Another process may have added forms since this one read the file: keep them.
         self.stored = {**read(self.digest), **self.stored, **mine}
         write(self.digest, self.stored)
         self.written = known
@@ -106,7 +107,7 @@ def _name(key: EngineKey) -> str:
 
 
 def _forms(engine: ExchangeEngine | Refusal) -> int:
-    """Return how much there is to store of an engine."""
+    """Number of closed forms in an engine; a refusal counts as one."""
     return 1 if isinstance(engine, Refusal) else 1 + len(engine.forms)
 
 
@@ -118,7 +119,7 @@ def _stored(engine: ExchangeEngine | Refusal) -> Stored:
 
 
 class ExchangeSite(Record, eq=False):
-    """One node of a platform, and the groups, phases and engines worked out on it so far."""
+    """One node of a platform, and the groups, phases and engines worked out there so far."""
 
     platform: Platform
     stack: CollectiveStack
@@ -132,21 +133,21 @@ class ExchangeSite(Record, eq=False):
 
     @cached_property
     def node(self) -> Placement:
-        """One node in place."""
+        """Placement of one node."""
         from trnbench.machine.placement import place
 
         return place(self.platform, logical_size=self.logical_size)
 
     def engine(self, op: Op, where: GroupPlace) -> ExchangeEngine | Refusal:
-        """Return how a group runs an operation, or why it cannot."""
+        """The algorithms by which a group runs an operation, or the reason why it cannot."""
         return self.engines.of((op, where), lambda: self._engine(op, where))
 
     def times_s(
         self, keys: Sequence[EngineKey], which: IntArray, size_bytes: FloatArray
     ) -> FloatArray:
-        """Return the seconds for sizes, each of the operation on the place of its number.
+        """Seconds for sizes; `which` numbers the operation and place, in `keys`, of each size.
 
-        Sizes whose closed forms have the same shape are worked out together.
+        Sizes whose closed forms have the same shape are priced together.
         """
         engines = [self._running(*key) for key in keys]
         most = max(len(engine.starts) for engine in engines)
@@ -155,11 +156,12 @@ class ExchangeSite(Record, eq=False):
             starts[number, : len(engine.starts)] = engine.starts
         chosen = (starts[which] <= size_bytes[:, None]).sum(axis=1) - 1
         used, form_of = numbered(which * most + chosen)
+        # Few shapes, many forms: a loop over shapes keeps the array operations long.
         shapes: dict[object, int] = {}
         forms: list[ClosedForm] = []
         shape_of = np.empty(len(used), dtype=np.int64)
-        for number, one in enumerate(used.tolist()):
-            group, choice = divmod(one, most)
+        for number, pair in enumerate(used.tolist()):
+            group, choice = divmod(pair, most)
             op, where = keys[group]
             forms.append(self._form(op, where, engines[group], choice))
             key = engines[group].tunings[choice], forms[-1].shape
@@ -227,10 +229,8 @@ class ExchangeSite(Record, eq=False):
 
 
 Engines: TypeAlias = dict[tuple[str, int, str, int | None, int], ExchangeSite]
-"""What was placed so far, by platform, stack, logical size and ranks in use on a node.
-
-Programs may share it.
-"""
+"""Sites placed so far, by platform, stack, logical size and ranks in use on a node; programs may
+share them."""
 
 _kept: dict[str, KeptForms] = {}
 
@@ -243,12 +243,13 @@ def site_of(
     logical_size: int | None,
     ranks_per_node: int,
 ) -> ExchangeSite:
-    """Return where groups of a platform are placed, with what this process knows of it already."""
+    """The site of a platform with a stack, with the closed forms this process already has."""
     key = platform.instance.name, platform.joined_nodes, stack.name, logical_size, ranks_per_node
     if key not in engines:
         digest = _digest(platform, stack, logical_size, ranks_per_node)
         kept = _kept.pop(digest, None) or KeptForms.of(digest, stack)
         _kept[digest] = kept
+        # Dictionaries keep the order of insertion, so the first key is the least recently used.
         while len(_kept) > PLATFORMS_KEPT:
             del _kept[next(iter(_kept))]
         engines[key] = ExchangeSite(
@@ -262,18 +263,18 @@ def site_of(
 
 
 def _digest(platform: Platform, stack: CollectiveStack, *sizes: int | None) -> str:
-    """Return what tells closed forms apart: everything that they are made from."""
+    """Cache key: hash of instance, fabric, chip, stack and sizes."""
     instance, chip = platform.instance, platform.chip
     return name_of((instance.name, instance.chips, instance.fabric, chip, stack, sizes))
 
 
 def keep_forms(engines: Engines) -> None:
-    """Store the closed forms found so far in the user's cache folder."""
+    """Store the closed forms made so far in the user's cache folder."""
     for site in engines.values():
         site.kept.write()
 
 
 def keep_all_forms() -> None:
-    """Store those of every platform that this process knows; while no other thread prices any."""
+    """Store the forms of every platform in this process; call while no other thread prices any."""
     for kept in _kept.values():
         kept.write()

@@ -31,33 +31,32 @@ from trnbench.program.tensor import ONE, array
 
 
 def along(values: FloatArray, samples: int | None) -> FloatArray:
-    """Return an array over layouts with room for the axis of samples, if there is one."""
+    """An array over layouts with room for the axis of samples, if there is one."""
     return values if samples is None else values[..., np.newaxis]
 
 
 class Exchanges(Record, eq=False):
-    """The exchanges of a program; `refused` collects those that the stack cannot serve.
-
-    `known`: seconds and refusals of what was asked for, for all programs on the same grid.
-    """
+    """The exchanges of a program on a platform, priced on request."""
 
     program: StepProgram
     efficiency: TrainingEfficiency
     prices: CollectivePrices
     samples: int | None
     refused: list[Reason] = field(default_factory=list)
+    """Exchanges that the stack cannot serve, as far as requested."""
     known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(default_factory=Memo)
+    """Seconds and refusals of earlier requests, for all programs on the same grid."""
 
     def of(self, program: StepProgram) -> Exchanges:
-        """Return the exchanges of another program on the same grid of layouts."""
+        """The exchanges of another program on the same grid of layouts."""
         return replace(self, program=program, refused=[])
 
     def seconds(self, op: CollectiveOp) -> FloatArray:
-        """Return the seconds of a collective in one run of its block."""
+        """Seconds of a collective in one run of its block."""
         return self.seconds_of([op])[op]
 
     def seconds_of(self, ops: Iterable[CollectiveOp]) -> Mapping[CollectiveOp, FloatArray]:
-        """Return the seconds of many collectives, priced together."""
+        """Seconds of many collectives, priced together."""
         keys = {op: _key(op) for op in ops}
         fresh = {key: op for op, key in keys.items() if key not in self.known}
         plain = {key: op for key, op in fresh.items() if not self._is_once_a_node(op)}
@@ -68,7 +67,7 @@ class Exchanges(Record, eq=False):
         }
 
     def message_s(self) -> FloatArray:
-        """Return the seconds of a micro-batch's messages from one chunk to the next stage."""
+        """Seconds of a micro-batch's messages from one chunk to the next stage."""
         sent = messages_of(self.program)
         key = tuple(
             (numbers_key(send.size_bytes), numbers_key(send.count), "tp" in send.tensor.axes)
@@ -77,14 +76,14 @@ class Exchanges(Record, eq=False):
         return self._known(key, lambda: self._message_s(sent))
 
     def crosses(self, op: CollectiveOp) -> FloatArray:
-        """Return 1 where the groups of a collective span nodes, 0 where they do not."""
+        """1 where the groups of a collective span nodes, 0 where they do not."""
         key = "crosses", groups_key(op)
         return self._known(
             key, lambda: along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
         )
 
     def pipelines_cross(self) -> FloatArray:
-        """Return 1 where messages between stages leave the node, 0 where none does."""
+        """1 where messages between stages leave the node, 0 where none does."""
         piped = self.program.grid.pp > 1
         return along(array(piped & self._spans_nodes("pp", None)), self.samples)
 
@@ -104,6 +103,8 @@ class Exchanges(Record, eq=False):
         within = self.prices.price(
             op.op, handed.local, op.size_bytes, runs=runs & (handed.local.ranks > 1)
         )
+        # Tokens cross the network once per node and are handed on inside: both run at the same
+        # time.
         return PricedExchange(
             time_s=np.maximum(across.time_s, within.time_s),
             refused=(*across.refused, *within.refused),
@@ -118,7 +119,7 @@ class Exchanges(Record, eq=False):
         return np.asarray(seconds * (1 + experts.imbalance))
 
     def expert_overlap(self) -> FloatArray | None:
-        """Return the overlap of experts' exchanges where it differs by layout, else None."""
+        """Overlap of experts' exchanges where it differs by layout, else None."""
         stack = self.efficiency.stack
         if stack.experts is None:
             return None
@@ -147,9 +148,10 @@ class Exchanges(Record, eq=False):
         return np.asarray(along(priced.time_s, self.samples) * times)
 
     def _known(self, key: Hashable, price: Callable[[], FloatArray]) -> FloatArray:
-        """Return the seconds priced under a key, and collect what was refused on the way."""
+        """Seconds priced under a key; refusals on the way are collected."""
 
         def priced() -> tuple[FloatArray, tuple[Reason, ...]]:
+            # Refusals belong to the key, so that a second request reports them again.
             before = len(self.refused)
             seconds = price()
             refused = tuple(self.refused[before:])
@@ -172,11 +174,11 @@ def exchanges_of(
     wanted: BoolArray | None = None,
     engines: Engines | None = None,
 ) -> Exchanges:
-    """Return the exchanges of a program, to be priced when asked for.
+    """The exchanges of a program, priced on request.
 
-    For the layouts `wanted` (unasked: the legal ones). `node_ranks` of each node's ranks are in
-    use, the first ones (unasked: all). `engines` remembers groups that were placed, for programs on
-    the same platform and stack.
+    For the layouts `wanted` (None: the legal ones). `node_ranks` of each node's ranks are in use,
+    the first ones (None: all). `engines` remembers groups that were placed, for programs on the
+    same platform and stack.
     """
     prices = CollectivePrices(
         platform=platform,

@@ -1,7 +1,7 @@
 """Closed forms of placed groups, kept from one process to the next by platform and stack.
 
-They are named after everything that they are made from: the records of platform and stack, and the
-code that places groups.
+A file's name is a hash of all its sources: the records of platform and stack, and the code that
+places groups.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from trnbench.facts.catalog.kept import digest_of, keep, kept
 from trnbench.machine.fabric import LinkKind
 
 Stored: TypeAlias = list[Any]
-"""A closed form, or an engine with those of its forms that are known, as JSON has it."""
+"""A closed form, or an engine with those of its forms that are known, as JSON values."""
 _KIND = "forms"
 CODE = (
     *("engines/analytic/collective", "engines/analytic/step"),
     *("facts/calibration", "facts/hardware", "machine"),
 )
-"""Folders of the package whose code decides what a closed form is."""
+"""Folders of the package whose code decides the content of a closed form."""
 
 
 def stored_form(form: ClosedForm) -> Stored:
-    """Return a closed form as lists of numbers, without its tuning."""
+    """A closed form as lists of numbers, without its tuning."""
     profile, lines = form.profile, form.lines
     return [
         *(profile.ranks, profile.lanes, profile.add_s_per_byte),
@@ -42,7 +42,7 @@ def stored_form(form: ClosedForm) -> Stored:
 
 
 def form_from(stored: Stored, tuning: Tuning) -> ClosedForm:
-    """Return the closed form that was stored."""
+    """The closed form of stored lists of numbers."""
     ranks, lanes, add, resources, start_s, s_per_byte, counts, rounds, phases = stored
     return form_of(
         Profile(
@@ -64,22 +64,22 @@ def form_from(stored: Stored, tuning: Tuning) -> ClosedForm:
 
 
 def name_of(content: Iterable[object]) -> str:
-    """Return the name under which what was made from these records is kept."""
+    """Name of the file for content made from these records."""
     return digest_of(repr((*content, _code())))
 
 
 def read(digest: str) -> Mapping[str, Stored]:
-    """Return the engines kept under a name."""
-    found = kept(_KIND, digest)
-    return found if isinstance(found, dict) else {}
+    """The engines stored under a name; none if there is no file."""
+    engines = kept(_KIND, digest)
+    return engines if isinstance(engines, dict) else {}
 
 
 def write(digest: str, engines: Mapping[str, Stored]) -> None:
-    """Keep engines under a name."""
+    """Store engines under a name."""
     keep(_KIND, digest, engines)
 
 
 @cache
 def _code() -> str:
-    """Return what tells versions of the code apart that decides what a closed form is."""
+    """Hash of the source files that compute closed forms; a change empties the cache."""
     return modules_digest(Path(__file__).parents[3], CODE)

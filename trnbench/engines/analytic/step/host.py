@@ -1,13 +1,13 @@
-"""What launching adds to a step: the seconds of a host that its device spends waiting.
+"""Seconds that a device waits for its host to launch work.
 
-Model. A host launches every pass through a layer (forward, again, backward) and every exchange in
-a block, for longer where messages of the pipeline leave the node; where whole graphs are
-dispatched, also those of a micro-batch, once for each chunk in as far as a slot costs a launch, and
-the optimizer's. Of a micro-batch on a stage, launching and computing overlap by a part of the
-shorter of the two: a stack that launches kernels ahead takes the longer (part 1), one that waits
-for a graph before it makes the next takes both (part 0). What is added is spread over the slots as
-launching is. A host runs on its own clock: neither the stack's factor nor
-a slow node changes its seconds.
+Model. A host launches every pass through a layer (forward, again, backward) and every exchange in a
+block, for longer where messages of the pipeline leave the node. Where whole graphs are dispatched,
+the host also launches the graphs of a micro-batch, for each further chunk at the share of a launch
+that a slot costs, and those of the optimizer. For a micro-batch on a stage, launching and computing
+overlap by a part of the shorter of the two: a stack that launches kernels ahead takes the longer
+(part 1), one that waits for a graph before it makes the next takes both (part 0). The added seconds
+are spread over the slots in proportion to launching. A host runs on its own clock: neither the
+stack's factor nor a slow node changes its seconds.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from trnbench.program.slots import Slot
 from trnbench.program.tensor import array
 
 _DIRECTIONS: tuple[Slot, ...] = ("forward", "backward")
-"""The slots that the graphs of a micro-batch are launched in, half of them each."""
+"""The slots in which the graphs of a micro-batch are launched, half of the graphs each."""
 
 
 class HostPrices(Record, eq=False):
-    """Seconds of launching over the axes of a grid they depend on, then over samples if any.
-
-    `blocks`: of one instance of a block, by kind and slot; `graph_s` of a micro-batch's graphs;
-    `update_s` of the optimizer's; `overlap` the part of the shorter that runs beside the other.
-    """
+    """Seconds of launching over the axes of a grid they depend on, then over samples if any."""
 
     blocks: Mapping[str, Mapping[Slot, FloatArray]]
+    """One instance of a block, by kind and slot."""
     graph_s: FloatArray
+    """Graphs of one micro-batch."""
     update_s: FloatArray
+    """Graphs of the optimizer."""
     overlap: FloatArray
+    """Part of the shorter of launching and computing that runs beside the other."""
 
     def at(self, pick: Pick) -> HostPrices:
-        """Return the prices of some layouts."""
+        """The prices of some layouts."""
         return HostPrices(
             blocks={
                 kind: {slot: pick(seconds) for slot, seconds in of_kind.items()}
@@ -61,18 +61,19 @@ class HostPrices(Record, eq=False):
     def added(
         self, blocks: Mapping[str, FloatArray], device_s: Mapping[Slot, FloatArray]
     ) -> Mapping[Slot, FloatArray]:
-        """Return what a micro-batch takes longer on a stage than its device computes, by slot."""
+        """Seconds of a micro-batch on a stage beyond its device's compute, by slot."""
         launch = {
             slot: weighted(blocks, {kind: self.blocks[kind].get(slot, NOTHING) for kind in blocks})
             + (self.graph_s / len(_DIRECTIONS) if slot in _DIRECTIONS else NOTHING)
             for slot in device_s
         }
         whole = total(launch.values())
+        # Part of launching that overlaps with no compute, the same in every slot.
         alone = self._alone(whole, total(device_s.values())) / np.where(whole > 0, whole, 1.0)
         return {slot: seconds * alone for slot, seconds in launch.items()}
 
     def added_once(self, update_s: FloatArray) -> FloatArray:
-        """Return what the optimizer takes longer than its device computes."""
+        """Seconds of the optimizer beyond its device's compute."""
         return self._alone(self.update_s, update_s)
 
     def _alone(self, launch_s: FloatArray, device_s: FloatArray) -> FloatArray:
@@ -82,9 +83,9 @@ class HostPrices(Record, eq=False):
 def host_prices(
     exchanges: Exchanges, stages: Sequence[Mapping[str, FloatArray]]
 ) -> HostPrices | None:
-    """Return the prices of launching a program's step; None where it costs nothing.
+    """Prices of launching a program's step; None where launching is free.
 
-    `stages`: how often each class of stages runs which kind of block.
+    `stages`: number of blocks of each kind on each class of stages.
     """
     program, host = exchanges.program, exchanges.efficiency.stack.host
     if host is None or not any(ends_of(seconds)[1] for seconds in _seconds_of(host)):
@@ -99,11 +100,11 @@ def host_prices(
         blocks={
             kind: {
                 slot: np.asarray(
-                    passed * (one.passes if kind in layers else 0)
-                    + exchanged * along(one.exchanges, exchanges.samples)
-                    + piped * along(one.members, exchanges.samples)
+                    passed * (launched.passes if kind in layers else 0)
+                    + exchanged * along(launched.exchanges, exchanges.samples)
+                    + piped * along(launched.members, exchanges.samples)
                 )
-                for slot, one in launches(block, split=split).items()
+                for slot, launched in launches(block, split=split).items()
             }
             for kind, block in program.blocks.items()
         },
@@ -116,7 +117,7 @@ def host_prices(
 def launched_update_s(
     exchanges: Exchanges, stages: Sequence[Mapping[str, FloatArray]]
 ) -> FloatArray:
-    """Return the seconds of launching the optimizer, by how often stages run which block."""
+    """Seconds of launching the optimizer; `stages` counts blocks by kind on each stage class."""
     program, host = exchanges.program, exchanges.efficiency.stack.host
     if host is None or host.dispatch != "graph" or not program.trains:
         return NOTHING
@@ -133,14 +134,14 @@ def _seconds_of(host: HostLaunch) -> tuple[Numbers, ...]:
 
 
 def slot_factor(host: HostLaunch | None, chunks: FloatArray) -> FloatArray:
-    """Return how often a micro-batch costs a stage what its launch costs once."""
+    """Launches a micro-batch pays for: 1 + slot_share for each further chunk of the stage."""
     if host is None or not ends_of(host.slot_share)[1]:
         return np.ones(())
     return np.asarray(1 + host.slot_share * (chunks - 1))
 
 
 def _slowness(host: HostLaunch, exchanges: Exchanges) -> Numbers:
-    """Return how many times as long launching takes with as few vCPUs as this host has."""
+    """Factor by which launching takes longer because the host has fewer vCPUs than calibrated."""
     prices = exchanges.prices
     cores = prices.platform.chip.unit.cores_per_rank(prices.logical_size) * prices.ranks_per_node
     vcpus = prices.platform.instance.host.vcpus

@@ -1,4 +1,4 @@
-"""What the layouts of a job need: most of what they need in any phase of its step."""
+"""Memory of a job's layouts: the largest need over the phases of its step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobMemory(Record, eq=False):
 
     @classmethod
     def of(cls, program: StepProgram, overheads: MemoryOverheads) -> JobMemory:
-        """Return that of a program by a stack's numbers."""
+        """The memory of a program by a stack's numbers."""
         return cls(
             program=program,
             phases=tuple(
@@ -36,7 +36,7 @@ class JobMemory(Record, eq=False):
         )
 
     def played(self, program: StepProgram) -> JobMemory:
-        """Return that of the same program in another schedule."""
+        """The memory of the same program in another schedule."""
         found = zip(self.phases, phases_of(program), strict=True)
         phases = tuple(held.played(phase.program) for held, phase in found)
         return replace(self, program=program, phases=phases)
@@ -49,7 +49,7 @@ class JobMemory(Record, eq=False):
         flights: Flights | None = None,
         roles: Collection[StageRole] = get_args(StageRole),
     ) -> list[FloatArray]:
-        """Return the bytes that a rank of the worst stage needs in the worst phase, as there."""
+        """Bytes that a rank of the worst stage needs in the worst phase, at each ratio."""
         each = [
             one.bytes(
                 points, fragmentation_ratios=fragmentation_ratios, flights=flights, roles=roles

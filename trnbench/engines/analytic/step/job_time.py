@@ -30,24 +30,22 @@ from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array
 
 ENGINE_SHARE = 0.6
-"""Of memory bandwidth and peak that engines reach; a stated assumption."""
+"""Share of memory bandwidth and peak that engines reach; a stated assumption."""
 HOST_LINK_BYTES_PER_S = 25e9
-"""What a chip gets from its host's memory where no file says more; a stated assumption."""
+"""Bandwidth between a chip and its host's memory where no file gives another; an assumption."""
 HOST_MEMORY_BYTES_PER_S = 300e9
-"""What a host's processors read and write of its memory; a stated assumption."""
+"""Reads and writes of a host's processors to its memory; a stated assumption."""
 
 
 class JobRates(Record, eq=False):
-    """What is assumed of a job's phases, as numbers or rows of samples.
-
-    `engine_share`: of memory bandwidth and peak that engines reach. `host_link_bytes_per_s`: what
-    a chip gets from its host's memory. `host_memory_bytes_per_s`: what all ranks of a node share
-    of the bandwidth of that memory.
-    """
+    """Assumed rates of a job's phases, as numbers or rows of samples."""
 
     engine_share: Numbers = ENGINE_SHARE
+    """Share of memory bandwidth and of peak that engines reach."""
     host_link_bytes_per_s: Numbers = HOST_LINK_BYTES_PER_S
+    """Link of one chip to its host's memory."""
     host_memory_bytes_per_s: Numbers = HOST_MEMORY_BYTES_PER_S
+    """Bandwidth of that memory, shared by all ranks of a node."""
 
 
 ASSUMED = JobRates()
@@ -56,37 +54,34 @@ _THERE_AND_BACK = 2
 
 
 class WritingPrices(Record, eq=False):
-    """Seconds of a step over its grid, then samples: to write answers, and to bring weights.
-
-    `prompts`: how much of the scoring phase's time prompts take.
-    """
+    """Seconds of writing answers and of bringing weights to engines, over grid and samples."""
 
     writing_s: FloatArray
     refreshed_s: FloatArray
     prompts: FloatArray
+    """Seconds of prompts over those of the scoring phase."""
     apart: bool
+    """True where engines have nodes of their own."""
     refused: tuple[Reason, ...]
 
 
 class JobPrices(Record, eq=False):
-    """The prices of a program's phases; `written` where answers are.
-
-    `host_rank_bytes_per_s`: what a rank gets from the host's memory.
-    """
+    """The prices of a program's phases, and of writing answers where the job does."""
 
     program: StepProgram
     phases: tuple[tuple[JobPhase, StepPrices], ...]
     written: WritingPrices | None = None
     host_rank_bytes_per_s: Numbers = np.inf
+    """Bandwidth between a rank and its host's memory."""
 
     @property
     def training(self) -> StepPrices:
-        """The prices of the phase in which the policy trains."""
+        """Prices of the phase in which the policy trains."""
         return next(prices for phase, prices in self.phases if phase.name == TRAIN)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the chip cannot compute it."""
+        """Reasons why the chip cannot compute the program."""
         return tuple(dict.fromkeys(why for _, prices in self.phases for why in prices.reasons))
 
     @property
@@ -96,7 +91,7 @@ class JobPrices(Record, eq=False):
         return found if self.written is None else (*found, *self.written.refused)
 
     def played(self, program: StepProgram) -> JobPrices:
-        """Return those of the same blocks in another schedule, or spread otherwise over stages."""
+        """Prices of the same blocks in another schedule, or spread differently over stages."""
         by_name = {one.name: one for one in phases_of(program)}
         return replace(
             self,
@@ -108,7 +103,7 @@ class JobPrices(Record, eq=False):
         )
 
     def time(self, points: Points | None = None) -> StepTime:
-        """Return the time of all layouts, or of those at `points`, as of a program."""
+        """Time of all layouts, or of those at `points`, as of a program."""
         times = {
             phase.name: _repeated(
                 prices.time(points), phase.times, self._at(self.fetched_s(phase), points)
@@ -136,7 +131,7 @@ class JobPrices(Record, eq=False):
         )
 
     def time_s(self, points: Points | None = None) -> FloatArray:
-        """Return the whole step of the same layouts, s."""
+        """Whole step of the same layouts, s."""
         times = self._times_s(points)
         if self.written is None:
             return times[TRAIN]
@@ -144,7 +139,7 @@ class JobPrices(Record, eq=False):
         return np.asarray(sum(times.values(), NOTHING) + exposed_s)
 
     def fetched_s(self, phase: JobPhase) -> FloatArray:
-        """Return what a phase waits for weights from the host's memory, over the grid."""
+        """Seconds a phase waits for weights from the host's memory, over the grid."""
         fetched = along(phase.fetched_bytes, self.training.exchanges.samples)
         return np.asarray(fetched / self.host_rank_bytes_per_s)
 
@@ -157,7 +152,7 @@ class JobPrices(Record, eq=False):
         }
 
     def phase_times_s(self) -> Mapping[str, FloatArray]:
-        """Return the seconds of each phase of all layouts, in order."""
+        """Seconds of each phase of all layouts, in order."""
         times = self._times_s(None)
         if self.written is None:
             return times
@@ -167,11 +162,12 @@ class JobPrices(Record, eq=False):
     def _written_s(
         self, times: Mapping[str, FloatArray], points: Points | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return what writing and fresh weights take, and how much of it other phases wait for."""
+        """Seconds of writing and fresh weights, and their part that other phases wait for."""
         assert self.written is not None
         whole = self._writing_s(times, points)
         if not self.written.apart:
             return whole, whole
+        # Fresh weights need both sides at once, so only writing overlaps with the other phases.
         refreshed = self._at(self.written.refreshed_s, points)
         others = np.asarray(sum(times.values(), NOTHING))
         return whole, np.asarray(np.maximum(whole - refreshed - others, 0) + refreshed)
@@ -188,11 +184,12 @@ class JobPrices(Record, eq=False):
 
 
 def _host_rates(found: JobPrices, rates: JobRates) -> HostRates:
-    """Return what a rank gets of its host: all ranks of a node update at once."""
+    """Rates of a rank at its host; all ranks of a node update at once."""
     exchanges = found.training.exchanges
     on_node = exchanges.prices.ranks_per_node / exchanges.prices.platform.joined_nodes
     grid = found.program.grid
     on_stage = np.minimum(grid.ranks_per_stage, on_node)
+    # Stages of a pipeline fill a node one after another, so several may share a host.
     together = np.clip(on_node // on_stage, 1, grid.pp)
     return HostRates(
         link_bytes_per_s=found.host_rank_bytes_per_s,
@@ -203,7 +200,7 @@ def _host_rates(found: JobPrices, rates: JobRates) -> HostRates:
 
 
 def _repeated(time: StepTime, times: int, fetched_s: FloatArray) -> StepTime:
-    """Return the time of so many updates one after the other, once weights are there."""
+    """Seconds of `times` updates one after the other, once weights have arrived."""
     if times == 1 and not fetched_s.any():
         return time
     by_category = {name: times * seconds for name, seconds in time.by_category.items()}
@@ -229,7 +226,7 @@ def job_prices(
     logical_size: int | None = None,
     rates: JobRates = ASSUMED,
 ) -> JobPrices:
-    """Return the prices of a job's step; `price` returns those of a phase's program."""
+    """Prices of a job's step; `price` returns those of a phase's program."""
     phases = phases_of(program)
     priced = tuple((one, price(one.program)) for one in phases if one.generation is None)
     found = JobPrices(program=program, phases=priced)

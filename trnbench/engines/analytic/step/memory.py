@@ -1,12 +1,11 @@
-"""Device memory of a rank of the worst pipeline stage, by category, against what a platform has.
+"""Device memory of a rank of the worst pipeline stage, by category, and the memory of the platform.
 
-Model: every stage holds the state of its blocks for the whole step, what its blocks keep for as
-many micro-batches as its schedule has in flight, the largest working set of any block it runs, and
-the messages under way. Where weight gradients have slots of their own, a backward slot leaves what
-they read: blocks that are done may hold more than before. `fragmentation_ratio` is what an
-allocator loses of everything that comes and goes (activations, working sets, messages);
-`overheads` are the copies and buffers of the stack's software; the platform's reserve is taken off
-its capacity.
+Model: every stage holds the state of its blocks for the whole step, the tensors its blocks keep for
+each micro-batch in flight, the largest working set of any block it runs, and the messages under
+way. Where weight gradients have slots of their own, a backward slot leaves the tensors they read:
+finished blocks may hold more than before. `fragmentation_ratio` is an allocator's loss on
+everything that comes and goes (activations, working sets, messages); `overheads` are the copies and
+buffers of the stack's software; the platform's reserve is taken off its capacity.
 """
 
 from __future__ import annotations
@@ -28,24 +27,22 @@ from trnbench.program.step import StepProgram
 
 
 class StageMemory(Record, eq=False):
-    """What one class of stages holds on a rank, bytes by category; broadcasts over the layouts.
-
-    `stages` is how many such stages a layout has.
-    """
+    """Bytes on a rank of one class of stages, by category; broadcasts over the layouts."""
 
     role: str
     stages: FloatArray
+    """Number of such stages in a layout."""
     by_category: Mapping[MemoryCategory, FloatArray]
 
     @property
     def total_bytes(self) -> FloatArray:
-        """Everything together; nothing where a layout has no such stage."""
+        """Sum of all categories; 0 where a layout has no such stage."""
         held = sum(self.by_category.values(), start=np.zeros(()))
         return np.asarray(held * (self.stages > 0))
 
 
 class StepMemory(Record, eq=False):
-    """Memory of every stage class, and of the worst of them, for every layout asked for."""
+    """Memory of every stage class, and of the worst of them, for every layout."""
 
     stages: tuple[StageMemory, ...]
     total_bytes: FloatArray
@@ -54,25 +51,25 @@ class StepMemory(Record, eq=False):
 
     @property
     def available_bytes(self) -> float:
-        """What the program may use of a rank's memory."""
+        """Bytes of a rank's memory that the program may use."""
         return self.capacity_bytes - self.reserve_bytes
 
     @property
     def feasible(self) -> BoolArray:
-        """Where a layout fits."""
+        """True where a layout fits."""
         return np.asarray(self.total_bytes <= self.available_bytes)
 
     def worst(self, index: tuple[int, ...] = ()) -> StageMemory:
-        """Return the stage class that needs most in the layout at an index."""
+        """Stage class that needs most in the layout at an index."""
         return max(self.stages, key=lambda stage: self._at(stage.total_bytes, index))
 
     def by_category(self, index: tuple[int, ...] = ()) -> Mapping[MemoryCategory, float]:
-        """Return the worst stage's bytes by category, of the layout at an index."""
+        """Worst stage's bytes by category, of the layout at an index."""
         held = self.worst(index).by_category
         return {name: self._at(value, index) for name, value in held.items()}
 
     def refusal(self, index: tuple[int, ...] = ()) -> str | None:
-        """Return in words why the layout at an index does not fit, or None if it does."""
+        """Sentence that explains why the layout at an index does not fit; None if it does."""
         if self.feasible[index]:
             return None
         ratio = float(self.total_bytes[index]) / self.available_bytes
@@ -94,7 +91,7 @@ def memory(
     overheads: MemoryOverheads = PLAIN,
     logical_size: int | None = None,
 ) -> StepMemory:
-    """Return the memory a step needs on each stage, and what a rank of the platform has."""
+    """Memory of a step on each stage, and the memory of a rank of the platform."""
     stages = tuple(
         StageMemory(
             role=parts.role,
@@ -115,25 +112,25 @@ def memory(
 
 
 def stage_parts(program: StepProgram) -> tuple[StageParts, ...]:
-    """Return what each class of stages may hold, part by part."""
+    """Parts that each class of stages may hold."""
     reader = _reader(program)
     return tuple(reader.parts(stage) for stage in program.stages)
 
 
 def block_parts(program: StepProgram) -> Mapping[str, tuple[BlockPart, ...]]:
-    """Return what an instance of each kind of block of a scalar program may hold, by kind."""
+    """Parts that an instance of each kind of block of a scalar program may hold, by kind."""
     return _reader(program).held
 
 
 def message_bytes(program: StepProgram, stage: StageClass) -> FloatArray:
-    """Return the bytes of the buffers of a stage's messages to its neighbours."""
+    """Bytes of the buffers of a stage's messages to its neighbours."""
     return _reader(program).messages_bytes(stage)
 
 
 class NeededMemory(Record, eq=False):
-    """What a program's layouts need by a stack's numbers, for some of them at a time.
+    """Memory of a program's layouts by a stack's numbers, for some of the layouts at a time.
 
-    Faster than `memory`: what does not depend on the layouts asked for is added up once.
+    Faster than `memory`: sums that do not depend on the choice of layouts are added up once.
     """
 
     program: StepProgram
@@ -141,7 +138,7 @@ class NeededMemory(Record, eq=False):
     sums: GridSums = field(default_factory=GridSums)
 
     def played(self, program: StepProgram) -> NeededMemory:
-        """Return that of the same program in another schedule."""
+        """Memory of the same program in another schedule."""
         return replace(self, program=program)
 
     def bytes(
@@ -152,10 +149,10 @@ class NeededMemory(Record, eq=False):
         flights: Flights | None = None,
         roles: Collection[StageRole] | None = None,
     ) -> list[FloatArray]:
-        """Return the bytes that a rank of the worst stage needs at each ratio.
+        """Bytes that a rank of the worst stage needs at each ratio.
 
-        `flights` remembers what is in flight at these points, for programs on the same grid. Only
-        stages with one of the `roles` are looked at.
+        `flights` remembers micro-batches in flight at these points, for programs on the same grid.
+        Only stages with one of the `roles` count.
         """
         program, overheads = self.program, self.overheads
         known = {} if flights is None else flights
@@ -164,6 +161,7 @@ class NeededMemory(Record, eq=False):
         for stage in program.stages:
             if roles is not None and stage.role not in roles:
                 continue
+            # An allocator loses a share only of memory that comes and goes.
             staying, passing = reader.kinds_bytes(stage)
             for most, ratio in zip(needed, fragmentation_ratios, strict=True):
                 np.maximum(most, staying + passing * (1 + ratio), out=most)
@@ -178,6 +176,6 @@ def _reader(program: StepProgram) -> StageReader:
 
 
 def reserve_bytes(platform: Platform, logical_size: int | None) -> float:
-    """Return a rank's reserve; it is stated for ranks of the default logical size."""
+    """A rank's reserve; the chip states the reserve for ranks of the default logical size."""
     chip = platform.chip
     return chip.reserve.per_rank_bytes * chip.ranks() / chip.ranks(logical_size)

@@ -1,7 +1,7 @@
-"""What a class of pipeline stages may hold on a rank, in parts, each with a number as its weight.
+"""Bytes that a class of pipeline stages may hold on a rank, in parts, each with a weight.
 
-A part is counted once, had its stack it once; the numbers of the stack's software say how often it
-has it. So memory by other numbers (a row of samples, a fit) needs no other count.
+A part counts the bytes of one copy; the numbers of the stack's software are the copies. Memory by
+other numbers (a row of samples, a fit) therefore needs no new count.
 """
 
 from __future__ import annotations
@@ -33,27 +33,26 @@ CATEGORIES: tuple[MemoryCategory, ...] = get_args(MemoryCategory)
 PASSING: tuple[MemoryCategory, ...] = ("activations", "communication", "scratch")
 
 HeldTimes = Literal["once", "states", "activations"] | Copies
-"""How much of a part a stack holds: once, or as often as its number of this name says."""
+"""Copies of a part in a stack: one, or the stack's number of this name."""
 HeldPart: TypeAlias = tuple[MemoryCategory, HeldTimes]
 
 _NONE = np.zeros(())
 
 
 class StageParts(Record, eq=False):
-    """What one class of stages may hold on a rank: bytes of each part, had its stack it once.
-
-    `lasting` add up; of `slots`, by kind of block, only that of one block is there at a time.
-    `groups` is of how many groups of ranks a rank is a member.
-    """
+    """Bytes of each part on a rank of one class of stages, one copy each."""
 
     role: str
     stages: FloatArray
     lasting: Mapping[HeldPart, FloatArray]
+    """Parts that add up."""
     slots: Mapping[str, Mapping[HeldPart, FloatArray]]
+    """Working sets by kind of block; only one block's set exists at a time."""
     groups: FloatArray
+    """Groups of ranks that a rank is a member of."""
 
     def at(self, shape: tuple[int, ...], index: tuple[int, ...]) -> StageParts:
-        """Return the parts of the layout at an index of a grid of some shape."""
+        """Parts of the layout at an index of a grid of some shape."""
 
         def pick(values: FloatArray) -> FloatArray:
             return picked(values, shape, index)
@@ -72,7 +71,7 @@ class StageParts(Record, eq=False):
     def held(
         self, overheads: MemoryOverheads, fragmentation_ratio: Numbers
     ) -> dict[MemoryCategory, FloatArray]:
-        """Return bytes by category; of one layout, numbers may be rows of samples."""
+        """Bytes by category; for a single layout, numbers may be rows of samples."""
         held: dict[MemoryCategory, FloatArray] = dict.fromkeys(CATEGORIES, _NONE)
         times: Memo[HeldTimes, Numbers] = Memo()
 
@@ -84,6 +83,7 @@ class StageParts(Record, eq=False):
         for (category, weight), size in self.lasting.items():
             held[category] = add(held[category], weight, size)
         for category in PASSING:
+            # Blocks run one at a time, so working sets compete for the same bytes.
             working = _NONE
             for parts in self.slots.values():
                 of_block = _NONE
@@ -99,14 +99,14 @@ class StageParts(Record, eq=False):
         return held
 
     def total_bytes(self, overheads: MemoryOverheads, fragmentation_ratio: Numbers) -> FloatArray:
-        """Return all bytes together; nothing where a layout has no such stage."""
+        """Sum of all categories; 0 where a layout has no such stage."""
         held = self.held(overheads, fragmentation_ratio).values()
         found = sum((size for size in held if size is not _NONE), start=_NONE)
         return np.asarray(found * (self.stages > 0))
 
 
 def stacked(each: Sequence[StageParts]) -> StageParts:
-    """Return parts of single layouts as those of all of them [layouts, 1]: numbers may be rows."""
+    """Parts of single layouts joined into arrays [layouts, 1]; numbers may be rows of samples."""
 
     def column(values: Sequence[FloatArray]) -> FloatArray:
         return np.array(values, dtype=np.float64)[:, np.newaxis]
@@ -126,10 +126,10 @@ def stacked(each: Sequence[StageParts]) -> StageParts:
 
 
 def weight_of(overheads: MemoryOverheads, weight: HeldTimes) -> Numbers:
-    """Return how often a stack holds a part."""
+    """Copies of a part in a stack."""
     return 1.0 if weight == "once" else getattr(overheads, weight)
 
 
 def runtime_bytes_of(overheads: MemoryOverheads, groups: FloatArray) -> FloatArray:
-    """Return what a rank's runtime holds, with the buffers of its groups of ranks."""
+    """Bytes of a rank's runtime, with the buffers of its groups of ranks."""
     return np.asarray(overheads.runtime_bytes + groups * overheads.communicator_bytes)

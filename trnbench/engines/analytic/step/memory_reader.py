@@ -1,4 +1,4 @@
-"""Reads off a program what each class of its pipeline stages holds on a rank, part by part.
+"""Bytes on a rank of each class of pipeline stages of a program, part by part.
 
 A stage holds the state of its blocks for the whole step, what its blocks keep for as many
 micro-batches as its schedule has in flight, the largest working set of any block it runs, and the
@@ -35,15 +35,15 @@ from trnbench.program.stages import StageClass, is_behind
 from trnbench.program.step import StepProgram
 
 Flights: TypeAlias = dict[tuple[Schedule, str], InFlight]
-"""What schedules keep in flight on each class of stages, for some layouts."""
+"""Micro-batches in flight on each class of stages by schedule, for some layouts."""
 
 BUFFERS_PER_MESSAGE = 2
-"""One is filled while the other is read."""
+"""One buffer is filled while the other is read."""
 _STATES: tuple[MemoryCategory, ...] = ("weights", "gradients", "optimizer")
 
 
 class BlockPart(Record, eq=False):
-    """Bytes of one instance of a block that are counted alike, had its stack them once."""
+    """Bytes of one instance of a block with one category, weight and lifetime, one copy."""
 
     category: MemoryCategory
     weight: HeldTimes
@@ -51,31 +51,31 @@ class BlockPart(Record, eq=False):
     bytes: FloatArray
 
     def picked(self, pick: Pick) -> BlockPart:
-        """Return that of some layouts."""
+        """The part for some layouts."""
         size = pick(self.bytes)
         return self if size is self.bytes else replace(self, bytes=size)
 
 
 class GridSums(Record, eq=False):
-    """What a program holds, added up over its whole grid: the same for any layouts of it.
+    """Sums over a program's whole grid, equal for any choice of its layouts.
 
-    By block, by class of stages (what stays, that added up, what its blocks work on; None where
-    that is not the same wherever there is such a stage), by messages of a stage. All but the last,
-    whether weight gradients have slots of their own or not.
+    Keys are a block or a class of stages, and True where weight gradients have slots of their own.
     """
 
     blocks: Memo[tuple[str, bool], tuple[BlockPart, ...]] = field(default_factory=Memo)
     staying: Memo[tuple[str, bool], Mapping[HeldPart, FloatArray]] = field(default_factory=Memo)
+    """Bytes of a class of stages for the whole step, by part; `lasting` is their sum."""
     lasting: Memo[tuple[str, bool], FloatArray] = field(default_factory=Memo)
     largest: Memo[tuple[str, bool], tuple[FloatArray, ...] | None] = field(default_factory=Memo)
+    """Working sets; None where they differ between layouts that have such a stage."""
     messages: Memo[Hashable, FloatArray] = field(default_factory=Memo)
     groups: Memo[Literal["rank"], FloatArray] = field(default_factory=Memo)
 
 
 class StageReader:
-    """Adds up a program's residents, stage by stage, over a grid or over some of its layouts.
+    """Sums of a program's residents, stage by stage, over a grid or over some of its layouts.
 
-    With `overheads`, each as often as the stack holds it; else once, whatever the stack.
+    With `overheads`, each resident counts as often as the stack holds it; else once.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class StageReader:
 
     @property
     def held(self) -> Mapping[str, tuple[BlockPart, ...]]:
-        """What an instance of each kind of block holds over the whole grid, by kind."""
+        """Parts of an instance of each kind of block over the whole grid, by kind."""
         return {kind: self._on_grid(kind) for kind in self._program.blocks}
 
     def _passing(self, kind: str) -> tuple[BlockPart, ...]:
-        """Return what a kind of block keeps of micro-batches, of the layouts asked for."""
+        """Parts that a kind of block keeps of micro-batches, for the chosen layouts."""
         return self._picked.of(
             kind,
             lambda: tuple(
@@ -125,7 +125,7 @@ class StageReader:
         return self._grid.micro_batches_of(self._pick)
 
     def _counted_alike(self, block: Block) -> tuple[BlockPart, ...]:
-        """Return residents added up where category and lifetime make no difference."""
+        """Residents added up where category, weight and lifetime are equal."""
         sums: dict[tuple[MemoryCategory, HeldTimes, Lifetime], FloatArray] = {}
         weighted: list[tuple[HeldTimes, Resident]] = [
             *((_weight_of(resident), resident) for resident in block.residents),
@@ -138,6 +138,7 @@ class StageReader:
                 if not times:
                     continue
                 weight, size = "once", size if times == 1 else size * times
+            # Without slots of their own, weight gradients are done with the backward slot.
             if not self._split:
                 if lifetime == "backward_to_weight":
                     continue
@@ -152,7 +153,7 @@ class StageReader:
 
     @property
     def groups(self) -> FloatArray:
-        """Groups of ranks that a rank is a member of: all of them, and one for each degree."""
+        """Number of groups of ranks that a rank is in: the world, and one for each degree."""
         return self._pick(self._sums.groups.of("rank", self._groups))
 
     def _groups(self) -> FloatArray:
@@ -167,7 +168,7 @@ class StageReader:
         return np.asarray(1.0 + sum((ranks > 1 for ranks in degrees), start=np.zeros(())))
 
     def parts(self, stage: StageClass) -> StageParts:
-        """Return the parts that a class of stages may hold, each once."""
+        """Parts that a class of stages may hold, one copy each."""
         lasting: dict[HeldPart, FloatArray] = {}
         staying = ((part, self._pick(size)) for part, size in self._stays(stage).items())
         for part, size in (*staying, *self._kept(stage)):
@@ -181,7 +182,7 @@ class StageReader:
         )
 
     def kinds_bytes(self, stage: StageClass) -> tuple[FloatArray, FloatArray]:
-        """Return lasting and passing bytes added up; 0 where there is no such stage."""
+        """Sums of lasting and of passing bytes; 0 where there is no such stage."""
         key = stage.role, self._split
         staying = self._pick(self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values())))
         passing = _sum((*(size for _, size in self._kept(stage)), *self._largest(stage)))
@@ -191,7 +192,7 @@ class StageReader:
         return np.asarray(staying * there), np.asarray(passing * there)
 
     def _largest(self, stage: StageClass) -> Iterable[FloatArray]:
-        """Return the bytes that a class of stages works on at most, part by part."""
+        """Bytes of the largest working set of a class of stages, part by part."""
 
         def alike() -> tuple[FloatArray, ...] | None:
             slots: list[Mapping[HeldPart, FloatArray]] = []
@@ -208,7 +209,7 @@ class StageReader:
         return map(self._pick, found)
 
     def _stays(self, stage: StageClass) -> Mapping[HeldPart, FloatArray]:
-        """Return the bytes over the grid that a class of stages holds for the whole step."""
+        """Bytes over the grid that a class of stages holds for the whole step."""
 
         def add() -> Mapping[HeldPart, FloatArray]:
             sums: dict[HeldPart, FloatArray] = {}
@@ -239,7 +240,7 @@ class StageReader:
             yield ("communication", "once"), size if whole == 1 else size * whole
 
     def _slots(self, stage: StageClass) -> dict[str, dict[HeldPart, FloatArray]]:
-        """Return the bytes that each kind of block of a class of stages works on, by kind."""
+        """Working bytes of each kind of block of a class of stages, by kind."""
         slots: dict[str, dict[HeldPart, FloatArray]] = {}
         for kind, blocks in stage.blocks.items():
             there = np.array(True) if blocks.min() > 0 else self._pick(blocks) > 0
@@ -253,7 +254,7 @@ class StageReader:
         return slots
 
     def messages_bytes(self, stage: StageClass) -> FloatArray:
-        """Return the buffers of a stage's messages; most stages send the same ones."""
+        """Bytes of the buffers of a stage's messages; most stages send the same ones."""
         key = frozenset(
             Counter(
                 (message.tensor, message.count.shape, message.count.tobytes())
@@ -269,10 +270,10 @@ class StageReader:
         return self._pick(self._sums.messages.of(key, add))
 
     def _growth(self, kind: str, count: FloatArray) -> FloatArray:
-        """Return by how much activations grow while a split backward slot passes `count` blocks.
+        """Growth of activations while a split backward slot passes `count` blocks, bytes.
 
-        Each block that is done lets go of one thing and keeps another for its weight gradients;
-        that of the last block is in its working set.
+        Each finished block frees one tensor and keeps another for its weight gradients; that of the
+        last block is in its working set.
         """
 
         def each(lifetime: Lifetime) -> FloatArray:
@@ -298,7 +299,7 @@ class StageReader:
         )
 
     def _behind(self, stage: StageClass) -> InFlight:
-        """Return the number of micro-batches that blocks behind the last layer keep.
+        """Micro-batches kept by blocks behind the last layer.
 
         On another stage than the output block's, each waits for the stages behind it and back.
         """
@@ -311,7 +312,7 @@ class StageReader:
         return InFlight(until_backward=held, until_weight=held)
 
     def _output_in_flight(self) -> InFlight:
-        """Return the number of micro-batches that the output block keeps: it is in the last chunk.
+        """Micro-batches kept by the output block, which is in the last chunk.
 
         There a backward slot follows each forward slot, unless all forward slots come first.
         """
@@ -327,7 +328,7 @@ class StageReader:
 
 
 def _wherever(blocks: FloatArray, stages: FloatArray) -> BoolArray | None:
-    """Return where stages have a block, along axes on which the number of stages does not depend.
+    """Places where stages have a block, along axes on which the number of stages does not depend.
 
     None if other axes decide, too, among layouts that have such stages.
     """
@@ -342,7 +343,7 @@ def _wherever(blocks: FloatArray, stages: FloatArray) -> BoolArray | None:
 
 
 def _slot_parts(held: Iterable[BlockPart], there: BoolArray) -> Mapping[HeldPart, FloatArray]:
-    """Return what a block works on, where it is there."""
+    """Working bytes of a block, 0 where a stage lacks the block."""
     return {
         (part.category, part.weight): _where(part.bytes, there)
         for part in held
@@ -351,12 +352,11 @@ def _slot_parts(held: Iterable[BlockPart], there: BoolArray) -> Mapping[HeldPart
 
 
 def _where(size: FloatArray, there: BoolArray) -> FloatArray:
-    """Return bytes where something is there; over no more axes where it is everywhere."""
     return size if there.all() else size * there
 
 
 def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatArray, ...]:
-    """Return the largest of each part."""
+    """Largest of each part."""
     largest: dict[HeldPart, FloatArray] = {}
     for parts in slots:
         for part, size in parts.items():
@@ -366,13 +366,12 @@ def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatAr
 
 
 def _sum(sizes: Iterable[FloatArray]) -> FloatArray:
-    """Return the sum of sizes, 0 of none."""
     found = [*sizes]
     return reduce(np.add, found) if found else np.zeros(())
 
 
 def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
-    """Return the number of micro-batches that hold a resident of this lifetime at once."""
+    """Number of micro-batches that hold a resident of this lifetime at once."""
     match lifetime:
         case "step" | "slot":
             return np.ones(())
@@ -387,7 +386,6 @@ def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:
 
 
 def _weight_of(resident: Resident) -> HeldTimes:
-    """Return which number of a stack says how much of a resident it holds."""
     if resident.category in _STATES:
         return "states"
     return "activations" if resident.category == "activations" else "once"

@@ -1,4 +1,4 @@
-"""What a rank of one pipeline stage holds while it works off its slots, by category and block.
+"""Bytes on a rank of one pipeline stage, slot by slot, by category and block.
 
 Model: the order of slots is the schedule's own. A forward slot adds what its blocks keep of a
 micro-batch; the slot that reads it last lets it go at its end; a stage works on its largest block
@@ -29,7 +29,7 @@ from trnbench.program.stages import StageClass, is_behind
 from trnbench.program.step import StepProgram
 
 HeldBy: TypeAlias = Mapping[tuple[str, MemoryCategory], float]
-"""Bytes by block and category; what is of no block is under the empty name."""
+"""Bytes by block and category; the name is empty for bytes of no block."""
 
 SlotPhase = Literal["forward", "backward", "weights", "optimizer"]
 _PHASES: Mapping[int, SlotPhase] = {
@@ -40,21 +40,19 @@ _PHASES: Mapping[int, SlotPhase] = {
 
 
 class MemoryInstant(Record):
-    """What is held while one slot runs, or the optimizer, which has no micro-batch and no chunk.
-
-    `in_flight` is the number of micro-batches, in whole stages, of which something is kept.
-    """
+    """Bytes held while one slot runs, or the optimizer, which has no micro-batch and no chunk."""
 
     slot: int
     phase: SlotPhase
     in_flight: float
+    """Micro-batches with kept tensors, in whole stages."""
     held: HeldBy
     micro_batch: int | None = None
     chunk: int | None = None
 
     @property
     def total_bytes(self) -> float:
-        """Everything together."""
+        """Sum of all bytes."""
         return sum(self.held.values())
 
     @property
@@ -75,14 +73,14 @@ class MemoryTimeline(Record):
 
     @property
     def peak(self) -> MemoryInstant:
-        """The first instant that holds most."""
+        """The first instant with the most bytes."""
         return max(self.instants, key=lambda instant: instant.total_bytes)
 
 
 def memory_timeline(
     program: StepProgram, overheads: MemoryOverheads, fragmentation_ratio: float
 ) -> MemoryTimeline:
-    """Return the memory of a rank of the worst stage of a scalar program, slot by slot."""
+    """Memory of a rank of the worst stage of a scalar program, slot by slot."""
     totals = [
         float(parts.total_bytes(overheads, fragmentation_ratio)) for parts in stage_parts(program)
     ]
@@ -101,7 +99,7 @@ def memory_timeline(
 
 
 class _Stage:
-    """Adds up what a rank of a stage holds with so many micro-batches in flight."""
+    """Bytes on a rank of a stage, given the micro-batches in flight."""
 
     def __init__(
         self,
@@ -122,7 +120,7 @@ class _Stage:
         self._runtime = float(runtime_bytes_of(overheads, stage_parts(program)[0].groups))
 
     def instants(self, order: SlotOrder, stage: int) -> Iterator[MemoryInstant]:
-        """Yield what is held in each slot of a stage, and at last by the optimizer."""
+        """Yield the bytes of each slot of a stage, and at last of the optimizer."""
         kept, unread = np.zeros(order.vpp), np.zeros(order.vpp)
         slots = zip(
             order.kind[stage].tolist(),
@@ -154,7 +152,7 @@ class _Stage:
         )
 
     def _held(self, kept: np.ndarray, unread: np.ndarray, kind: int | None) -> HeldBy:
-        """Return the bytes by block with chunks kept, and chunks whose weights are still to do."""
+        """Bytes by block, given kept chunks and chunks whose weight gradients are still to come."""
         found: dict[tuple[str, MemoryCategory], float] = {}
 
         def add(block: str, category: MemoryCategory, size: float) -> None:
@@ -162,7 +160,7 @@ class _Stage:
                 found[block, category] = found.get((block, category), 0.0) + size
 
         for name, (count, parts) in self._blocks.items():
-            # What stands behind the layers is in the last chunk, the others are spread over all.
+            # Blocks behind the layers are in the last chunk, the others are spread over all chunks.
             at = slice(-1, None) if is_behind(name) else slice(None)
             chunks = 1 if is_behind(name) else len(kept)
             times = {
@@ -191,7 +189,7 @@ class _Stage:
         return float(part.bytes) * times
 
     def _largest(self, category: MemoryCategory) -> tuple[str, float]:
-        """Return the kind of block that works on most bytes of a category, and how many."""
+        """The kind of block with the largest working set of a category, and its bytes."""
         sizes = {
             name: sum(
                 self._bytes(part)
@@ -203,7 +201,7 @@ class _Stage:
         return max(sizes.items(), key=lambda one: one[1])
 
     def _growth(self, count: int, parts: tuple[BlockPart, ...]) -> float:
-        """Return by how much blocks grow that are done while a split backward slot runs."""
+        """Growth of finished blocks while a split backward slot runs, bytes."""
 
         def each(lifetime: str) -> float:
             return sum(self._bytes(part) for part in parts if part.lifetime == lifetime)

@@ -41,19 +41,18 @@ from trnbench.program.slot_times import SlotTimes
 
 
 class PipelineWork(Record, eq=False):
-    """What one micro-batch costs on its way; times of a stage count all its chunks.
-
-    `before` and `after` are sums over the stages on either side of the slowest; of equal stages any
-    may count as the slowest. `send_s` is one message between neighbours, latency included;
-    `send_overlap` the share of it during which its sender computes on.
-    """
+    """Seconds of one micro-batch in the pipeline; those of a stage count all its chunks."""
 
     slowest: SlotTimes[FloatArray]
+    """Any stage may count as the slowest where all are equal."""
     before: SlotTimes[FloatArray]
+    """Sum over the stages in front of the slowest; `after` over those behind."""
     after: SlotTimes[FloatArray]
     stages_after: FloatArray
     send_s: FloatArray
+    """One message between neighbours, latency included."""
     send_overlap: FloatArray
+    """Share of a message during which its sender computes on."""
 
     @property
     def held(self) -> FloatArray:
@@ -62,7 +61,7 @@ class PipelineWork(Record, eq=False):
 
 
 class PipelineTime(Record, eq=False):
-    """Seconds from the first forward to the last slot's end, and what they are spent on."""
+    """Seconds from the first forward to the last slot's end: work, bubble and messages."""
 
     work_s: FloatArray
     bubble_s: FloatArray
@@ -70,7 +69,7 @@ class PipelineTime(Record, eq=False):
 
     @property
     def time_s(self) -> FloatArray:
-        """Return the whole time in seconds."""
+        """Whole time in seconds."""
         return self.work_s + self.bubble_s + self.sends_s
 
 
@@ -82,7 +81,7 @@ def pipeline_time(
     micro_batches: ArrayLike,
     work: PipelineWork,
 ) -> PipelineTime:
-    """Return the pipeline's time under a legal schedule; degrees and times broadcast."""
+    """Pipeline's time under a legal schedule; degrees and times broadcast."""
     p, v, m = (np.asarray(degree, dtype=np.float64) for degree in (pp, vpp, micro_batches))
     work_s, bubble_s, sends_s = np.broadcast_arrays(
         m * work.slowest.all_s, _bubble(schedule, p, v, m, work), _sends(schedule, p, v, m, work)
@@ -93,7 +92,7 @@ def pipeline_time(
 def _bubble(
     schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
 ) -> FloatArray:
-    """Return the seconds that the slowest stage k waits, messages left out.
+    """Seconds that the slowest stage k waits, messages left out.
 
     Each case follows the slot order of `program.schedule` along one way through the pipeline: down
     to k (`before`), m micro-batches on k, back up (`before`), and what k waits for in between.
@@ -146,7 +145,7 @@ def _split_bubble(
     after: SlotTimes[FloatArray],
     behind: FloatArray,
 ) -> FloatArray:
-    """Return the bubble where stage s keeps s micro-batches' weight gradients for the drain.
+    """Bubble where stage s keeps s micro-batches' weight gradients for the drain.
 
     Round trips are as in 1F1B, but without weight gradients. When k has run its last B, s + 1 =
     p - behind weight gradients are left to it; meanwhile the last B goes up through the stages
@@ -169,7 +168,7 @@ def _split_bubble(
 def _sends(
     schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
 ) -> FloatArray:
-    """Return the seconds that messages add.
+    """Seconds that messages add.
 
     `send` is c of the module's text, `held` the share h. The first micro-batch fills the pipeline
     and the last one drains it, p - 1 messages each; the rest of each case is what messages cost
@@ -224,7 +223,7 @@ def _sends(
 
 
 def _spare(p: FloatArray, work: PipelineWork) -> SlotTimes[FloatArray]:
-    """Return by how many seconds a micro-batch the other stages are faster, on average."""
+    """By how many seconds a micro-batch the other stages are faster, on average."""
     slowest, before, after = work.slowest, work.before, work.after
     others = np.maximum(p - 1, 1)
     return SlotTimes(
@@ -235,7 +234,7 @@ def _spare(p: FloatArray, work: PipelineWork) -> SlotTimes[FloatArray]:
 
 
 def _round_trips(p: FloatArray, m: FloatArray, held: FloatArray) -> FloatArray:
-    """Return the messages that micro-batches 1 to m - 1 of 1F1B wait for, on the worst way.
+    """Messages that micro-batches 1 to m - 1 of 1F1B wait for, on the worst way.
 
     A round trip over d + 1 stages takes 2 d messages for d + 1 micro-batches. A stage where it
     turns is also held up by its own message to the stage beyond, unless it is the first or last.

@@ -26,28 +26,29 @@ ENDS = ("only", "first", "last")
 
 
 class StagePlan(Record, eq=False):
-    """A class of stages over the axes of the grid, without what depends on slots.
-
-    `index`: the first such stage; `stages`: how many there are; `blocks`: how often each runs which
-    kind. Seconds once a step as in `BlockPrices`; `host_update_s`: until its host is done with it.
-    All 0 where a layout has no such stage.
-    """
+    """A class of stages over the axes of the grid, without the seconds of slots; 0 where absent."""
 
     role: StageRole
     index: FloatArray
+    """The first such stage."""
     stages: FloatArray
+    """Number of such stages."""
     blocks: Mapping[str, FloatArray]
+    """Instances of each kind of block on each stage."""
     reduce_s: FloatArray
+    """Seconds once a step, as in `BlockPrices`; likewise the next three."""
     gather_s: FloatArray
     sums_s: FloatArray
     update_s: FloatArray
     host_update_s: FloatArray
+    """Seconds until the host has updated the stage's weights."""
 
 
 def stage_plans(
     classes: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along: Pick
 ) -> tuple[StagePlan, ...]:
-    """Return the classes in the order of the pipeline; the only stage counts as a first one."""
+    """The classes in the order of the pipeline; the only stage counts as a first one."""
+    # A layout has either an only stage or a first one, so one plan serves both.
     ends = [stage for stage in classes if stage.role in ("only", "first")]
     others = [[stage] for stage in classes if stage not in ends]
     return tuple(_plan(group, blocks, along) for group in (ends, *others))
@@ -56,10 +57,10 @@ def stage_plans(
 def updated_on_host(
     plans: Sequence[StagePlan], blocks: Mapping[str, BlockPrices], together: FloatArray
 ) -> tuple[StagePlan, ...]:
-    """Return the classes with what each waits for its host, which `together` stages share.
+    """The classes with the seconds each waits for its host, which `together` stages share.
 
     Beside a stage on a node are all others of its pipeline, or inner ones, which neither embed nor
-    predict. That with most for the host to do is done when all of them are.
+    predict. The stage with most work for the host is done when all of them are.
     """
 
     def once(plan: StagePlan, read: Callable[[BlockPrices], FloatArray]) -> FloatArray:
@@ -91,7 +92,7 @@ def updated_on_host(
 
 
 def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along: Pick) -> StagePlan:
-    """Return a class of stages, or several of which a layout has at most one."""
+    """The plan of a class of stages, or of several of which a layout has at most one."""
     kinds = dict.fromkeys(kind for stage in group for kind in stage.blocks)
     counts = {
         kind: along(
@@ -117,23 +118,20 @@ def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along:
 
 
 def _short(values: FloatArray) -> FloatArray:
-    """Return one number for many that are all the same."""
     return values.ravel()[:1].reshape(()) if np.all(values == values.flat[0]) else values
 
 
 class StageSlots(Record, eq=False):
-    """Seconds of one micro-batch on each stage of a class, all its chunks, by slot.
-
-    `host`: the part of them that the device waits for the host. `before`: the seconds summed over
-    all stages in front of the class.
-    """
+    """Seconds of one micro-batch on each stage of a class, all its chunks, by slot."""
 
     index: FloatArray
     stages: FloatArray
     blocks: Mapping[str, FloatArray]
     seconds: Mapping[Slot, FloatArray]
     host: Mapping[Slot, FloatArray]
+    """Part of the seconds that the device waits for the host."""
     before: Mapping[Slot, FloatArray]
+    """Sum over all stages in front of the class."""
 
 
 def stage_slots(
@@ -143,7 +141,7 @@ def stage_slots(
     launch_s: Mapping[Slot, FloatArray],
     host: HostPrices | None = None,
 ) -> tuple[StageSlots, ...]:
-    """Return the classes from the length of each block's slots, and what a stage's slot adds."""
+    """The classes from the length of each block's slots, and the seconds a stage's slot adds."""
     found: list[StageSlots] = []
     before = dict.fromkeys(lengths, NOTHING)
     for plan in plans:
@@ -169,29 +167,27 @@ def stage_slots(
 
 
 class SlowestStage(Record, eq=False):
-    """The stage that takes longest for a micro-batch, and sums over the stages on either side.
-
-    `host`: the part of its seconds that the device waits for the host.
-    """
+    """The stage that takes longest for a micro-batch, and sums over the stages on either side."""
 
     index: FloatArray
     blocks: Mapping[str, FloatArray]
     seconds: Mapping[Slot, FloatArray]
     host: Mapping[Slot, FloatArray]
+    """Part of its seconds that the device waits for the host."""
     before: Mapping[Slot, FloatArray]
     after: Mapping[Slot, FloatArray]
 
     def exposed_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
-        """Return the exposed seconds of a purpose's exchanges in a micro-batch."""
+        """Exposed seconds of a purpose's exchanges in a micro-batch."""
         return weighted(self.blocks, {kind: c.exposed_in_all(purpose) for kind, c in costs.items()})
 
     def hidden_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
-        """Return the seconds of a purpose's exchanges that compute hides in a micro-batch."""
+        """Seconds of a purpose's exchanges that compute hides in a micro-batch."""
         return weighted(self.blocks, {kind: c.hidden_in_all(purpose) for kind, c in costs.items()})
 
 
 def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
-    """Return the slowest stage; of equal ones the first."""
+    """Slowest stage; of equal ones the first."""
     first, last = stages[0], stages[-1]
     index, seconds, before = first.index, dict(first.seconds), dict(first.before)
     host = dict(first.host)
@@ -210,6 +206,7 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
                 host[slot] = np.where(slower, stage.host[slot], host[slot])
         for kind in blocks:
             blocks[kind] = np.where(slower, stage.blocks.get(kind, NOTHING), blocks[kind])
+    # All stages minus those before and the slowest itself: no second pass over the classes.
     after = {
         slot: last.before[slot] + last.stages * last.seconds[slot] - before[slot] - seconds[slot]
         for slot in seconds
@@ -220,7 +217,7 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
 
 
 def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
-    """Return seconds by slot as a record; 0 where weight gradients have no slot of their own."""
+    """Seconds by slot as a record; 0 where weight gradients have no slot of their own."""
     return SlotTimes(
         forward_s=seconds["forward"],
         backward_s=seconds["backward"],

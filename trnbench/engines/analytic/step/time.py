@@ -65,22 +65,19 @@ _DIRECTIONS = 2
 
 
 class StepTime(Record, eq=False):
-    """Seconds of a step for the layouts asked for; arrays over them, then over samples if any.
-
-    `by_category` adds up to the step; categories inside the pipeline are those of its slowest
-    stage. `data` is what keeps gradients and weights of ranks alike. `hidden`: communication that
-    overlaps with compute, no part of the total. Not a number: no such layout, or nobody can run it.
-
-    What a device's own clock tells: `device_s_per_microbatch`, of one micro-batch on the slowest
-    stage, forward, again and backward, with what its exchanges do not hide; no message between
-    stages, bubble, or cost of the host or of the stack. `optimizer_s`: from the last slot's end to
-    the step's, the update and what of gradients' and weights' exchanges nothing hides.
-    """
+    """Seconds of a step, over layouts, then over samples if any; NaN where nothing can run."""
 
     by_category: Mapping[StepCategory, FloatArray]
+    """Adds up to the step; categories inside the pipeline are those of its slowest stage. `data`
+    keeps gradients and weights of ranks equal."""
     hidden: Mapping[StepCategory, FloatArray]
+    """Communication that overlaps with compute, not part of the total."""
     device_s_per_microbatch: FloatArray
+    """By the device's own clock: one micro-batch on the slowest stage, forward, again and backward,
+    with exposed exchanges; without messages between stages, bubble, host and stack."""
     optimizer_s: FloatArray
+    """From the last slot's end to the step's: the update, and exposed exchanges of gradients and
+    weights."""
 
     @property
     def time_s(self) -> FloatArray:
@@ -98,7 +95,7 @@ class _Slots(Record, eq=False):
 
 
 class _Degrees(Record, eq=False):
-    """What the pipelines of some layouts are: stages, chunks, micro-batches, message."""
+    """Degrees of the pipelines of some layouts, and seconds of a message."""
 
     pp: FloatArray
     vpp: FloatArray
@@ -118,25 +115,19 @@ class _Run(Record, eq=False):
 
 
 class HostRates(Record, eq=False):
-    """What a rank gets of its host: of the link to its memory, and of that memory's bandwidth.
-
-    `stages_together`: the stages of a pipeline that share a host.
-    """
+    """Rates of a rank at its host: the link to its memory, and that memory's bandwidth."""
 
     link_bytes_per_s: Numbers
     memory_bytes_per_s: Numbers
     stages_together: FloatArray
+    """Stages of a pipeline that share a host."""
 
 
 class StepPrices(Record, eq=False):
-    """Everything of a program's steps that is priced once; made by `step_prices`.
+    """Prices of a program's steps, each computed once; made by `step_prices`.
 
-    `reasons`: why the chip cannot compute it; `refused`: exchanges that the stack cannot serve.
-    Arrays span the axes of the grid that they depend on, then one of samples where the efficiency
-    has any. Seconds include the stack's factor: `launch_s` per micro-batch and stage, `send_s` of a
-    message, `closing_s` of the exchange that ends a step, `once_s` whatever the step does; not so
-    those of `host`, None where launching costs nothing. `expert_overlap`: that of the exchanges of
-    tokens, None where it is the stack's everywhere.
+    Arrays span the axes of the grid that they depend on, then samples where the efficiency has any.
+    Seconds include the stack's factor, except those of `host`.
     """
 
     program: StepProgram
@@ -144,20 +135,28 @@ class StepPrices(Record, eq=False):
     efficiency: TrainingEfficiency
     exchanges: Exchanges
     reasons: tuple[str, ...]
+    """Why the chip cannot compute the program."""
     refused: tuple[Reason, ...]
+    """Exchanges that the stack cannot serve."""
     blocks: Mapping[str, BlockPrices]
     plans: tuple[StagePlan, ...]
     slowdown: FloatArray
     launch_s: FloatArray
+    """Per micro-batch and stage."""
     expert_overlap: FloatArray | None
+    """Overlap of the exchanges of tokens; None where the stack's holds everywhere."""
     host: HostPrices | None
+    """None where launching costs nothing."""
     send_s: FloatArray
+    """One message between stages."""
     closing_s: FloatArray
+    """The exchange that ends a step."""
     once_s: FloatArray
+    """Fixed seconds of every step."""
     host_rates: HostRates | None = None
 
     def time(self, points: Points | None = None) -> StepTime:
-        """Return the time of all layouts, or of those at `points`, which must be wanted ones."""
+        """Seconds of all layouts, or of those at `points`, which must be wanted ones."""
         pick = self._picker(points)
         run = self._run(pick)
         micro_batches, slots, slowest = run.degrees.micro_batches, run.slots, run.slowest
@@ -199,7 +198,7 @@ class StepPrices(Record, eq=False):
         )
 
     def time_s(self, points: Points | None = None) -> FloatArray:
-        """Return the whole step of the same layouts, s: the total of `time`, in less time."""
+        """Seconds of the whole step of the same layouts: the total of `time`, computed faster."""
         pick = self._picker(points)
         run = self._run(pick)
         ended = run.ending.update_s + run.ending.exposed_s + pick(self.closing_s)
@@ -207,7 +206,7 @@ class StepPrices(Record, eq=False):
         return self._layouts(points)(run.pipeline.time_s + ended + once)
 
     def played(self, program: StepProgram) -> StepPrices:
-        """Return those of the same blocks in another schedule, or spread otherwise over stages."""
+        """Prices of the same blocks in another schedule, or spread differently over stages."""
         if stages_alike(program.layout, self.program.layout):
             return replace(self, program=program)
         exchanges = self.exchanges.of(program)
@@ -221,7 +220,7 @@ class StepPrices(Record, eq=False):
         return replace(self, program=program, plans=plans, host=host)
 
     def updated_on_host(self, rates: HostRates) -> StepPrices:
-        """Return those with what the host's updates take, at these rates of a rank."""
+        """Prices with the seconds of the host's updates at these rates."""
 
         def seconds(block: Block, read: Callable[[Elementwise], FloatArray]) -> FloatArray:
             return total(self._along(read(op)) for op in block.ops if is_on_host(op))
@@ -239,11 +238,11 @@ class StepPrices(Record, eq=False):
         return replace(self, blocks=blocks, plans=plans, host_rates=rates)
 
     def over(self, seconds: FloatArray, points: Points | None = None) -> FloatArray:
-        """Return seconds that span axes of the grid, then samples, for the layouts asked for."""
+        """Seconds that span axes of the grid, then samples, for the layouts asked for."""
         return self._layouts(points)(self._picker(points)(seconds))
 
     def slowest_blocks(self) -> Mapping[str, float]:
-        """Return how often the slowest stage of a scalar program runs which kind of block."""
+        """Instances of each kind of block on the slowest stage of a scalar program."""
         slowest = slowest_stage(self._slots(lambda values: values).stages)
         return {kind: float(count) for kind, count in slowest.blocks.items()}
 
@@ -251,7 +250,7 @@ class StepPrices(Record, eq=False):
         return along(values, self.exchanges.samples)
 
     def _picker(self, points: Points | None) -> Pick:
-        """Return the function that takes these layouts' numbers out of an array over the grid."""
+        """Function that takes these layouts' numbers out of an array over the grid."""
         if points is None:
             return lambda values: values
         if self.exchanges.samples is None:
@@ -335,13 +334,12 @@ class StepPrices(Record, eq=False):
         )
 
     def _part(self, pick: Pick, slowest: SlowestStage, part: ComputePart) -> FloatArray:
-        """Return a part of the slowest stage's compute of one micro-batch, on a typical node."""
         of_kind = {kind: b.parts.get(part, NOTHING) for kind, b in self.blocks.items()}
         picked = {kind: s if s is NOTHING else pick(s) for kind, s in of_kind.items()}
         return weighted(slowest.blocks, picked)
 
     def _layouts(self, points: Points | None) -> Pick:
-        """Return the function that broadcasts seconds to all layouts asked for, NaN elsewhere."""
+        """Function that broadcasts seconds to all layouts asked for, NaN elsewhere."""
         asked = self.exchanges.prices.wanted if points is None else np.array(True)
         everywhere, wanted = bool(asked.all()), self._along(array(asked)) > 0
         shape = self.program.shape if points is None else (len(points),)
@@ -356,7 +354,7 @@ class StepPrices(Record, eq=False):
 
 
 def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime) -> FloatArray:
-    """Return the seconds of the slowest stage's messages that compute hides."""
+    # The first and the last stage have one neighbour each, all others two.
     neighbours = 1.0 * (slowest.index > 0) + (slowest.index < degrees.pp - 1)
     sent_s = degrees.micro_batches * degrees.vpp * neighbours * degrees.send_s
     return np.maximum(sent_s - piped.sends_s, 0)
@@ -365,10 +363,10 @@ def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime)
 def step_prices(
     program: StepProgram, platform: Platform, exchanges: Exchanges, products: Products
 ) -> StepPrices:
-    """Return the prices of a program's steps, for the layouts whose exchanges are asked for.
+    """Prices of a program's steps, for the layouts whose exchanges are requested.
 
-    By the efficiency of the exchanges, which may be those of another program on the same grid;
-    `products` are what was priced so far on the same chip by it.
+    The efficiency is that of the exchanges, which may belong to another program on the same grid;
+    `products` are operations priced before on the same chip.
     """
     exchanges, efficiency = exchanges.of(program), exchanges.efficiency
     stack, samples = efficiency.stack, exchanges.samples
@@ -397,6 +395,7 @@ def step_prices(
         for kind, block in program.blocks.items()
     }
     per_node = exchanges.prices.ranks_per_node / exchanges.prices.platform.joined_nodes
+    # The slowest of n nodes gets slower with n, so the slowdown depends on the layout's world.
     nodes = np.ceil(program.grid.ranks("world") / per_node)
     piped = along(array(program.grid.pp > 1), samples)
     launch_s = efficiency.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s)
@@ -404,7 +403,7 @@ def step_prices(
     closing = (exchanged[op] for op in program.closing)
     host, once_s = host_prices(exchanges, [plan.blocks for plan in plans]), stack.step_s
     if not program.trains:
-        # Half of what a micro-batch launches is for its way back; the rest of a step is of others.
+        # Half of a micro-batch's launches are for the backward; the step's seconds are training's.
         launch_s, once_s = launch_s / _DIRECTIONS, 0.0
         host = host and replace(host, graph_s=host.graph_s / _DIRECTIONS)
     return StepPrices(

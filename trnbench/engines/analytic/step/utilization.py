@@ -1,4 +1,4 @@
-"""How much of the peak a step uses, by the three usual conventions.
+"""Share of the peak that a step uses, by the three usual conventions.
 
 MFU: FLOP the job needs (causal attention halved, nothing computed twice) over the tensor engines'
 peak in the format of its matrix products; a job with adapters needs no gradients of frozen weights,
@@ -43,7 +43,7 @@ def utilization(
     *,
     logical_size: int | None = None,
 ) -> Utilization:
-    """Return the utilization of steps that take so long, for all layouts."""
+    """Utilization of steps of `step_s` seconds, for all layouts."""
     chip = platform.chip
     number_format = chip.own_format(program.recipe.linear)
     headline_flop_per_s = chip.headline_per_chip_flop_per_s.get(number_format, np.nan)
@@ -62,7 +62,7 @@ def mfu(
     *,
     logical_size: int | None = None,
 ) -> FloatArray:
-    """Return the MFU alone of steps that take so long, for all layouts."""
+    """MFU of steps of `step_s` seconds, for all layouts."""
     chip = platform.chip
     chip_seconds = step_s * program.grid.ranks("world") / chip.ranks(logical_size)
     return np.asarray(program.model_flop / (chip_seconds * _peak_flop_per_s(program, chip)))

@@ -26,11 +26,11 @@ from trnbench.machine.tiling.attention import (
 )
 
 RESULTS_PART = 0.5
-"""What part of SBUF the gradients of queries may take."""
+"""Largest share of SBUF for the gradients of queries."""
 
 
 class BackwardStream:
-    """Makes the steps of one backward kernel."""
+    """Writer of the steps of one backward kernel."""
 
     def __init__(self, call: AttentionCall, kernel: FusedKernel, maker: Maker) -> None:
         self._make = maker
@@ -45,7 +45,7 @@ class BackwardStream:
 
     @property
     def pools(self) -> dict[Pool, int]:
-        """Return the PSUM banks and the buffers in SBUF, by use."""
+        """PSUM banks and the buffers in SBUF, by use."""
         gradients = self._scores + self._values
         return {
             "scores": 2,
@@ -60,7 +60,7 @@ class BackwardStream:
 
     @property
     def partition_bytes(self) -> float:
-        """Return what the kernel needs of each partition of SBUF."""
+        """Bytes of each SBUF partition that the kernel needs."""
         call, pools, narrow = self._call, self.pools, self._make.element_bytes
         chunks = self._scores + self._values
         size = call.score_size + call.value_size
@@ -79,7 +79,7 @@ class BackwardStream:
     def step(
         self, loads: Visit | None, scores: Visit | None, weights: Visit | None, sums: Visit | None
     ) -> tuple[Instruction, ...]:
-        """Return the instructions of a step: a visit at each stage, None where there is none."""
+        """Instructions of a step: a visit at each stage, None where there is none."""
         return tuple(
             chain(
                 self._gradients(sums) if sums else (),
@@ -111,7 +111,6 @@ class BackwardStream:
             yield self._wide(visit)
 
     def _wide(self, visit: Visit) -> Instruction:
-        """Return the load of what a query tile's gradient, in fp32, has come to before."""
         columns = round(visit.queries * WIDE_BYTES / self._make.element_bytes)
         return self._operand(columns, self._score_size, Links(done="earlier"))
 
@@ -152,7 +151,7 @@ class BackwardStream:
             yield make.copy_out(width, out)
 
     def _turned(self, tiles: int, columns: int, after: tuple[str, ...]) -> Iterator[Instruction]:
-        """Yield transposes on the tensor engine and the copy of what they turned."""
+        """Yield transposes on the tensor engine and the copies of their results."""
         make = self._make
         into = Links(after=after, takes=("turned",), done="turn")
         yield make.product(QUERY_TILE, make.array, tiles, into)
@@ -214,7 +213,7 @@ class BackwardStream:
             yield make.store(self._score_size, visit.queries, Links(after=("query slope",)))
 
     def _key_gradients(self, width: int, grads: int) -> Iterator[Instruction]:
-        """Yield what takes the gradients of keys and values out of PSUM."""
+        """Yield the copies of the gradients of keys and values out of PSUM."""
         make = self._make
         for _ in range(grads):
             links = Links(after=("gradients",), done="key slope", gives=("gradients",))

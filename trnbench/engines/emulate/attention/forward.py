@@ -36,7 +36,7 @@ _EXPONENTIALS = 2
 
 
 class ForwardStream:
-    """Makes the steps of one forward kernel."""
+    """Writer of the steps of one forward kernel."""
 
     def __init__(self, call: AttentionCall, kernel: FusedKernel, maker: Maker) -> None:
         self._make = maker
@@ -54,7 +54,7 @@ class ForwardStream:
 
     @property
     def pools(self) -> dict[Pool, int]:
-        """Return the PSUM banks and the buffers in SBUF, by use."""
+        """PSUM banks and the buffers in SBUF, by use."""
         return {
             "scores": 4,
             "turned": 1 if self._by_dma else 2,
@@ -67,7 +67,7 @@ class ForwardStream:
 
     @property
     def partition_bytes(self) -> float:
-        """Return what the kernel needs of each partition of SBUF."""
+        """Bytes of each SBUF partition that the kernel needs."""
         return self._needs(self._rows, self._key_buffers)
 
     def _needs(self, rows: int, key_buffers: int) -> float:
@@ -83,7 +83,7 @@ class ForwardStream:
     def step(
         self, loads: Visit | None, scores: Visit | None, weights: Visit | None, sums: Visit | None
     ) -> tuple[Instruction, ...]:
-        """Return the instructions of a step: a visit at each stage, None where there is none."""
+        """Instructions of a step: a visit at each stage, None where there is none."""
         tiles = zip_longest(
             self._output(sums) if sums else (),
             self._exponentials(weights) if weights else (),
@@ -276,7 +276,7 @@ class ForwardStream:
         return self._make.product(QUERY_TILE, self._value_size, visit.value_tiles[tile], links)
 
     def _finish(self, visit: Visit) -> Iterator[Instruction]:
-        """Yield what a visit ends with: sums of rows, and the scaled output of the last one."""
+        """Yield the end of a visit: sums of rows, and the scaled output of the last visit."""
         make, small = self._make, LanePass(columns=STATISTIC)
         output, size = ("output",), self._value_size
         yield make.vector(LanePass(columns=len(visit.widths)), Links(done="row sum"))

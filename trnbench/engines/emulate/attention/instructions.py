@@ -22,7 +22,7 @@ _NAMES = {CoreEngine.VECTOR: "vector", CoreEngine.SCALAR: "scalar", CoreEngine.G
 
 
 class Links(Record):
-    """What an instruction waits for, takes, signals and gives back."""
+    """Resources and events of an instruction: awaited, taken, signalled and given back."""
 
     after: Sequence[Event] = ()
     takes: Sequence[Pool] = ()
@@ -31,7 +31,7 @@ class Links(Record):
 
 
 class Maker:
-    """Makes instructions of one core for operands of one width."""
+    """Factory of instructions of one core for operands of one width."""
 
     def __init__(self, cores: NeuronCores, costs: Instructions, element_bytes: float) -> None:
         self.element_bytes = element_bytes
@@ -47,43 +47,43 @@ class Maker:
         }
 
     def product(self, columns: int, moving: int, times: int, links: Links) -> Instruction:
-        """Return `times` products of a stationary tile of so many columns with moving ones."""
+        """`times` products of a stationary tile of this many columns with moving ones."""
         cycles = float(self._costs.multiply_cycles(columns, moving)) * times
         return self._made(
             [OnEngine(CoreEngine.TENSOR, _fs(cycles, self._costs.tensor_clock_hz))], links
         )
 
     def copy_out(self, columns: int, links: Links) -> Instruction:
-        """Return a copy of accumulated columns to SBUF, on the vector or the scalar engine."""
+        """A copy of accumulated columns to SBUF, on the vector or the scalar engine."""
         one = LanePass(columns=columns, psum=True)
         return self._made(
             [self._way(CoreEngine.VECTOR, one), self._way(CoreEngine.SCALAR, one)], links
         )
 
     def vector(self, one: LanePass, links: Links) -> Instruction:
-        """Return a pass on the vector engine."""
+        """A pass on the vector engine."""
         return self._made([self._way(CoreEngine.VECTOR, one)], links)
 
     def scalar(self, one: LanePass, links: Links) -> Instruction:
-        """Return a pass on the scalar engine."""
+        """A pass on the scalar engine."""
         return self._made([self._way(CoreEngine.SCALAR, one)], links)
 
     def mask(self, columns: int, links: Links) -> Instruction:
-        """Return a mask by position, which the GpSimd engine puts on scores in SBUF."""
+        """A mask by position, which the GpSimd engine puts on scores in SBUF."""
         seconds = position_mask_s(self._cores.gpsimd, columns)
         ports = tuple(p for p in self._ports[CoreEngine.GPSIMD] if p is Shared.SBUF)
         return self._made([OnEngine(CoreEngine.GPSIMD, femtoseconds(seconds), ports)], links)
 
     def load(self, partitions: int, columns: int, links: Links, *, rows: int = 1) -> Instruction:
-        """Return a transfer from memory: `rows` rows of so many columns for each partition."""
+        """A transfer from memory: `rows` rows of this many columns for each partition."""
         return self._transfer(CoreEngine.LOADS, (partitions, columns, rows), 1.0, links)
 
     def store(self, partitions: int, columns: int, links: Links) -> Instruction:
-        """Return a transfer to memory."""
+        """A transfer to memory."""
         return self._transfer(CoreEngine.STORES, (partitions, columns, 1), 1.0, links)
 
     def turn(self, columns: int, rows: int, links: Links) -> Instruction:
-        """Return the DMA engines' transpose of a tile in SBUF."""
+        """DMA engines' transpose of a tile in SBUF."""
         rate = self._cores.dma.transpose_rate_in_sbuf
         assert rate is not None
         pieces = -(-columns // self.array)

@@ -1,4 +1,4 @@
-"""Fused attention of one rank, played: time, what every engine was busy, share of the peak."""
+"""Fused attention of one rank, played: time, busy seconds of every engine, share of the peak."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IN_PSUM = ("scores", "turned", "sums", "gradients")
 
 
 class AttentionRun(Record):
-    """How a call ran on the busiest core of a rank.
+    """Result of a call on the busiest core of a rank.
 
     `busy`: the part of `time_s` of each engine and queue. The kernel holds `psum_banks`, and
     `partition_bytes` of every partition of SBUF.
@@ -59,7 +59,7 @@ def run_attention(
     kernel: FusedKernel | None = None,
     shorten: bool = True,
 ) -> AttentionRun:
-    """Return the run of one call on the `cores` cores of a rank of a chip.
+    """Run of one call on the `cores` cores of a rank of a chip.
 
     Repetitions are skipped exactly unless `shorten` is False. `kernel` is the chip's usual one.
     """
@@ -82,7 +82,7 @@ def _core(
     kernel: FusedKernel,
     shorten: bool,
 ) -> AttentionRun:
-    """Play what one core does: its heads one after another."""
+    """Play the heads of one core, one after another."""
     call = calls[0]
     product = matrix_product(1, 1, 1, format_a=call.number_format)
     costs = instructions_of(chip, unit, rate_of(product, unit, "native"))
@@ -125,12 +125,12 @@ class _Steps:
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def of(self, runs: Iterable[Sequence[PlacedVisit]]) -> StreamPart:
-        """Return the steps of some runs, each with how often it comes in a row."""
+        """Steps of some runs, each with how often it comes in a row."""
         numbers = (self._number(line) for run in runs for line in _lines(self._numbered(run)))
         return [(number, sum(1 for _ in same)) for number, same in groupby(numbers)]
 
     def _numbered(self, run: Sequence[PlacedVisit]) -> list[int]:
-        """Return the visits' numbers, and 0 where loads wait: keys have one buffer to be filled,
+        """Visits' numbers, and 0 where loads wait: keys have one buffer to be filled,
         which is free when the last keys' visit is summed.
         """
         kinds, found, since = self._kinds, list[int](), STAGES
@@ -152,7 +152,6 @@ class _Steps:
 
 
 def _lines(run: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the visits that stand at each stage, newest first, until the last has left."""
     drained = [0] * (STAGES - 1)
     line = [*drained, *run, *drained]
     return zip(*(line[STAGES - 1 - stage :] for stage in range(STAGES)), strict=False)

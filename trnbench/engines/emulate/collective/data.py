@@ -24,7 +24,7 @@ _MOST_PIECES = 64_000_000
 
 
 class DataCheck(Record):
-    """Whether every rank ended with exactly what it should; `elements` in each rank's buffer."""
+    """Result of a check that every rank ended with exactly the right data."""
 
     passed: bool
     ranks: int
@@ -39,7 +39,7 @@ def check_data(
     seed: int = 0,
     fill: Literal["random", "all-ones"] = "random",
 ) -> DataCheck:
-    """Return the check of a plan with buffers of `elements` numbers at each rank.
+    """Check of a plan with buffers of `elements` numbers at each rank.
 
     Elements are dealt to ranks as evenly as whole numbers allow; some segments may be empty.
     """
@@ -84,19 +84,18 @@ def check_data(
 
 
 def most_checked(plan: MessagePlan) -> int:
-    """Return how many elements a rank's buffer may have in a check; 0 for too many ranks."""
+    """Largest number of elements in a rank's buffer for a check; 0 for too many ranks."""
     return _MOST_NUMBERS // _numbers(plan)
 
 
 def _numbers(plan: MessagePlan) -> int:
-    """Return how many numbers all ranks hold for one element of a rank's buffer."""
     if plan.pairs is not None:
         return max(plan.ranks * len(plan.pairs) * plan.channels, 1)
     return plan.ranks**2 if plan.items else plan.ranks
 
 
 def _bounds(plan: MessagePlan, elements: int) -> IntArray:
-    """Return where each segment begins; items of all-to-all each get a share of the buffer.
+    """Start of each segment; items of all-to-all each get a share of the buffer.
 
     Pairs that exchange nothing have no room.
     """
@@ -111,7 +110,7 @@ def _bounds(plan: MessagePlan, elements: int) -> IntArray:
 
 
 def _of_blocks(plan: MessagePlan, blocks: IntArray, bounds: IntArray) -> BoolArray:
-    """Return [row, element] whether an element lies in the row's block."""
+    """[row, element]: True where an element belongs to the row's block."""
     start = bounds[blocks * plan.channels]
     stop = bounds[(blocks + 1) * plan.channels]
     element = np.arange(bounds[-1])
@@ -119,7 +118,7 @@ def _of_blocks(plan: MessagePlan, blocks: IntArray, bounds: IntArray) -> BoolArr
 
 
 def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return which elements each rank holds first and which it must hold in the end."""
+    """Masks of the elements that each rank has at the start and must have at the end."""
     item = np.searchsorted(bounds, np.arange(bounds[-1]), side="right") - 1
     sender, goal = np.divmod(item // plan.channels, plan.ranks)
     rank = np.arange(plan.ranks)[:, None]
@@ -132,7 +131,7 @@ def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArr
 
 
 def _initial(plan: MessagePlan, given: HeldData, bounds: IntArray) -> HeldData:
-    """Return the buffers of all ranks at the start; zero where one holds nothing."""
+    """Buffers of all ranks at the start; zero where one holds nothing."""
     match plan.op:
         case "all-reduce" | "reduce-scatter":
             return given.copy()
@@ -151,7 +150,7 @@ def _roots(plan: MessagePlan) -> BoolArray:
 
 
 def _expected(plan: MessagePlan, given: HeldData, bounds: IntArray) -> tuple[HeldData, BoolArray]:
-    """Return the buffers that ranks must hold at the end, and which elements are asked for."""
+    """Buffers that ranks must hold at the end, and which elements are asked for."""
     everything = np.ones(given.shape, dtype=bool)
     match plan.op:
         case "all-reduce":

@@ -1,4 +1,4 @@
-"""Messages that cannot be told apart: at any moment they go at the same speed, and end together.
+"""Equal messages: at any moment they have the same speed, and they end together.
 
 Messages of a round are alike if they carry as much and cross like links; links are alike if they
 are as fast and like messages cross them. Starting from what messages and links are by themselves,
@@ -51,7 +51,7 @@ class ClassLoads(Record, eq=False):
 
 
 def class_loads(rounds: Sequence[RoundClasses], none: int) -> ClassLoads:
-    """Return the table of these rounds' classes; `none` is the number of no link."""
+    """Table of these rounds' classes; `none` is the number of no link."""
     wide = max((of.links.shape[1] for of in rounds), default=1)
     total = sum(len(of.first) for of in rounds)
     links, crossing = np.full((total, wide), none), np.zeros((total, wide))
@@ -69,7 +69,7 @@ def class_loads(rounds: Sequence[RoundClasses], none: int) -> ClassLoads:
 
 
 def like_messages(rounds: Sequence[PlacedRound], capacity: FloatArray) -> LikeMessages:
-    """Return the classes of some rounds that may run side by side, in any number."""
+    """Classes of some rounds that may run side by side, in any number."""
     none = len(capacity) - 1
     paths = [found.links.reshape(len(found.source), -1) for found in rounds]
     wide = max(path.shape[1] for path in paths)
@@ -98,7 +98,7 @@ def like_messages(rounds: Sequence[PlacedRound], capacity: FloatArray) -> LikeMe
 
 
 def _refined(path: IntArray, message: IntArray, link: IntArray) -> tuple[IntArray, IntArray]:
-    """Return classes of messages and links, cut until no class can be told apart any further."""
+    """Classes of messages and links, cut until all members of a class are equal."""
     draws = np.random.default_rng(0)
     while True:
         before = int(message.max()) + int(link.max())
@@ -117,7 +117,7 @@ def _refined(path: IntArray, message: IntArray, link: IntArray) -> tuple[IntArra
 
 
 def _classes(path: IntArray, message: IntArray, link: IntArray, links_in: IntArray) -> RoundClasses:
-    """Return the classes of one round's messages."""
+    """Classes of one round's messages."""
     none = int(link[-1])
     _, first, of = np.unique(message, return_index=True, return_inverse=True)
     crossed = link[path]
@@ -138,5 +138,4 @@ def _classes(path: IntArray, message: IntArray, link: IntArray, links_in: IntArr
 
 
 def _numbered(rows: FloatArray | IntArray) -> IntArray:
-    """Return a number for each row, the same for equal ones."""
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1]).reshape(-1)

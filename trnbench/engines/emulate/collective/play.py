@@ -49,7 +49,7 @@ class PlayedCollective(Record, eq=False):
 
 
 def reached_capacity(placed: Placed, tuning: Tuning) -> FloatArray:
-    """Return the speed each link reaches with a stack, bytes/s; infinite for no link."""
+    """Speed each link reaches with a stack, bytes/s; infinite for no link."""
     shares = np.ones(len(LinkKind) + 1)
     shares[[LinkKind.ON_CHIP, LinkKind.SCALE_UP, LinkKind.NETWORK]] = (
         tuning.on_chip,
@@ -60,19 +60,19 @@ def reached_capacity(placed: Placed, tuning: Tuning) -> FloatArray:
 
 
 def start_latency(found: PlacedRound, tuning: Tuning) -> FloatArray:
-    """Return each message's seconds before and besides its transfer, in one round."""
+    """Each message's seconds before and besides its transfer, in one round."""
     return found.latency_s + np.where(found.remote, tuning.network_step_s, tuning.step_s)
 
 
 def after_round(placed: Placed, found: PlacedRound, tuning: Tuning, size_bytes: float) -> float:
-    """Return the seconds of a round besides its messages: further sends and exposed sums."""
+    """Seconds of a round besides its messages: further sends and exposed sums."""
     memory = placed.placement.memory_bandwidth_per_rank_bytes_per_s
     adding = found.adds * size_bytes * tuning.reduce_touches / tuning.slices / memory
     return (found.fanout - 1) * tuning.message_s + adding
 
 
 def link_totals(placed: Placed, size_bytes: float) -> FloatArray:
-    """Return the bytes each link carries for a collective of this size."""
+    """Bytes each link carries for a collective of this size."""
     total = np.zeros(placed.link_count + 1)
     for found in placed.rounds:
         weights = np.repeat(found.share * found.times, found.links.shape[1])
@@ -81,7 +81,7 @@ def link_totals(placed: Placed, size_bytes: float) -> FloatArray:
 
 
 def busy_time(carried_bytes: FloatArray, bytes_per_s: FloatArray) -> FloatArray:
-    """Return the seconds that links are busy; idle links may have no speed."""
+    """Seconds that links are busy; idle links may have no speed."""
     idle = np.zeros_like(carried_bytes)
     return np.divide(carried_bytes, bytes_per_s, out=idle, where=carried_bytes > 0)
 
@@ -94,7 +94,7 @@ def play(
     symmetric: bool = True,
     with_events: bool = False,
 ) -> PlayedCollective:
-    """Return a collective played in rounds, without overlap of chunks."""
+    """A collective played in rounds, without overlap of chunks."""
     capacity = reached_capacity(placed, tuning)
     durations, played = (
         _once(placed, tuning, size_bytes, capacity)
@@ -140,7 +140,6 @@ def _once(
 def _arrival(
     rounds: list[PlacedRound], starts: list[FloatArray], throughs: list[FloatArray]
 ) -> float:
-    """Return when the last piece of a pipelined phase arrives."""
     if not rounds:
         return 0.0
     return last_arrival(flow_of(rounds), np.concatenate(starts), np.concatenate(throughs)).time_s
@@ -156,7 +155,7 @@ def _through(found: PlacedRound, size: float, capacity: FloatArray) -> FloatArra
 
 
 def pace(placed: Placed, tuning: Tuning, found: PlacedRound, size_bytes: float) -> FloatArray:
-    """Return the latency of each message of a round that makes like rounds alone take their time.
+    """Latency of each message of a round that makes like rounds alone take their time.
 
     Rings that relay and pipelined trees pay latency along the way of a piece, not in every round.
     """
@@ -180,7 +179,7 @@ def pace(placed: Placed, tuning: Tuning, found: PlacedRound, size_bytes: float) 
 
 
 def _relayed(placed: Placed, found: PlacedRound, start: FloatArray, through: FloatArray) -> float:
-    """Return the time of like rounds in which each rank waits only for its own predecessor."""
+    """Time of like rounds in which each rank waits only for its own predecessor."""
     fabric = placed.placement.fabric
     ranks = fabric.ranks_per_node if placed.of_one_node else placed.placement.ranks
     # Where one node stands for all, what leaves it comes back in at its beginning.
@@ -233,7 +232,7 @@ def _every_round(
 def _events(
     placed: Placed, tuning: Tuning, size: float, capacity: FloatArray
 ) -> tuple[MessageEvent, ...]:
-    """Return every message of the kept rounds with its times, in lock step."""
+    """Every message of the kept rounds with its times, in lock step."""
     clock = float(tuning.launch_s)
     events: list[MessageEvent] = []
     for found in placed.rounds:

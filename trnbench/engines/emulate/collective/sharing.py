@@ -17,7 +17,7 @@ _EQUAL = 1e-9
 def fair_rates(
     links: IntArray, capacity: FloatArray, crossing_by: FloatArray | None = None
 ) -> FloatArray:
-    """Return the max-min fair speed of each message, bytes/s.
+    """Max-min fair speed of each message, bytes/s.
 
     `links[message, hop]` are link numbers; the last entry of `capacity` (infinite) means no link.
     A row may stand for many messages: `crossing_by[row, hop]` of them go over the link.
@@ -65,9 +65,9 @@ def fair_rates(
 def transfer_times(
     links: IntArray, size_bytes: FloatArray, capacity: FloatArray, group: IntArray, groups: int
 ) -> FloatArray:
-    """Return when each message is through, in s, if all messages of a group start together.
+    """Seconds until each message has arrived, if all messages of a group start together.
 
-    As messages end, the rest of their group share what becomes free. Groups must not share links.
+    As messages end, the rest of their group share the freed bandwidth. Groups must not share links.
     """
     times = np.zeros(len(links))
     clock = np.zeros(groups)

@@ -52,7 +52,7 @@ class ChunkStream(Record, eq=False):
 
 
 class Together(Record, eq=False):
-    """Several collectives played at once: when each ended (s), and what each link carried."""
+    """Several collectives played at once: end of each in seconds, and the load of each link."""
 
     end_s: tuple[float, ...]
     link_bytes: FloatArray
@@ -62,7 +62,7 @@ class Together(Record, eq=False):
 def play_selected(
     selected: Sequence[Selected], size_bytes: float
 ) -> tuple[Selected, PlayedCollective]:
-    """Return the algorithm selected for a size, and that collective as played."""
+    """Algorithm selected for a size, and that collective as played."""
     sizes = np.array([float(size_bytes)])
     choice = selected[int(selected_for(selected, sizes)[0])]
     chunks = int(chunks_of(choice.tuning, len(choice.placed.plan.phases), sizes)[0])
@@ -72,7 +72,7 @@ def play_selected(
 def play_chunked(
     placed: Placed, tuning: Tuning, size_bytes: float, chunks: int
 ) -> PlayedCollective:
-    """Return one collective with its chunks overlapping; one chunk is played in plain rounds."""
+    """One collective with its chunks overlapping; one chunk is played in plain rounds."""
     if chunks == 1 or len(placed.plan.phases) < 2:
         return play(placed, tuning, size_bytes)
     together = play_together(
@@ -92,7 +92,7 @@ def play_chunked(
 def play_together(
     streams: Sequence[ChunkStream], *, steps_per_run: int = STEPS_PER_RUN
 ) -> Together:
-    """Return several collectives of one cluster played at once.
+    """Several collectives of one cluster played at once.
 
     A link that two stacks reach with different shares gives the smaller one.
     """
@@ -100,7 +100,7 @@ def play_together(
 
 
 class _Stage:
-    """The clock, what is on its way, and what waits for what."""
+    """The clock, the messages under way, and the dependencies between tasks."""
 
     def __init__(self, streams: Sequence[ChunkStream], steps_per_run: int) -> None:
         if not streams:
@@ -201,7 +201,7 @@ class _Stage:
             self._call(now, (lane[0], chunk, phase), 0)
 
     def _rates(self) -> FloatArray:
-        """Return the speed of what is on its way, by place.
+        """Speed of what is on its way, by place.
 
         It follows from how many messages of each class there are; numbers seen are remembered.
         """
@@ -230,7 +230,6 @@ def _turns_by_lane(stream: ChunkStream) -> dict[int, deque[tuple[int, int]]]:
 
 
 def _content(found: PlacedRound) -> Hashable:
-    """Return what tells rounds apart as far as sharing links is concerned."""
     parts = (found.links, found.share, found.latency_s, found.remote)
     return found.links.shape, *(part.tobytes() for part in parts)
 
@@ -238,7 +237,7 @@ def _content(found: PlacedRound) -> Hashable:
 def _steps(
     stream: ChunkStream, per_run: int, alike: Mapping[Hashable, tuple[IntArray, IntArray]]
 ) -> list[list[Step]]:
-    """Return the steps of each phase for one chunk.
+    """Steps of each phase for one chunk.
 
     `alike`: of a round's content the first message of each class, and the number of the class.
     """
@@ -262,6 +261,5 @@ def _steps(
 
 
 def _runs(times: int, runs: int) -> list[tuple[int, int]]:
-    """Return (rounds joined, how many such steps), `runs` steps in all."""
     short, longer = divmod(times, runs)
     return [(n, r) for n, r in ((short + 1, longer), (short, runs - longer)) if n and r]

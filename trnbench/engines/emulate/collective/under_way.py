@@ -1,4 +1,4 @@
-"""What of overlapping collectives is under way at a moment: how much is left, and whose it is."""
+"""Messages of overlapping collectives under way at a moment: bytes left, and their owners."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ _EQUAL = 1e-9
 
 
 class Step(Record, kw_only=False, eq=False):
-    """Rounds joined, by class of like messages: bytes of each, its latency, and what follows all.
-
-    `messages` counts all of them.
-    """
+    """Rounds joined, by class of equal messages: bytes and latency of each message."""
 
     classes: IntArray
     size_bytes: FloatArray
     latency_s: FloatArray
     after_s: float
+    """Seconds between the end of all messages and the end of the step."""
     messages: int
+    """All messages of the step."""
 
 
 class Running(State, kw_only=False, eq=False):
@@ -34,9 +33,9 @@ class Running(State, kw_only=False, eq=False):
 
 
 class OnTheWay:
-    """What is under way, a place for each class of messages of a step: whose, and what is left.
+    """Messages under way, one place for each class of messages of a step: owner and bytes left.
 
-    A free place has the class behind all others, and something left for ever.
+    A free place has the class behind all others, and endless bytes left.
     """
 
     def __init__(self, classes: int) -> None:
@@ -48,7 +47,7 @@ class OnTheWay:
 
     @property
     def going(self) -> bool:
-        """Whether anything is under way."""
+        """True while any message is under way."""
         return len(self.free) < len(self.owner)
 
     def begin(self, running: Running) -> None:
@@ -66,12 +65,12 @@ class OnTheWay:
             self.owner[place] = running
 
     def move(self, rates: FloatArray, step: float) -> IntArray:
-        """Move everything on, and return the places of what got through."""
+        """Advance all messages, and return the places of those that have arrived."""
         self.left -= rates * step
         return np.flatnonzero(self.left <= self.through_bytes)
 
     def end(self, places: IntArray, now: float) -> list[Running]:
-        """Take what got through from its places, and return steps of which nothing is left."""
+        """Free the places of arrived messages, and return the steps that have no messages left."""
         done = []
         numbers = places.tolist()
         for place, latency_s in zip(numbers, self.latency_s[places].tolist(), strict=True):
@@ -88,7 +87,7 @@ class OnTheWay:
         return done
 
     def _grow(self, count: int) -> None:
-        """Double the places, and add so many."""
+        """Double the places, and add the number needed."""
         before = len(self.owner)
         more = before + count
         self.owner += [None] * more

@@ -50,7 +50,7 @@ class Straggler(Record):
 
 
 def slowdown(jitter: Jitter | None, stragglers: tuple[Straggler, ...], *, pp: int) -> FloatArray:
-    """Return the factor on the compute time of each stage."""
+    """Factor on the compute time of each stage."""
     factor = np.ones(pp)
     for straggler in stragglers:
         if not 0 <= straggler.stage < pp:
@@ -65,10 +65,6 @@ def slowdown(jitter: Jitter | None, stragglers: tuple[Straggler, ...], *, pp: in
 
 
 def _slowest(random: np.random.Generator, draws: int, count: int) -> FloatArray:
-    """Return maxima of `count` standard normal draws each.
-
-    By the upper tail 1 - u^(1/n), because u^(1/n) of many ranks is too close to 1 for a double.
-    """
     tail = -np.expm1(-random.standard_exponential(draws) / count)
     inside = np.clip(tail, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).eps)
     return -np.array([NormalDist().inv_cdf(share) for share in inside.tolist()])

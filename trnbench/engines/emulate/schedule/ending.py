@@ -1,11 +1,10 @@
-"""What follows the last slot of a stage: gradients reduced, parameters updated and gathered.
+"""Seconds after the last slot of a stage: gradients reduced, parameters updated and gathered.
 
-Model: gradients of a chunk are there from the start of its last weight-gradient slot on (they are
-reduced piece by piece). The share that may overlap is reduced from then on, chunk after chunk, in
-what traffic inside slots leaves of links and network; the rest follows the stage's last slot, and
-sums over other ranks follow that. Of the parameters, the share that may overlap has until the end
-of the chunk's first forward in the next step; what does not make it, and the rest, follow the
-optimizer.
+Model: gradients of a chunk exist from the start of its last weight-gradient slot on (they are
+reduced piece by piece). The share that may overlap is reduced from then on, chunk after chunk, with
+the links and network that traffic inside slots leaves free. The rest follows the stage's last slot,
+and sums over other ranks follow that. Of the parameters, the share that may overlap has until the
+end of the chunk's first forward in the next step; the excess, and the rest, follow the optimizer.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class EndingRuns(Record, eq=False):
 def ending_runs(
     order: SlotOrder, table: Tables, rules: OverlapRules, slots: SlotSeconds, runs: SlotRuns
 ) -> EndingRuns:
-    """Return the runs of all that follows the slots."""
+    """Runs of all that follows the slots."""
     slots_end = runs.free_s[:, -1]
     last = _chunk_slots(order, order.weight_kind, nth=-1)
     stage = np.arange(order.pp)[:, None]
@@ -71,7 +70,7 @@ def ending_runs(
 def _parameters_exposed(
     order: SlotOrder, table: Tables, rules: OverlapRules, runs: SlotRuns
 ) -> FloatArray:
-    """Return the seconds of gathering that neither overlap nor fit before the first use."""
+    """Seconds of gathering that neither overlap nor fit before the first use."""
     first = _chunk_slots(order, SlotKind.FORWARD, nth=0)
     used_by = runs.end_s[np.arange(order.pp)[:, None], first]
     gathered_by = np.cumsum(rules.parameters * table.parameters_s, axis=1)
@@ -80,7 +79,7 @@ def _parameters_exposed(
 
 
 def _chunk_slots(order: SlotOrder, kind: SlotKind, *, nth: int) -> IntArray:
-    """Return the first or last slot of a kind for every chunk [stage, chunk]."""
+    """First or last slot of a kind for every chunk [stage, chunk]."""
     chunk = np.arange(order.vpp)[:, None, None]
     hit = (order.kind == kind) & (order.chunk == chunk)
     found = hit.argmax(axis=-1) if nth == 0 else hit.shape[-1] - 1 - hit[..., ::-1].argmax(axis=-1)
@@ -88,5 +87,4 @@ def _chunk_slots(order: SlotOrder, kind: SlotKind, *, nth: int) -> IntArray:
 
 
 def _from_each(seconds: FloatArray) -> FloatArray:
-    """Return the seconds that are still to come on a stage, from each slot on."""
     return np.asarray(np.cumsum(seconds[:, ::-1], axis=1)[:, ::-1])

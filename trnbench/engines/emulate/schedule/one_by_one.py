@@ -1,8 +1,8 @@
-"""Start and end of every slot in plain numbers: the sweep where few slots stand side by side.
+"""Start and end of every slot in plain numbers: the sweep for few stages and layouts.
 
 Each stage takes slot after slot until one waits for a message that is not sent yet; then the next
-stage goes on. Says what `sweep` says, to the bit: there every wave is some calls of numpy, which
-take longer than the sums of a few stages and layouts.
+stage goes on. The result equals that of `sweep` to the bit; there every wave is several calls of
+numpy, which take longer than the sums of a few stages and layouts.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from trnbench.program.schedule_waves import NONE
 from trnbench.program.slot_times import LANES
 
 WORTHWHILE = 16
-"""Stages times layouts up to which plain numbers are quicker."""
+"""Stages times layouts up to which plain numbers are faster."""
 
 Slots: TypeAlias = Iterator[tuple[Any, ...]]
 """The slots of a stage: number, number of the slot whose message it awaits, and seconds."""
 Played: TypeAlias = list[Any]
-"""What is known of each slot by number, None until it is played; last, that of no slot."""
+"""Results of each slot by number, None until played; the last entry is for no slot."""
 StageAtWork: TypeAlias = Generator[bool, None, None]
 """A stage at work, which stops where it has to wait."""
 
 
 def one_by_one(sender: IntArray, slots: SlotSeconds) -> SlotRuns:
-    """Return the runs of all slots."""
+    """Runs of all slots."""
     awaited = np.where(sender == NONE, sender.size, sender)
     if slots.queues or slots.holds:
         return _with_lanes(awaited, slots)
@@ -54,7 +54,7 @@ def one_by_one(sender: IntArray, slots: SlotSeconds) -> SlotRuns:
 
 
 def _with_lanes(awaited: IntArray, slots: SlotSeconds) -> SlotRuns:
-    """Return the runs of slots that may wait for lanes, or whose messages hold up their senders."""
+    """Runs of slots that may wait for lanes, or whose messages hold up their senders."""
     shape, nothing = slots.length_s.shape, np.array(-np.inf)
     columns = (
         *(slots.length_s, slots.send_s, slots.send_s + slots.latency_s, slots.held),
@@ -85,7 +85,7 @@ def _played(
     work: Callable[[Slots, Played], StageAtWork],
     nothing: object,
 ) -> Played:
-    """Return what is known of every slot once all are played."""
+    """Times of every slot once all are played."""
     size, count = awaited.size, awaited.shape[1]
     played: Played = [None] * size + [nothing]
     by_stage = zip(*(column.tolist() for column in (awaited, *columns)), strict=True)

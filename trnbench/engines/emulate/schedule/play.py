@@ -1,4 +1,4 @@
-"""A pipeline schedule played: how long a step takes and what every stage does with that time."""
+"""A pipeline schedule played: seconds of a step, and every stage's use of that time."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class PlayedSchedule(Record, eq=False):
 
     @property
     def exposed_s(self) -> FloatArray:
-        """Return the communication that nothing hides, seconds by stage."""
+        """Communication that nothing hides, seconds by stage."""
         return self.collectives_s + self.sends_s + self.gradients_s + self.parameters_s
 
     def at(self, index: int) -> PlayedSchedule:
-        """Return the layout, or the layouts, at an index of the first axis."""
+        """Layout, or the layouts, at an index of the first axis."""
         return PlayedSchedule(
             **{field.name: getattr(self, field.name)[index] for field in fields(self)}
         )
 
     def reshaped(self, shape: tuple[int, ...]) -> PlayedSchedule:
-        """Return the same with the layouts, which come last, as leading axes of this shape."""
+        """Same with the layouts, which come last, as leading axes of this shape."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
         return PlayedSchedule(
             **{name: array.T.reshape((*shape, *array.shape[:-1])) for name, array in arrays.items()}
@@ -79,7 +79,7 @@ def play(
     jitter: Jitter | None = None,
     stragglers: tuple[Straggler, ...] = (),
 ) -> PlayedSchedule:
-    """Return the step of every layout of a batch; all see the same jitter."""
+    """Step of every layout of a batch; all see the same jitter."""
     shape = batch_shape(order, times)
     table = tables(order, times, rules, shape)
     graph = graph_of(order, table.layouts)
@@ -93,7 +93,7 @@ def play(
 
 
 def graph_of(order: SlotOrder, layouts: int) -> tuple[SlotMessages, Waves | None]:
-    """Return who waits for whom, and the waves where so many layouts are swept in waves."""
+    """Dependencies between slots, and the waves where this many layouts are swept in waves."""
     sent = messages(order)
     few = order.pp * layouts <= WORTHWHILE
     return sent, None if few else waves(order, sent.sender)
@@ -107,7 +107,7 @@ def run(
     table: Tables,
     factor: FloatArray,
 ) -> ScheduleRun:
-    """Return every slot's and every stage's times for some layouts."""
+    """Every slot's and every stage's times for some layouts."""
     sent, in_waves = graph
     compute_s = slot_compute(order, table, factor)
     slots = slot_seconds(order, sent.receiver, times, rules, table, compute_s)
@@ -122,7 +122,7 @@ def run(
 
 
 def account(part: ScheduleRun) -> PlayedSchedule:
-    """Return each stage's seconds by use; the layout axis comes last."""
+    """Each stage's seconds by use; the layout axis comes last."""
     runs, ending = part.slot_runs, part.ending
     compute = part.compute_s.sum(axis=1)
     collectives = (runs.end_s - runs.start_s).sum(axis=1) - compute
@@ -146,7 +146,7 @@ def account(part: ScheduleRun) -> PlayedSchedule:
 
 
 def _joined(parts: list[PlayedSchedule]) -> PlayedSchedule:
-    """Return the parts of a batch as one."""
+    """Parts of a batch as one."""
     if len(parts) == 1:
         return parts[0]
     return PlayedSchedule(

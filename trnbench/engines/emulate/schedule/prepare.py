@@ -1,4 +1,4 @@
-"""Times per stage and chunk laid out per slot, as the sweep takes them."""
+"""Times per stage and chunk expanded to slots: the input of the sweep."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Tables(Record, eq=False):
         return int(self.compute_s.shape[-1])
 
     def part(self, layouts: slice) -> Tables:
-        """Return the tables of some of the layouts."""
+        """Tables of some of the layouts."""
 
         def some(arrays: Any) -> Any:  # noqa: ANN401
             return tuple(map(some, arrays)) if isinstance(arrays, tuple) else arrays[..., layouts]
@@ -49,7 +49,7 @@ class Tables(Record, eq=False):
 
 
 def batch_shape(order: SlotOrder, times: StageTimes) -> tuple[int, ...]:
-    """Return the leading axes of the times; shapes that do not fit the order are an error."""
+    """Leading axes of the times; shapes that do not fit the order are an error."""
     expected = (order.pp, order.vpp)
     arrays = tuple(_arrays(times))
     try:
@@ -72,7 +72,7 @@ def batch_shape(order: SlotOrder, times: StageTimes) -> tuple[int, ...]:
 def tables(
     order: SlotOrder, times: StageTimes, rules: OverlapRules, batch: tuple[int, ...]
 ) -> Tables:
-    """Return the times of a step for every layout of a batch of this shape."""
+    """Times of a step for every layout of a batch of this shape."""
     shape = (*batch, order.pp, order.vpp)
 
     def laid_out(*values: ArrayLike) -> FloatArray:
@@ -125,7 +125,7 @@ def tables(
 
 
 def slot_compute(order: SlotOrder, table: Tables, slowdown: FloatArray) -> FloatArray:
-    """Return the compute seconds of every slot [stage, slot, layout]."""
+    """Compute seconds of every slot [stage, slot, layout]."""
     return per_slot(order, table.compute_s) * slowdown[:, None, None]
 
 
@@ -137,7 +137,7 @@ def slot_seconds(
     table: Tables,
     compute_s: FloatArray,
 ) -> SlotSeconds:
-    """Return everything the sweep needs to know about every slot."""
+    """Everything the sweep needs to know about every slot."""
     length_s = compute_s
     lane_s: dict[int, FloatArray] = {}
     traffic_s: FloatArray = np.zeros((1, 1, 1))
@@ -166,14 +166,14 @@ def slot_seconds(
 
 
 def send_lanes(order: SlotOrder, times: StageTimes) -> IntArray:
-    """Return for every slot [stage, slot] the lane its message would take."""
+    """For every slot [stage, slot] the lane its message would take."""
     forward, backward = _indices(times.sends.forward_lane), _indices(times.sends.backward_lane)
     forward_slot = order.kind == SlotKind.FORWARD
     return np.where(forward_slot, forward[:, None], backward[:, None])
 
 
 def per_slot(order: SlotOrder, table: FloatArray) -> FloatArray:
-    """Return a table [kind, stage, chunk, layout] read for every slot [stage, slot, layout]."""
+    """A table [kind, stage, chunk, layout] read for every slot [stage, slot, layout]."""
     return np.asarray(table[order.kind, _stages(order), order.chunk])
 
 

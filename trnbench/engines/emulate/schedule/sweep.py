@@ -1,9 +1,9 @@
 """Start and end of every slot: a longest-path sweep, wave by wave, over all stages and layouts.
 
-A slot starts when its stage is free and its message is there. It ends when its compute and the
-exposed share of its collectives are done, and not before its collectives have had their lane. Its
-message then waits for the lane, occupies it, travels; as much of that as the stack does not overlap
-holds up the sender.
+A slot starts when its stage is free and its message has arrived. A slot ends when its compute and
+the exposed share of its collectives are done, and not before its collectives have had their lane.
+Its message then waits for the lane, occupies the lane, travels; the share of that which the stack
+does not overlap holds up the sender.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from trnbench.program.slot_times import LANES
 
 
 class SlotSeconds(Record, eq=False):
-    """Seconds of every slot [stage, slot, layout], and where its message goes.
-
-    `length_s` is compute and exposed collectives; `lane_s` by lane what the slot's collectives
-    occupy of it (only lanes that have any); `send_s` and `latency_s` of its message, 0 without one.
-    `held[stage, slot, 1]` is the share of both that holds up the sender, `send_lane[stage, slot]`
-    an index into LANES; `traffic_s` what of the slot holds up gradients that are reduced beside it.
-    """
+    """Seconds of every slot [stage, slot, layout], and the lane of its message."""
 
     length_s: FloatArray
+    """Compute and exposed collectives."""
     lane_s: dict[int, FloatArray]
+    """Seconds that the slot's collectives occupy a lane, by lane; only lanes that have any."""
     send_s: FloatArray
+    """Seconds of its message on the lane, 0 without a message; `latency_s` follows the lane."""
     latency_s: FloatArray
     held: FloatArray
+    """[stage, slot, 1]: share of send and latency that holds up the sender."""
     send_lane: IntArray
+    """[stage, slot]: index into LANES."""
     traffic_s: FloatArray
+    """Part of the slot that holds up gradients reduced beside it."""
 
     @property
     def holds(self) -> bool:
-        """Whether any message holds up its sender."""
+        """True when any message holds up its sender."""
         return bool(self.held.any())
 
     @property
     def queues(self) -> bool:
-        """Whether anything may wait for a lane.
+        """True when any slot or message may wait for a lane.
 
         Messages that take no longer than any slot have left the lane before the next one comes.
         """
@@ -50,26 +50,25 @@ class SlotSeconds(Record, eq=False):
 
     @property
     def lane_waits(self) -> dict[int, FloatArray]:
-        """`lane_s`, but -inf for slots without collectives on a lane: they do not wait for it."""
+        """`lane_s`, with -inf for slots without collectives on a lane: they never wait there."""
         return {lane: np.where(taken > 0, taken, -np.inf) for lane, taken in self.lane_s.items()}
 
 
 class SlotRuns(Record, eq=False):
-    """When every slot [stage, slot, layout] ran.
-
-    `free_s`: when its stage could go on; `sent_s`: when its message had left the lane; `lane_end_s`
-    by lane: when its collectives there were done.
-    """
+    """Times of every slot [stage, slot, layout], seconds from the start of the step."""
 
     start_s: FloatArray
     end_s: FloatArray
     free_s: FloatArray
+    """The stage can start its next slot."""
     sent_s: FloatArray
+    """The message has left the lane."""
     lane_end_s: dict[int, FloatArray]
+    """By lane: the slot's collectives there are done."""
 
 
 def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
-    """Return the runs of all slots."""
+    """Start and end of all slots."""
     pp, count, layouts = slots.length_s.shape
     number = len(waves.slot)
     # numpy is faster on rows of one axis, which is what a single layout needs.
@@ -83,7 +82,7 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
         return np.asarray(padded[at].reshape(number, *row))
 
     start, end = np.empty((number, *row)), np.empty((number, *row))
-    # The row after the last wave stands for messages that nobody waits for.
+    # The row after the last wave takes messages that no slot awaits.
     arrival = np.zeros((number + 1, *row))
     arrivals = arrival.reshape(-1, *row[1:])
     holds, queues = slots.holds, slots.queues
@@ -115,6 +114,7 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
         if queues:
             sents, place = sent[wave], lane_place[wave]
             maximum(ends, lane_rows[place], out=sents)
+            # Arrival adds latency to the send; the lane is free again after the send alone.
             add(sents, delay, arrives)
             add(sents, send_s[wave], sents)
             lane_rows[place] = sents
@@ -127,6 +127,7 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
         stage_free = frees
     if not queues:
         np.add(end, send_s, out=sent)
+    # Results are ordered by wave; callers need them by slot.
     back = (waves.wave, np.arange(pp)[:, None])
 
     def by_slot(array: FloatArray) -> FloatArray:
@@ -142,7 +143,7 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
 
 
 def _message_places(waves: Waves, sender: IntArray, at: IntArray, *, nothing: int) -> IntArray:
-    """Return for each wave and stage the place of the awaited message among all arrivals."""
+    """For each wave and stage the place of the awaited message among all arrivals."""
     pp = len(sender)
     place = waves.wave * pp + np.arange(pp)[:, None]
     awaited = np.where(sender == NONE, nothing, place.ravel()[sender])

@@ -67,7 +67,7 @@ def timeline(
     jitter: Jitter | None = None,
     stragglers: tuple[Straggler, ...] = (),
 ) -> Timeline:
-    """Return the timeline of the layout at this index of the batch; () when there is no batch."""
+    """Timeline of the layout at this index of the batch; () when there is no batch."""
     shape = batch_shape(order, times)
     if len(at) != len(shape) or any(not 0 <= i < size for i, size in zip(at, shape, strict=True)):
         raise InputError(f"timeline: no layout {at} in a batch of shape {shape}")
@@ -114,7 +114,7 @@ def _slot_events(order: SlotOrder, part: ScheduleRun) -> list[SlotEvent]:
 def _collective_events(
     order: SlotOrder, times: StageTimes, table: Tables, part: ScheduleRun
 ) -> list[SlotEvent]:
-    """Return collectives inside slots: those on one lane of a slot follow one another."""
+    """Collectives inside slots: those on one lane of a slot follow one another."""
     events: list[SlotEvent] = []
     begin = {
         lane: part.slot_runs.lane_end_s[lane][..., 0] - taken[..., 0]
@@ -168,7 +168,7 @@ def _events_at(
     end: FloatArray,
     names: tuple[str, ...],
 ) -> list[SlotEvent]:
-    """Return one event for each slot where `there`; `names` goes by the kind of slot."""
+    """One event for each slot where `there`; `names` goes by the kind of slot."""
     stages = np.nonzero(there)[0].tolist()
     columns = (start, end, order.kind, order.micro_batch, order.chunk)
     rows = zip(stages, *(column[there].tolist() for column in columns), strict=True)

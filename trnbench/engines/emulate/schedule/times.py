@@ -1,4 +1,4 @@
-"""What the schedule emulator is given: how long things take, and what may run at the same time.
+"""Input of the schedule emulator: seconds of every task, and the tasks that may overlap.
 
 Arrays of times broadcast to [..., stage, chunk]; leading axes are a batch of layouts that share the
 slot order and the lanes of their messages. A time is that of one micro-batch on one chunk.
@@ -52,14 +52,14 @@ class Sends(Record, eq=False):
 
 
 class EndingTimes(Record, eq=False):
-    """What follows the last slot: gradient reduction, optimizer, gathering of parameters.
+    """Seconds after the last slot: gradient reduction, optimizer, gathering of parameters.
 
     All of a chunk's gradients and parameters; the reduction and the gathering use the network.
-    `sums_s`: what else gradients are summed over once they are reduced; nothing hides that.
     """
 
     gradients_s: ArrayLike
     sums_s: ArrayLike = 0.0
+    """Further sums of gradients after the reduction; nothing hides them."""
     optimizer_s: ArrayLike
     parameters_s: ArrayLike
 
@@ -74,7 +74,7 @@ class StageTimes(Record, eq=False):
 
 
 class OverlapRules(Record):
-    """What a software stack lets run at the same time; shares from 0 (never) to 1 (all of it).
+    """Overlaps that a software stack allows; shares from 0 (none) to 1 (all).
 
     `sends`: of a message, while its sender computes on. `collectives`: of those inside slots, by
     name. `gradients`: of their reduction, from the start of a chunk's last weight gradients on.
@@ -92,7 +92,7 @@ class OverlapRules(Record):
     gradient_traffic: Mapping[str, float] = field(default_factory=dict)
 
     def holds_up(self, name: str, lane: Lane) -> float:
-        """Return what part of a collective on a lane holds up the reduction of gradients."""
+        """Share of a collective on a lane that holds up the reduction of gradients."""
         return self.gradient_traffic.get(name, float(lane == "network"))
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class OverlapRules(Record):
             yield from ((name, x) for x in (shares.forward, shares.backward, shares.weight))
 
     def shares_of(self, name: str) -> Shares:
-        """Return the shares of a collective; one the stack says nothing about is an error."""
+        """Shares of a collective; one the stack says nothing about is an error."""
         if name not in self.collectives:
             known = ", ".join(sorted(self.collectives)) or "none"
             raise InputError(f"no overlap rule for {name!r} collectives; rules exist for: {known}")
@@ -123,7 +123,7 @@ class OverlapRules(Record):
 
 
 def seconds(what: str, value: ArrayLike) -> FloatArray:
-    """Return times as an array; negative or endless ones are an error."""
+    """Times as an array; negative or endless ones are an error."""
     array = np.asarray(value, dtype=np.float64)
     # Of what is no number, least and most are none either.
     if not (array.min(initial=0.0) == 0 and array.max(initial=0.0) < np.inf):

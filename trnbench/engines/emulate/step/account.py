@@ -1,4 +1,4 @@
-"""Where the seconds of a played step went, by category, and what was busy meanwhile."""
+"""Seconds of a played step by category, and busy seconds of the parts meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trnbench.program.slots import (
 
 
 class PlayedStages(Record, eq=False):
-    """The stages of a pipeline: their chunks' blocks, their exchanges, what waits for the host.
+    """The stages of a pipeline: blocks of their chunks, their exchanges, waits for the host.
 
     `waited` by stage and slot in a micro-batch; `waited_once_s` by the optimizer.
     """
@@ -39,26 +39,25 @@ class PlayedStages(Record, eq=False):
 
 
 class Account(Record, eq=False):
-    """What the seconds of a played step are divided by: its slowest stage, and what comes once.
-
-    `launch_s`: what the stack costs a micro-batch; `once_s`: a step.
-    """
+    """Divisors of the seconds of a played step: its slowest stage, and costs paid once."""
 
     stages: PlayedStages
     micro_batches: int
     slowest: int
     launch_s: float
+    """Cost of the stack per micro-batch."""
     once_s: float
+    """Cost of the stack per step."""
     closing: BusyRun
 
     @property
     def blocks(self) -> tuple[tuple[BlockRun, float], ...]:
-        """The kinds of blocks of the slowest stage, and how often it runs each."""
+        """Instances of each kind of block on the slowest stage."""
         counts = stage_counts(self.stages.chunks[self.slowest])
         return tuple((self.stages.blocks[kind], count) for kind, count in counts.items())
 
     def exposed_s(self, purpose: Purpose) -> float:
-        """Return the exposed seconds of a purpose's exchanges in a micro-batch."""
+        """Exposed seconds of a purpose's exchanges in a micro-batch."""
         return sum(
             count * block.exposed_s(purpose, slot) for block, count in self.blocks for slot in SLOTS
         )
@@ -67,7 +66,7 @@ class Account(Record, eq=False):
 def by_category(
     account: Account, played: PlayedSchedule, silent_s: float
 ) -> Mapping[StepCategory, float]:
-    """Return the seconds of a played step, its slowest stage standing for the pipeline.
+    """Seconds of a played step, its slowest stage standing for the pipeline.
 
     `silent_s`: when the last slot ends where messages take no time.
     """
@@ -97,7 +96,7 @@ def by_category(
 
 
 def busy(account: Account) -> Mapping[StepCategory, BusyRun]:
-    """Return what was busy in each category over a step, on the slowest stage."""
+    """Busy seconds in each category over a step, on the slowest stage."""
     times = float(account.micro_batches)
     found: dict[StepCategory, BusyRun] = {}
     for part in PARTS:

@@ -26,7 +26,7 @@ _FORWARD, _BACKWARD = 2, 5
 
 
 def attention_s(rank: Rank, op: AttentionOp) -> BusyRun:
-    """Return one call of fused attention on a rank, for all its sequences and heads."""
+    """One call of fused attention on a rank, for all its sequences and heads."""
     call = call_of(op, rank.chip)
     kernels = rank.efficiency.kernels
     run = rank.runs.of(
@@ -40,7 +40,7 @@ def attention_s(rank: Rank, op: AttentionOp) -> BusyRun:
 
 
 def _slower(rank: Rank, op: AttentionOp) -> float:
-    """Return the part of the peak that the kernel reaches when played, over that calibrated."""
+    """Part of the peak that the kernel reaches when played, over that calibrated."""
     number_format, size = rank.chip.own_format(op.format), rank.unit.tensor.rows
     call = AttentionCall(
         queries=LONG,
@@ -63,7 +63,7 @@ def _slower(rank: Rank, op: AttentionOp) -> float:
 
 
 def call_of(op: AttentionOp, chip: Chip) -> AttentionCall:
-    """Return the call of the kernel that an operation of a scalar program is.
+    """Call of the kernel that an operation of a scalar program is.
 
     Ranks that share a sequence under a causal mask have an early and a late part of it each, and in
     turn all its keys.

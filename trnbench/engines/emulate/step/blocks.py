@@ -1,7 +1,7 @@
-"""A block's slots as played: compute, exchanges, and what of these hides behind compute.
+"""A block's slots as played: compute, exchanges, and the part of exchanges that compute hides.
 
-Of an exchange, the stack's overlap o hides o * min(exchange, compute) of its block's slot: all of
-the shorter one where o is 1. What one exchange hid behind, the next cannot hide behind again.
+The stack's overlap o hides o * min(exchange, compute) of an exchange in its block's slot: all of
+the shorter where o is 1. Compute that hid one exchange hides no other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trnbench.program.slots import (
 
 
 class WorkPace(Record):
-    """How many times as long as their instructions a stack and a slow node make work take.
+    """Factors of a stack and a slow node on the seconds of instructions.
 
     `compute` of micro-batches, `update` of the optimizer.
     """
@@ -52,12 +52,12 @@ class BlockRun(Record):
     ending: Mapping[EndOfStep, BusyRun]
 
     def exposed_s(self, purpose: Purpose, slot: Slot) -> float:
-        """Return the seconds of a purpose's exchanges in a slot that nothing hides."""
+        """Seconds of a purpose's exchanges in a slot that nothing hides."""
         key = purpose, slot
         return self.exchanges.get(key, NO_RUN).time_s - self.hidden_s.get(key, 0.0)
 
     def length_s(self, slot: Slot) -> float:
-        """Return the length of a slot, s."""
+        """Length of a slot, s."""
         exposed = (self.exposed_s(purpose, of) for purpose, of in self.exchanges if of == slot)
         return self.compute.get(slot, NO_RUN).time_s + sum(exposed)
 
@@ -70,7 +70,7 @@ def block_run(
     *,
     split: bool,
 ) -> BlockRun:
-    """Return a block's run."""
+    """A block's run."""
     compute: dict[Slot, list[BusyRun]] = {}
     parts: dict[ComputePart, list[BusyRun]] = {}
     update: list[BusyRun] = []
@@ -105,7 +105,6 @@ def block_run(
 
 
 def _purpose(op: CollectiveOp) -> int:
-    """Return the place of an exchange among those that hide, purpose after purpose."""
     once = slot_of(op.phase, split=False) is None
     return len(PURPOSES) if once else PURPOSES.index(purpose_of(op.axis))
 

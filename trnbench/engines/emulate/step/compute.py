@@ -1,4 +1,4 @@
-"""What a rank computes in each block of a step, operation by operation, as played."""
+"""Compute of a rank in each block of a step, operation by operation, as played."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Dim, element_bytes
 
 BlockParts: TypeAlias = Mapping[tuple[Phase, ComputeCategory], BusyRun]
-"""What one instance of a block computes on a rank, by phase and category."""
+"""Compute of one instance of a block on a rank, by phase and category."""
 
 
 class RankUse(Record):
-    """How ranks use chips: cores of a rank (None: the usual number), ranks in use on a chip."""
+    """Use of chips by ranks: cores of a rank (None: the usual number), ranks in use on a chip."""
 
     logical_size: int | None = None
     node_ranks: int | None = None
@@ -48,7 +48,7 @@ class RankUse(Record):
 def rank_of(
     chip: Chip, efficiency: TrainingEfficiency, grid: Grid, use: RankUse, runs: Runs
 ) -> Rank | None:
-    """Return the rank that plays a scalar program; None on chips that have no such cores."""
+    """Rank that plays a scalar program; None on chips that have no such cores."""
     if not isinstance(chip.unit, NeuronCores):
         return None
     gain = 1.0
@@ -71,7 +71,7 @@ def rank_of(
 
 
 def computed(rank: Rank, program: StepProgram) -> Mapping[str, BlockParts]:
-    """Return what a rank computes in each kind of block of a scalar program."""
+    """Played compute of a rank in each kind of block of a scalar program."""
     return {kind: _block(rank, block) for kind, block in program.blocks.items()}
 
 
@@ -101,7 +101,7 @@ def _block(rank: Rank, block: Block) -> BlockParts:
 def _played(
     rank: Rank, op: Operation, scores: frozenset[tuple[Dim, ...]]
 ) -> tuple[ComputeCategory, BusyRun] | None:
-    """Return an operation's run and its category; None for what is part of another's run."""
+    """An operation's run and its category; None for an operation that is part of another's run."""
     kernels = rank.efficiency.kernels
     match op:
         case MatMul():
@@ -128,7 +128,7 @@ def _played(
 
 
 def _product_run(rank: Rank, wanted: MatrixProduct) -> BusyRun:
-    """Return a product's kernel on the cores of a rank."""
+    """A product's kernel on the cores of a rank."""
     product = rank.own(wanted)
     sizes = tuple(float(size) for size in (product.m, product.k, product.n, product.batch))
     formats = (product.format_a, product.format_b, product.format_out)
@@ -154,7 +154,7 @@ def _busy(run: MatrixRun) -> BusyRun:
 
 
 def _touches(rank: Rank, op: MatMul) -> BusyRun:
-    """Return all passes of unfused attention over the scores that a product makes."""
+    """All passes of unfused attention over the scores that a product makes."""
     kernels = rank.efficiency.kernels
     backward = op.phase in ("B_input", "B_weight")
     touches = kernels.score_touches_backward if backward else kernels.score_touches_forward
@@ -164,12 +164,11 @@ def _touches(rank: Rank, op: MatMul) -> BusyRun:
 
 
 def _score_shapes(ops: Iterable[Operation]) -> frozenset[tuple[Dim, ...]]:
-    """Return the shape of unfused attention's scores: what its passes between products write."""
     return frozenset(
         op.writes[0].dims for op in ops if isinstance(op, Elementwise) and op.region == "core"
     )
 
 
 def as_runs(parts: Mapping[tuple[Phase, ComputeCategory], float]) -> BlockParts:
-    """Return compute that was not played, of which only the seconds are known."""
+    """Compute that was not played, of which only the seconds are known."""
     return {key: BusyRun(time_s=seconds) if seconds else NO_RUN for key, seconds in parts.items()}

@@ -36,7 +36,7 @@ from trnbench.program.step import StepProgram
 
 
 class PlayedSite(Record, eq=False):
-    """The nodes of a platform under a communication stack, with what was placed and played there.
+    """The nodes of a platform under a communication stack, with the groups placed and played there.
 
     `node_ranks` of each node's ranks are in use, the first ones.
     """
@@ -49,7 +49,7 @@ class PlayedSite(Record, eq=False):
     runs: Memo[Hashable, BusyRun] = field(default_factory=Memo)
 
     def choice(self, op: Op, where: GroupPlace) -> tuple[Selected, ...]:
-        """Return the algorithms by size for groups of this kind."""
+        """Algorithms by size for groups of this kind."""
         return self.selected.of((op, where), lambda: self._choice(op, where))
 
     def _choice(self, op: Op, where: GroupPlace) -> tuple[Selected, ...]:
@@ -66,7 +66,7 @@ class PlayedSite(Record, eq=False):
         return found
 
     def run(self, op: Op, where: GroupPlace, size_bytes: float) -> BusyRun:
-        """Return one exchange of this size with all groups of its kind beside it."""
+        """One exchange of this size with all groups of its kind beside it."""
         return self.runs.of((op, where, size_bytes), lambda: self._run(op, where, size_bytes))
 
     def _run(self, op: Op, where: GroupPlace, size_bytes: float) -> BusyRun:
@@ -88,7 +88,7 @@ class PlayedExchanges(Record, eq=False):
         return self.program.grid
 
     def collective(self, op: CollectiveOp) -> BusyRun:
-        """Return a collective in one run of its block."""
+        """A collective in one run of its block."""
         if not float(op.count):
             return NO_RUN
         groups = self._along(op)
@@ -108,7 +108,7 @@ class PlayedExchanges(Record, eq=False):
         return run.times(self._factor * float(op.count))
 
     def message(self) -> BusyRun:
-        """Return a micro-batch's messages from one chunk to the next stage, with their bytes."""
+        """A micro-batch's messages from one chunk to the next stage, with their bytes."""
         sent = messages_of(self.program)
         runs = [self._sent(slice_of(send, self.grid.tp)) for send in sent]
         groups = groups_along("tp", self.grid, self._order)
@@ -120,12 +120,12 @@ class PlayedExchanges(Record, eq=False):
         return in_turn(runs).times(self._factor)
 
     def latency_s(self) -> float:
-        """Return the seconds of the same messages between stages without their bytes."""
+        """Seconds of the same messages between stages without their bytes."""
         sent = messages_of(self.program)
         return self._factor * sum(self._sent(send, size=0.0).time_s for send in sent)
 
     def overlap(self, purpose: Purpose) -> float:
-        """Return the stack's overlap of exchanges of a purpose with compute."""
+        """Stack's overlap of exchanges of a purpose with compute."""
         stack = self.efficiency.stack
         if purpose == "expert" and stack.experts is not None:
             groups = groups_along("ep", self.grid, self._order)
@@ -134,15 +134,15 @@ class PlayedExchanges(Record, eq=False):
         return float(getattr(stack.overlaps, purpose))
 
     def lane(self, op: CollectiveOp) -> Lane:
-        """Return whether a collective stays inside nodes or crosses between them."""
+        """The lane of a collective: inside nodes, or between them."""
         return self._lane(self._along(op))
 
     def where(self, op: CollectiveOp) -> GroupPlace:
-        """Return where the groups of a collective lie."""
+        """The place of a collective's groups on the nodes."""
         return self._where(self._along(op))
 
     def message_lane(self) -> Lane:
-        """Return whether messages between stages leave the node."""
+        """The lane of messages between stages: inside nodes, or between them."""
         return self._lane(groups_along("pp", self.grid, self._order))
 
     @property

@@ -1,7 +1,7 @@
-"""What a host launches beside the played device: seconds that the device waits for it.
+"""Seconds that a played device waits for its host to launch work.
 
-The numbers are the stack's, as for the closed form; what they are held against is the played time
-of a micro-batch.
+The numbers are the stack's, as in the closed form; the played time of a micro-batch is compared
+with them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PlayedHost(Record):
     def waited(
         self, blocks: Mapping[str, float], device_s: Mapping[Slot, float]
     ) -> Mapping[Slot, float]:
-        """Return by slot what a micro-batch takes longer on a stage than its device computes."""
+        """Seconds of a micro-batch on a stage beyond its device's compute, by slot."""
         launch = {
             slot: sum(count * self.blocks[kind].get(slot, 0.0) for kind, count in blocks.items())
             + (self.graph_s / len(_LAUNCHED_IN) if slot in _LAUNCHED_IN else 0.0)
@@ -48,7 +48,7 @@ class PlayedHost(Record):
         return {slot: seconds * alone for slot, seconds in launch.items()}
 
     def waited_once(self, blocks: Mapping[str, float], update_s: float) -> float:
-        """Return what the optimizer of a stage takes longer than its device computes."""
+        """Seconds of a stage's optimizer beyond its device's compute."""
         if not self.update_graph_s and not self.passed_s:
             return 0.0
         held = sum(count for kind, count in blocks.items() if kind in self.layers)
@@ -66,7 +66,7 @@ def host_of(
     cores_in_use: int,
     piped_crosses: bool,
 ) -> PlayedHost | None:
-    """Return what the host of a scalar program's ranks launches; None where nothing is known."""
+    """The launches of a scalar program's host; None where no launch costs are known."""
     if known is None:
         return None
     vcpus = platform.instance.host.vcpus
@@ -98,5 +98,5 @@ def host_of(
 
 
 def slots_a_micro_batch(known: HostLaunch | None, chunks: int) -> float:
-    """Return how often a micro-batch costs a stage what its launch costs once."""
+    """Launches a micro-batch pays for: 1 + slot_share for each further chunk of the stage."""
     return 1.0 if known is None else 1 + float(known.slot_share) * (chunks - 1)

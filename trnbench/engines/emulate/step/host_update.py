@@ -16,14 +16,14 @@ from trnbench.program.step import StepProgram
 
 
 class HostPace(Record):
-    """What a host gives: `link_bytes_per_s` to a rank, `memory_bytes_per_s` to all on a node."""
+    """Rates of a host: `link_bytes_per_s` to a rank, `memory_bytes_per_s` to all on a node."""
 
     link_bytes_per_s: float
     memory_bytes_per_s: float
 
 
 class _Traffic(Record):
-    """Bytes of a rank of a stage: gradients down, what the host reads and writes, weights up."""
+    """Bytes of a rank of a stage: gradients down, reads and writes of the host, weights up."""
 
     down: float
     host: float
@@ -33,7 +33,7 @@ class _Traffic(Record):
 def host_updates_s(
     program: StepProgram, chunks: Sequence[Sequence[BlockCounts]], pace: HostPace, on_node: int
 ) -> tuple[float, ...]:
-    """Return the seconds of each stage's update by the host; `on_node` ranks share one."""
+    """Seconds of each stage's update by the host; `on_node` ranks share one."""
     of_stages = [_traffic(program, stage_counts(stage)) for stage in chunks]
     on_stage = int(program.grid.ranks_per_stage)
     together = max(on_node // on_stage, 1)
@@ -59,7 +59,7 @@ def _traffic(program: StepProgram, counts: Mapping[str, float]) -> _Traffic:
 
 
 def _shared_s(node: Sequence[_Traffic], ranks: int, pace: HostPace) -> list[float]:
-    """Return when each stage of a node has its weights back, `ranks` of each stage sharing it."""
+    """Seconds until each stage of a node has its weights back; `ranks` of each stage share it."""
     arrives = [one.down / pace.link_bytes_per_s for one in node]
     left = [one.host for one in node]
     done = list(arrives)

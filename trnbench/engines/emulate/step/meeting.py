@@ -1,4 +1,4 @@
-"""What two kinds of exchange do to each other that run at the same time on the same nodes.
+"""Mutual delay of two kinds of exchange that run at the same time on the same nodes.
 
 Both are played at once, each with all groups of its kind: groups of tensor ranks beside replicas
 that reduce gradients, on the links and adapters that they share. 0: they take as long as the longer
@@ -27,10 +27,10 @@ NODES_AT_ONCE = 64
 
 
 def gradient_traffic(exchanges: PlayedExchanges, blocks: tuple[Block, ...]) -> dict[Purpose, float]:
-    """Return what part of each purpose's exchanges in slots holds up the reduction of gradients.
+    """Share of each purpose's exchanges in slots that holds up the reduction of gradients.
 
-    The largest exchange of each is met. What cannot be played at once takes turns where both run
-    between nodes, and not at all otherwise.
+    The largest exchange of each purpose meets the reduction. Exchanges that cannot be played
+    together take turns where both run between nodes, and do not meet otherwise.
     """
     ops = [op for block in blocks for op in block.collectives if float(op.count)]
     reduced = [op for op in ops if op.phase == "optimizer" and ending_of(op) == "reduce"]

@@ -1,4 +1,4 @@
-"""A training step played from its program and its places: seconds by category, and what was busy.
+"""A training step played from its program and its places: seconds and busy seconds by category.
 
 Shared with the closed form: the program, where its ranks lie, tiles and messages, data sheets, and
 what a calibration knows of software (shares of peaks, factors, overlaps, costs of a layer, a
@@ -53,20 +53,18 @@ from trnbench.program.step import StepProgram
 REAL, SILENT = 0, 1
 """A step is played twice side by side, the second time with messages that take no time."""
 COMPUTED: tuple[StepCategory, ...] = ("matrix", "attention", "element-wise", "optimizer")
-"""What is not played on chips without a tile emulator."""
+"""Operations that are not played on chips without a tile emulator."""
 
 
 class PlayedCluster(Record, eq=False):
-    """A platform with the stacks that run on it, and what was played there so far.
-
-    `host`: how fast hosts update, which only an optimizer on them needs.
-    """
+    """A platform with the stacks that run on it, and everything played there so far."""
 
     platform: Platform
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     use: RankUse
     host: HostPace | None = None
+    """Rates of the host's updates, needed only for an optimizer on the host."""
     runs: Runs = field(default_factory=Memo)
     sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo)
 
@@ -129,11 +127,11 @@ def play_step(
     handed_in: Mapping[str, BlockParts] | None = None,
     with_timeline: bool = False,
 ) -> PlayedStep:
-    """Return the played step of a scalar program that is legal and that the platform can run.
+    """Played step of a scalar program that is legal and that the platform can run.
 
-    Compute takes what the slowest node is expected to take; with a seed, what the slowest of drawn
-    nodes takes. The optimizer always takes what is expected. `handed_in`: the compute of each block
-    where a chip cannot play it.
+    Compute takes the expected seconds of the slowest node; with a seed, those of the slowest of
+    drawn nodes. The optimizer always takes the expected seconds. `handed_in`: the compute of each
+    block where a chip cannot play it.
     """
     disturbed = disturbed or Disturbance()
     rank = rank_of(
@@ -271,7 +269,7 @@ def _stages(
 
 
 def _lanes(program: StepProgram, exchanges: PlayedExchanges) -> Mapping[Purpose, Lane]:
-    """Return each purpose's lane inside slots: the network if any of its groups spans nodes."""
+    """Each purpose's lane inside slots: the network if any of its groups spans nodes."""
     lanes: dict[Purpose, Lane] = {}
     for block in program.blocks.values():
         for op in block.collectives:
@@ -283,7 +281,7 @@ def _lanes(program: StepProgram, exchanges: PlayedExchanges) -> Mapping[Purpose,
 
 
 def _jitter(program: StepProgram, machine: PlayedCluster, seed: int) -> Jitter:
-    """Return the scatter of the nodes that a stage's ranks stand on; replicas share the stage."""
+    """Scatter of the nodes of a stage's ranks; replicas share the stage."""
     per_node, ranks = machine.ranks_of_a_node, int(program.grid.ranks_per_stage)
     return Jitter(
         sigma=float(machine.efficiency.stack.node_scatter),

@@ -20,27 +20,24 @@ from trnbench.machine.costs.instructions import TransferCost, transfer_cost
 from trnbench.program.matrix import MatrixProduct
 
 Runs = Memo[Hashable, BusyRun]
-"""What was played so far, for one chip and efficiency."""
+"""Runs played so far, for one chip and efficiency."""
 
 
 class Rank(Record, eq=False):
-    """So many cores of a chip, and what is known of their speed in numbers of one calibration.
-
-    `memory_share`: the part of its bandwidth that this rank reaches, with what ranks that are not
-    in use leave it. `expert_load`: how many times as long work on experts' tokens takes on the
-    busiest rank.
-    """
+    """Cores of a chip as one rank, with the numbers of one calibration."""
 
     chip: Chip
     unit: NeuronCores
     cores: int
     efficiency: ComputeEfficiency
     memory_share: float
+    """Share of its bandwidth that this rank reaches, with the bandwidth left by unused ranks."""
     expert_load: float
+    """Factor by which work on experts' tokens takes longer on the busiest rank."""
     runs: Runs = field(default_factory=Memo)
 
     def reached(self, product: MatrixProduct) -> Chip:
-        """Return the chip with its tensor engine and memory as fast as such products find them."""
+        """Chip with its tensor engine and memory as fast as such products find them."""
         known = self.efficiency.chip
         depth = float(product.k)
         share = float(known.tensor_share) * depth / (depth + float(known.half_share_depth))
@@ -49,7 +46,7 @@ class Rank(Record, eq=False):
         return self._slowed(share)
 
     def own(self, product: MatrixProduct) -> MatrixProduct:
-        """Return a product in the chip's own kinds of its operands' formats."""
+        """A product in the chip's own kinds of its operands' formats."""
         return replace(
             product,
             format_a=self.chip.own_format(product.format_a),

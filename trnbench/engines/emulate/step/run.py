@@ -1,4 +1,4 @@
-"""How long something took when it was played, and how long its parts were busy meanwhile."""
+"""Seconds of played work, and busy seconds of the parts of the machine meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class BusyRun(Record):
     busy: Mapping[str, float] = field(default_factory=dict)
 
     def times(self, factor: float) -> BusyRun:
-        """Return so many of it, one after another; or one that takes so much longer."""
+        """Time and busy seconds scaled by a factor: repeated runs, or a slower one."""
         return BusyRun(
             time_s=self.time_s * factor,
             busy={name: value * factor for name, value in self.busy.items()},
@@ -25,7 +25,7 @@ NO_RUN = BusyRun()
 
 
 def in_turn(runs: Iterable[BusyRun]) -> BusyRun:
-    """Return runs that follow each other as one."""
+    """Sum of runs played in sequence."""
     time_s, busy = 0.0, dict[str, float]()
     for run in runs:
         time_s += run.time_s
@@ -35,5 +35,5 @@ def in_turn(runs: Iterable[BusyRun]) -> BusyRun:
 
 
 def side_by_side(one: BusyRun, other: BusyRun) -> BusyRun:
-    """Return the longer of two runs that use different parts of the machine."""
+    """Longer of two runs that use different parts of the machine."""
     return one if one.time_s >= other.time_s else other

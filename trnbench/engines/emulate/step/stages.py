@@ -1,7 +1,7 @@
-"""From played blocks to the times of a pipeline: what each chunk of each stage takes.
+"""Times of a pipeline from played blocks: seconds of each chunk of each stage.
 
-The layers of a stage are spread evenly over its chunks; what stands in front of the first layer is
-part of the first stage's first chunk, what stands behind the last one of the last stage's last.
+The layers of a stage are spread evenly over its chunks. Blocks in front of the first layer are part
+of the first stage's first chunk, blocks behind the last layer of the last stage's last chunk.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from trnbench.program.step import StepProgram
 
 Key = TypeVar("Key")
 BlockCounts = Mapping[str, float]
-"""How often a chunk, or a whole stage, runs which kind of block."""
+"""Instances of each kind of block on a chunk, or on a whole stage."""
 
 
 class Overheads(Record):
-    """What comes to a stage beside its blocks.
+    """Seconds of a stage besides its blocks.
 
     `launch_s`: what the stack costs a micro-batch, half in each direction; `send_s`, `latency_s`:
     of a message to the next stage, on `send_lane`; `closing_s`: of the exchange that ends the step.
@@ -54,7 +54,7 @@ class Overheads(Record):
 
 
 def chunk_counts(program: StepProgram) -> tuple[tuple[BlockCounts, ...], ...]:
-    """Return how often each chunk of each stage runs which kind of block."""
+    """Instances of each kind of block on each chunk of each stage."""
     chunks = int(program.grid.vpp)
     layers = layers_of(program.model, program.grid)
     led = layers.dense and "dense" not in layers.kinds
@@ -82,7 +82,7 @@ def chunk_counts(program: StepProgram) -> tuple[tuple[BlockCounts, ...], ...]:
 
 
 def stage_counts(chunks: Sequence[BlockCounts]) -> BlockCounts:
-    """Return how often all chunks of a stage run which kind of block."""
+    """Instances of each kind of block on all chunks of a stage."""
     return {
         kind: sum(chunk.get(kind, 0.0) for chunk in chunks)
         for kind in dict.fromkeys(kind for chunk in chunks for kind in chunk)
@@ -95,7 +95,7 @@ def stage_times(
     lanes: Mapping[Purpose, Lane],
     beside: Overheads,
 ) -> StageTimes:
-    """Return the times of every chunk [message, stage, chunk].
+    """Times of every chunk [message, stage, chunk].
 
     The leading axis holds the step with its messages, then one whose messages take no time.
     """
@@ -150,9 +150,9 @@ def overlap_rules(
     overlaps: Overlaps,
     traffic: Mapping[Purpose, float],
 ) -> OverlapRules:
-    """Return which work may overlap: of exchanges inside slots, as much as their blocks hide.
+    """Overlaps of a step: exchanges inside slots, up to the part that their blocks hide.
 
-    `traffic`: what part of each purpose's exchanges holds up the reduction of gradients beside it.
+    `traffic`: share of each purpose's exchanges that holds up the reduction of gradients.
     """
 
     def hidden(purpose: Purpose) -> Callable[[Slot], FloatArray]:
@@ -180,7 +180,7 @@ def _table(
     blocks: Mapping[str, BlockRun],
     read: Callable[[BlockRun], float],
 ) -> FloatArray:
-    """Return a number of blocks added up for each chunk [stage, chunk]."""
+    """A number of blocks added up for each chunk [stage, chunk]."""
     of_kind = {kind: read(block) for kind, block in blocks.items()}
     return np.array(
         [

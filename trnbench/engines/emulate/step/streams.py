@@ -39,7 +39,7 @@ class StreamPass(Record):
 
 
 def elementwise_run(rank: Rank, op: Elementwise, traffic: float) -> BusyRun:
-    """Return a pass of a rank; `traffic` of its bytes move, as passes are joined."""
+    """A pass of a rank; `traffic` of its bytes move, as passes are joined."""
     if op.view or not float(op.bytes):
         return BusyRun()
     tensors = (*op.reads, *op.writes)
@@ -60,7 +60,7 @@ def elementwise_run(rank: Rank, op: Elementwise, traffic: float) -> BusyRun:
 
 
 def touched_run(rank: Rank, elements: float, size_bytes: float, touches: float) -> BusyRun:
-    """Return so many touches of a tensor of a rank, each of them a read or a write."""
+    """Run of repeated touches of a tensor of a rank, each of them a read or a write."""
     if touches <= 0:
         return BusyRun()
     passes = touches / 2
@@ -76,7 +76,7 @@ def touched_run(rank: Rank, elements: float, size_bytes: float, touches: float) 
 
 
 def gather_run(rank: Rank, op: Gather) -> BusyRun:
-    """Return rows taken from or added to a tensor, a descriptor each."""
+    """Rows taken from or added to a tensor, a descriptor each."""
     size = float(op.bytes) / rank.cores
     rows_of = op.reads[0] if op.function == "scatter_add" else op.writes[0]
     row = float(rows_of.shape[-1]) * element_bytes(rows_of.format)
@@ -93,13 +93,12 @@ def _moved(rank: Rank, size_bytes: float, row_bytes: float) -> BusyRun:
 
 
 def stream(rank: Rank, one: StreamPass) -> BusyRun:
-    """Return a core's part of a pass."""
+    """A core's part of a pass."""
     key = ("stream", one, rank.memory_share)
     return rank.runs.of(key, lambda: _stream(rank.unit, rank.transfer, one))
 
 
 def _row_bytes(unit: NeuronCores) -> float:
-    """Return the bytes of a partition that one tile of a stream has."""
     return unit.sbuf.partition_bytes / (2 * TILES_IN_TURN)
 
 
@@ -133,7 +132,7 @@ def _transfer_s(transfer: TransferCost, partitions: int, size_bytes: float, tens
 
 
 def _line(tiles: int, load_s: float, work_s: float, store_s: float) -> float:
-    """Return when the last of so many tiles is stored."""
+    """Time at which the last tile of a line of tiles is stored."""
     dma = engine = 0.0
     loaded: list[float] = []
     worked: list[float] = []

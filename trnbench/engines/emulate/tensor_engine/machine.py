@@ -52,7 +52,7 @@ class Store(State, kw_only=False):
 
 
 class MachineTally(State, kw_only=False):
-    """What has been done so far; adds up, so that repeated parts can be multiplied."""
+    """Tallies of the work done; they add up, so repeated parts can be multiplied."""
 
     multiplies: int = 0
     tensor_fs: int = 0
@@ -323,7 +323,7 @@ class Core:
     def _arrivals(
         self, index: int, load_a: bool, load_b: bool
     ) -> tuple[list[int] | None, list[int] | None]:
-        """Return the arrival times of the step's K tiles; None for an operand that stayed."""
+        """Arrival times of the step's K tiles; None for an operand that stayed."""
         self.loaded.pop((index - 1, "a"), None)
         self.loaded.pop((index - 1, "b"), None)
         a = self.loaded.setdefault((index, "a"), []) if load_a else None

@@ -23,7 +23,7 @@ OUTPUT_ROOM = "output room"
 
 
 class TraceEvent(Record):
-    """One instruction as it ran: when, seconds from the start, on which engine, what."""
+    """One instruction as played: start and end in seconds, engine, and name."""
 
     start_s: float
     end_s: float
@@ -32,7 +32,7 @@ class TraceEvent(Record):
 
 
 class MatrixRun(Record):
-    """How a product ran on the busiest of `cores` cores; NaN and empty if it cannot.
+    """Result of a product on the busiest of `cores` cores; NaN and empty if it cannot run.
 
     `utilization`: busy part of the time, of each engine, DMA engine and triggering queue.
     `stalls_s`: how long the tensor engine waited, by cause, and the copies for room in SBUF. Bytes
@@ -54,7 +54,7 @@ class MatrixRun(Record):
 
     @property
     def feasible(self) -> bool:
-        """Return whether the product ran."""
+        """True when the product ran."""
         return not self.reasons
 
 
@@ -68,7 +68,7 @@ def run_matrix(
     trace: bool = False,
     shorten: bool = True,
 ) -> MatrixRun:
-    """Return the run of one product, every instruction of its kernel played.
+    """Run of one product, every instruction of its kernel played.
 
     Repetitions are skipped exactly unless `shorten` is False; a `trace` holds every instruction, so
     nothing is skipped for it.

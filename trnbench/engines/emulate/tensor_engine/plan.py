@@ -19,12 +19,12 @@ _SLACK = 1e-3
 
 
 def femtoseconds(seconds: float) -> int:
-    """Return a duration in fs, rounded up so that nothing is faster than its rate."""
+    """A duration in fs, rounded up so that nothing is faster than its rate."""
     return math.ceil(seconds * FS_PER_S - _SLACK)
 
 
 class DmaMove(Record, kw_only=False):
-    """One DMA transfer: how long it keeps its engines, how many those are, what it moves."""
+    """One DMA transfer: seconds on its engines, number of engines, and bytes."""
 
     occupancy_fs: int
     engines: int
@@ -43,7 +43,7 @@ class ProductChain(Record, kw_only=False):
 
 
 class KTile(Record, kw_only=False):
-    """What one K tile of a step needs: transfers and transposes of either operand."""
+    """Work of one K tile of a step: transfers and transposes of either operand."""
 
     moves_a: tuple[DmaMove, ...]
     moves_b: tuple[DmaMove, ...]
@@ -67,7 +67,7 @@ class Turn(Record, kw_only=False):
 
 
 class KernelPlan:
-    """The steps of a schedule in order: their shapes, made once each, and what each must load."""
+    """The steps of a schedule in order: their shapes, made once each, and their loads."""
 
     def __init__(self, schedule: KernelSchedule, instructions: Instructions) -> None:
         self._schedule = schedule
@@ -81,7 +81,7 @@ class KernelPlan:
         self.turn = self._turn()
 
     def digits(self, index: int) -> tuple[int, int, int, int]:
-        """Return (batch, outer block, inner block, block of K) of a step."""
+        """(batch, outer block, inner block, block of K) of a step."""
         _, outer, inner, k = self.counts
         index, k_at = divmod(index, k)
         index, inner_at = divmod(index, inner)
@@ -89,7 +89,7 @@ class KernelPlan:
         return batch_at, outer_at, inner_at, k_at
 
     def step(self, index: int) -> KernelStep:
-        """Return the instructions of a step."""
+        """Instructions of a step."""
         _, outer, inner, k = self.counts
         _, outer_at, inner_at, k_at = self.digits(index)
         last_outer, last_inner = outer_at == outer - 1, inner_at == inner - 1
@@ -101,7 +101,7 @@ class KernelPlan:
         return found
 
     def loads(self, index: int) -> tuple[bool, bool]:
-        """Return whether a step loads its block of `a` and of `b`, or finds it in SBUF."""
+        """True for `a` and for `b` where a step loads its block, False if it is in SBUF."""
         if index >= self.steps:
             return True, True
         _, outer, inner, k = self.counts

@@ -1,4 +1,4 @@
-"""Plays a stream of steps and skips what repeats: exact, because states are compared whole.
+"""A stream of steps played without its repetitions: exact, because states are compared whole.
 
 From one state the same step always leads to the same next state, so every (state, step) is played
 once and looked up afterwards; a run of equal steps ends in a cycle of states, and whole rounds of
@@ -40,7 +40,7 @@ class Replay:
         self._stands: int | None = None
 
     def run(self, parts: Sequence[tuple[StreamPart, int]]) -> tuple[int, tuple[int, ...]]:
-        """Play parts, each so often in a row; return the time, fs, and what everything was busy."""
+        """Play each part its number of times in a row; return the seconds (fs) and busy tallies."""
         number = self._number(self._machine.state())
         here = Leap(number, 0, (0,) * len(self._machine.busy))
         for part, times in parts:
@@ -90,7 +90,7 @@ class Replay:
         return Leap(state, elapsed, tuple(map(sum, busy)))
 
     def _step(self, state: int, step: int) -> Leap:
-        """Play a step, or look up what it came to the last time."""
+        """Play a step, or look up its result from the last time."""
         leap = self._leaps.get((state, step))
         if leap is None:
             machine = self._machine

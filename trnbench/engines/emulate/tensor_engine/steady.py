@@ -1,4 +1,4 @@
-"""Plays a plan to its end, skipping what repeats: exact, because states are compared whole.
+"""A plan played to its end without its repetitions: exact, because states are compared whole.
 
 After an iteration of a loop the core's state is noted relative to its own time. If it equals the
 state after an earlier iteration, and all steps up to the furthest one already being loaded are
@@ -49,7 +49,7 @@ class _Seen:
         ]
 
     def skip(self, index: int) -> int:
-        """Return the step to go on after: `index`, or a later one that the core now stands at."""
+        """Next step to play: `index`, or a later one that the core's state has jumped to."""
         digits = self._core.plan.digits(index)
         for level in range(_LEVELS - 1, -1, -1):
             index = self._skip_level(index, level, digits[level])
@@ -87,7 +87,7 @@ class _Seen:
 
 
 def _state(core: Core, index: int) -> MachineState:
-    """Return all that decides the future, relative to the tensor engine's time and the step.
+    """All that decides the future, relative to the tensor engine's time and the step.
 
     Times that lie before it cannot be told apart by what follows, because whatever waits for them
     waits for the tensor engine too.
@@ -125,7 +125,7 @@ def _state(core: Core, index: int) -> MachineState:
 
 
 def _repeat(core: Core, times: int, then: int, tally: tuple[float, ...], dma: list[int]) -> None:
-    """Add `times` repetitions of what happened since `then` to all clocks and tallies."""
+    """Add `times` repetitions of the changes since `then` to all clocks and tallies."""
     by = (core.multiply_end - then) * times
     for clock in _CLOCKS:
         setattr(core, clock, getattr(core, clock) + by)

@@ -31,7 +31,7 @@ class CoreEngine(IntEnum):
 
 
 class Shared(IntEnum):
-    """What several engines take turns at."""
+    """A resource that several engines take turns at."""
 
     SBUF = 0
     PSUM = 1
@@ -67,7 +67,7 @@ class Instruction(Record, kw_only=False):
 
 
 class Heat:
-    """Whether a tensor engine runs at its full rate: what it did in the last window tells."""
+    """Clock state of a tensor engine: full rate or not, by its work in the last window."""
 
     def __init__(self, rule: Throttle) -> None:
         self.window = femtoseconds(rule.window_s)
@@ -78,7 +78,7 @@ class Heat:
         self.spans: list[tuple[int, int]] = []
 
     def duration_fs(self, start: int, at_full_rate: int) -> int:
-        """Return how long an instruction takes that starts now, and remember it."""
+        """Duration in fs of an instruction that starts now; the instruction is remembered."""
         opened = start - self.window
         self.spans = [span for span in self.spans if span[1] > opened]
         busy = sum(end - max(begin, opened) for begin, end in self.spans)
@@ -150,7 +150,7 @@ class Machine:
 
     @property
     def end_fs(self) -> int:
-        """Return when everything played so far has ended."""
+        """Time in fs at which everything played so far has ended."""
         last = [spans[-1][1] for spans in self.held if spans]
         return max(*self.free, *last, *self.events.values(), self.since)
 
@@ -180,7 +180,7 @@ class Machine:
         return end
 
     def _gap(self, shared: tuple[Shared, ...], ready: int, duration: int) -> int:
-        """Return when all of some shared things are first free for so long."""
+        """Earliest time at which all shared resources are free for this long, fs."""
         start, before = ready, -1
         while start != before:
             before = start
@@ -194,7 +194,7 @@ class Machine:
     # ---- states, for those who skip what repeats
 
     def state(self) -> CoreState:
-        """Return all that decides the future; what is past is past for all alike."""
+        """Everything that decides the future, without times that are over for all engines."""
         now, heat = self.since, self.heat
 
         def after(time: int) -> int:

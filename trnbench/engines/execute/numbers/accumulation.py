@@ -31,7 +31,7 @@ def accumulate_demo(
     count: int = 2048,
     seed: int = 0,
 ) -> AccumulateDemo:
-    """Return the sums; the documented case (the defaults) stays at 1024 to nearest even.
+    """Sums; the documented case (the defaults) stays at 1024 to nearest even.
 
     At 1024 fp16 steps by 1: half a step ties to even and is lost each time, while stochastic
     rounding takes the step half of the times and ends near the exact 2048.

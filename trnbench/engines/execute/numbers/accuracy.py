@@ -32,7 +32,7 @@ _BYTES_PER_STATIONARY = 40
 
 
 class ErrorReport(Record):
-    """How far a product is from float64.
+    """Distance of a product from its float64 value.
 
     `max_abs`, `max_rel` and `rms_rel` compare with the exact product of the operands as given
     (pruned if sparse), so they include the rounding of the inputs; `max_rel` divides each error by
@@ -50,12 +50,12 @@ class ErrorReport(Record):
 
     @property
     def within_bound(self) -> bool:
-        """Return whether every element keeps the bound."""
+        """True when every element is within the bound."""
         return self.bound_use <= 1.0
 
 
 class _Partial(Record):
-    """What one block of rows contributes to the report."""
+    """Contribution of one block of rows to the report."""
 
     max_abs: float
     max_rel: float
@@ -68,7 +68,7 @@ class _Partial(Record):
 def error_against_float64(
     result: ProductResult, a: ArrayLike, b: ArrayLike, *, rows: int | None = None
 ) -> ErrorReport:
-    """Return the error of `result` as the product of a and b; `rows` checks that many rows only.
+    """Error of `result` as the product of a and b; `rows` checks that many rows only.
 
     Rows are spread evenly over m; each costs four float64 products.
     """
@@ -99,7 +99,7 @@ def error_against_float64(
 
 
 def check_row_bytes(k: int, n: int, *, batch: int) -> int:
-    """Return the memory in bytes that checking one row of each batch member takes."""
+    """Memory in bytes that checking one row of each batch member takes."""
     return batch * (n * _BYTES_PER_RESULT + k * _BYTES_PER_STATIONARY)
 
 
@@ -154,7 +154,7 @@ def _compare(
 def product_error_bound(
     exact: Float64Array, magnitude: Float64Array, *, k: int, recipe: ProductRecipe
 ) -> Float64Array:
-    """Return the largest error of each element, given the exact product and |A||B| of its inputs.
+    """Largest error of each element, given the exact product and |A||B| of its inputs.
 
     Model: with u = 2^-24, t products in a K-tile and T tiles, every product passes one rounding of
     its own, at most t - 1 additions in its tile and T - 1 between tiles. In whatever order, the
@@ -177,7 +177,7 @@ def product_error_bound(
 
 
 def _rounding_error(format: NumberFormat, rounding: RoundingRule) -> tuple[float, float]:
-    """Return the largest relative error of one rounding, and the absolute one near zero."""
+    """Largest relative error of one rounding, and the absolute one near zero."""
     if format.name == "fp32":
         return 0.0, 0.0
     steps = 0.5 if rounding == "rne" else 1.0
@@ -200,12 +200,10 @@ def _product(left: ArrayLike, right: ArrayLike) -> Float64Array:
 
 
 def _ratio(error: ArrayLike, scale: ArrayLike) -> Float64Array:
-    """Return error / scale, where no error at all is 0 of anything."""
     error, scale = np.asarray(error, dtype=np.float64), np.asarray(scale, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(error == 0, 0.0, error / scale)
 
 
 def _largest(errors: Float64Array) -> float:
-    """Return the largest error; a NaN where a number was due is an infinite error."""
     return float(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).max(initial=0.0))

@@ -42,9 +42,9 @@ _E8M0_NAN = 255
 
 
 class Blocks(Record, eq=False):
-    """A quantised array; the grouped axis is last in both parts, `axis` is where it came from.
+    """A quantised array; the grouped axis is last in both parts, `axis` is its original position.
 
-    `whole_scale` stands before the scales of all groups.
+    `whole_scale` multiplies the scales of all groups.
     """
 
     format: NumberFormat
@@ -55,7 +55,7 @@ class Blocks(Record, eq=False):
 
     @property
     def size_bytes(self) -> float:
-        """Return storage of elements and scales in bytes, elements packed."""
+        """Storage of elements and scales in bytes, elements packed."""
         rows = self.scales.shape[-2] if self.scales.ndim > 1 else 1
         scales = self.scales.size // rows * -(-rows // self.format.tile)
         return self.elements.size * self.format.bits / 8 + scales * self.format.scale_bits / 8
@@ -70,7 +70,7 @@ def quantise(
     rounding: RoundingRule = "rne",
     rng: np.random.Generator | None = None,
 ) -> Blocks:
-    """Return `array` in a block format, grouped along `axis`; the last group may be short.
+    """`array` in a block format, grouped along `axis`; the last group may be short.
 
     Without `rule` the scale follows the format's own: `trainium` for MXFP8, `ocp` for MXFP4,
     `nvidia` for NVFP4, `blockwise` for FP8 in blocks.
@@ -117,7 +117,7 @@ def quantise(
 
 
 def _over_rows(amax: Float32Array, tile: int) -> Float32Array:
-    """Return the largest of all rows of a tile, for each of them."""
+    """Largest of all rows of a tile, for each of them."""
     if tile == 1 or amax.ndim < 2:
         return amax
     rows = amax.shape[-2]
@@ -127,7 +127,7 @@ def _over_rows(amax: Float32Array, tile: int) -> Float32Array:
 
 
 def _powers(amax: Float32Array, target: NumberFormat) -> Float32Array:
-    """Return the least powers of two that bring groups into a format; NaN where not finite."""
+    """Least powers of two that bring groups into a format; NaN where not finite."""
     usable = np.isfinite(amax) & (amax > 0)
     mantissa, exponent = np.frexp(np.where(usable, amax, 1) / np.float32(target.max_value))
     exact = np.where(mantissa == 0.5, exponent - 1, exponent)
@@ -147,7 +147,7 @@ def _elements(
 
 
 def dequantise(blocks: Blocks) -> Float32Array:
-    """Return the numbers the blocks stand for, in the layout of the original array."""
+    """Values of the blocks, in the layout of the original array."""
     scales = np.repeat(
         blocks.scales.astype(np.float32) * np.float32(blocks.whole_scale),
         blocks.format.block,
@@ -160,7 +160,7 @@ def dequantise(blocks: Blocks) -> Float32Array:
 def block_round(
     array: ArrayLike, format: NumberFormat | str, *, axis: int = -1, rule: ScaleRule | None = None
 ) -> Float32Array:
-    """Return `array` as the block format holds it: quantised along `axis` and read back."""
+    """`array` as the block format holds it: quantised along `axis` and read back."""
     return dequantise(quantise(array, format, axis=axis, rule=rule))
 
 

@@ -31,7 +31,7 @@ def bytes_needed(
     recipe: ProductRecipe | None = None,
     check: bool = False,
 ) -> int:
-    """Return the memory in bytes for operands and product, with `check` for its error too."""
+    """Memory in bytes for operands and product, with `check` for its error too."""
     for name, size in (("m", m), ("k", k), ("n", n), ("batch", batch)):
         if size < 1:
             raise InputError(f"{name} must be at least 1, found {size}")
@@ -52,7 +52,7 @@ def bytes_needed(
 
 
 def available_bytes() -> int:
-    """Return the memory that can still be allocated, in bytes; all of it where unknown."""
+    """Memory that can still be allocated, in bytes; all of it where unknown."""
     if _MEMINFO.exists():
         for line in _MEMINFO.read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -69,7 +69,7 @@ def check_memory(
     recipe: ProductRecipe | None = None,
     check: bool = False,
 ) -> int:
-    """Return the bytes needed, or refuse when less is free."""
+    """Bytes needed, or refuse when less is free."""
     needed = bytes_needed(m, k, n, batch=batch, recipe=recipe, check=check)
     limit = available_bytes()
     if needed > limit:

@@ -12,7 +12,7 @@ from trnbench.facts.arrays import Float32Array
 def operands(
     m: int, k: int, n: int, *, batch: int = 1, seed: int = 0
 ) -> tuple[Float32Array, Float32Array]:
-    """Return operands (batch, m, k) and (batch, k, n) from N(0, 1) in float32, alike for a seed.
+    """Operands (batch, m, k) and (batch, k, n) from N(0, 1) in float32, alike for a seed.
 
     A product too large for this machine's memory is refused before anything is allocated.
     """

@@ -13,7 +13,7 @@ from trnbench.facts.numbers.formats import StoredFormat
 
 
 def packed_round(weights: FloatArray, format: StoredFormat) -> FloatArray:
-    """Return flat weights as they come out of the format; the last block may be short."""
+    """Flat weights as they come out of the format; the last block may be short."""
     block, _ = format.scales[0]
     groups = np.pad(weights, (0, -weights.size % block)).reshape(-1, block)
     largest = np.abs(groups).max(axis=1, keepdims=True)

@@ -43,10 +43,10 @@ def _require_known(what: str, name: str, known: tuple[str, ...]) -> None:
 
 
 class ProductRecipe(Record):
-    """How a product is computed.
+    """Formats, pattern and rounding of a product.
 
-    `a` is the stationary operand: `pattern` prunes it. `rounding` governs the output and, with
-    bf16 accumulation (NeuronCore-v4), every write to PSUM; inputs are rounded to nearest even.
+    `a` is the stationary operand: `pattern` prunes it. `rounding` governs the output and, with bf16
+    accumulation (NeuronCore-v4), every write to PSUM; inputs are rounded to nearest even.
     """
 
     format_in_a: NumberFormat = FORMATS["bf16"]
@@ -73,7 +73,7 @@ class ProductRecipe(Record):
 
     @classmethod
     def named(cls, **given: Any) -> ProductRecipe:  # noqa: ANN401
-        """Return the recipe with these fields; formats and the pattern may be names."""
+        """Recipe with these fields; formats and the pattern may be names."""
         for key, read in _READ.items():
             if isinstance(given.get(key), str):
                 given[key] = read(given[key])
@@ -96,7 +96,7 @@ class ProductResult(Record, eq=False):
 
 
 def product_problem(recipe: ProductRecipe, k: int) -> str | None:
-    """Return why this product cannot be played, None if it can."""
+    """Reason why this product cannot be played, None if it can."""
     inputs = (recipe.format_in_a, recipe.format_in_b)
     for format in (*inputs, recipe.format_out):
         if format.mantissa_bits > FORMATS["fp32"].mantissa_bits:
@@ -115,14 +115,14 @@ def product_problem(recipe: ProductRecipe, k: int) -> str | None:
 
 
 def contraction_tiles(recipe: ProductRecipe, k: int) -> tuple[int, int]:
-    """Return (products summed inside one K-tile, number of K-tiles) for a contraction of k."""
+    """(products summed inside one K-tile, number of K-tiles) for a contraction of k."""
     length = k // recipe.pattern.ratio if recipe.pattern else k
     tile = min(recipe.k_tile, length)
     return tile, -(-length // tile)
 
 
 def round_stationary(a: Float32Array, recipe: ProductRecipe) -> Float32Array | Compressed:
-    """Return `a` as the engine reads it: pruned and compressed if sparse, rounded."""
+    """`a` as the engine reads it: pruned and compressed if sparse, rounded."""
     if recipe.pattern is None:
         return _round_operand(a, recipe.format_in_a, -1, recipe)
     kept = compress(a, recipe.pattern)
@@ -131,12 +131,12 @@ def round_stationary(a: Float32Array, recipe: ProductRecipe) -> Float32Array | C
 
 
 def round_moving(b: Float32Array, recipe: ProductRecipe) -> Float32Array:
-    """Return `b` as the engine reads it: rounded, in groups along k where its format has them."""
+    """`b` as the engine reads it: rounded, in groups along k where its format has them."""
     return _round_operand(b, recipe.format_in_b, -2, recipe)
 
 
 def matmul(a: ArrayLike, b: ArrayLike, recipe: ProductRecipe | None = None) -> ProductResult:
-    """Return a (..., m, k) times b (..., k, n), leading axes broadcast, under the recipe."""
+    """A (..., m, k) times b (..., k, n), leading axes broadcast, under the recipe."""
     chosen = recipe or ProductRecipe()
     left, right = _checked_operands(a, b)
     problem = product_problem(chosen, left.shape[-1])
@@ -155,9 +155,10 @@ def matmul(a: ArrayLike, b: ArrayLike, recipe: ProductRecipe | None = None) -> P
 
 
 def summed_by_tile(stationary: Float32Array, moving: Float32Array) -> Float32Array:
-    """Return the FP32 sums of rounded operands, for those who multiply often: it looks at nothing.
+    """FP32 sums of rounded operands, without checks, for frequent calls.
 
-    `matmul` without a recipe of its own; infinities are values, and warnings are for who calls.
+    `matmul` without a recipe of its own; infinities are values, and warnings are left to the
+    caller.
     """
     return _summed(stationary, moving, stationary.shape, _PLAIN, None)
 
@@ -169,7 +170,7 @@ def _summed(
     recipe: ProductRecipe,
     rng: np.random.Generator | None,
 ) -> Float32Array:
-    """Return the sums of rounded operands; `shape` is that of the stationary one, not pruned."""
+    """Sums of rounded operands; `shape` is that of the stationary one, not pruned."""
     (*lead, m, k), n = shape, moving.shape[-1]
     batch = tuple(lead)
     if moving.shape[:-2] != batch:
@@ -235,7 +236,7 @@ def _part(
     batch: tuple[int, ...],
     block: slice,
 ) -> Float32Array | Compressed:
-    """Return the rows `block` of one batch member, as a two-dimensional operand."""
+    """Rows `block` of one batch member, as a two-dimensional operand."""
     if not isinstance(stationary, Compressed):
         dense = np.broadcast_to(stationary, (*batch, *stationary.shape[-2:]))
         return np.asarray(dense[index][block], dtype=np.float32)
@@ -287,5 +288,5 @@ def _accumulate(
 
 
 def dense_operand(stationary: Float32Array | Compressed) -> Float32Array:
-    """Return the stationary operand as a dense matrix, zeros where it was pruned."""
+    """Stationary operand as a dense matrix, zeros where it was pruned."""
     return decompress(stationary) if isinstance(stationary, Compressed) else stationary

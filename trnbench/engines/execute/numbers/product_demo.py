@@ -1,4 +1,4 @@
-"""What casting, micro-scaling and sparsity do to one product: errors against all digits."""
+"""Errors of one product by casting, micro-scaling and sparsity, relative to all digits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trnbench.facts.records import Record
 
 SIZES = (64, 256, 64)
 SMALL = 2.0**-14
-"""What gradients come down to: below all that fp8 holds, which ends at 2^-9."""
+"""Scale of small gradients: below the smallest number of fp8, 2^-9."""
 FORMATS_SHOWN = ("fp32", "tf32", "bf16", "fp8_e4m3", "mxfp8_e4m3")
 SPARSE = ("bf16", "4:16")
 
@@ -31,7 +31,7 @@ class ProductDemo(Record):
 
 
 def product_demos(*, seed: int = 0) -> tuple[ProductDemo, ...]:
-    """Return the errors of each format that fp32 operands are cast to, and of sparse ones."""
+    """Errors of each format that fp32 operands are cast to, and of sparse ones."""
     left, right = operands(*SIZES, seed=seed)
     cases = [*((name, None) for name in FORMATS_SHOWN), SPARSE]
     return tuple(_demo(left, right, name, pattern) for name, pattern in cases)

@@ -39,7 +39,7 @@ _CHUNK = 1 << 15
 
 @cache
 def numpy_dtype(format: NumberFormat) -> np.dtype[Any] | None:
-    """Return the numpy or ml_dtypes type that stores the format, None where there is none."""
+    """Numpy or ml_dtypes type that stores the format, None where there is none."""
     if format.dtype_name is None:
         return None
     import ml_dtypes  # late: most commands round nothing
@@ -55,7 +55,7 @@ def round_to(
     rng: np.random.Generator | None = None,
     overflow: Overflow = "native",
 ) -> Float32Array:
-    """Return `array` rounded to `format`, as float32; `sr` draws 32 random bits an element.
+    """`array` rounded to `format`, as float32; `sr` draws 32 random bits an element.
 
     The result may be the input itself where the format changes nothing (fp32).
     """
@@ -78,7 +78,7 @@ def round_elements(
     rng: np.random.Generator | None,
     overflow: Overflow,
 ) -> Float32Array:
-    """Return `array` rounded to the elements of `format`, whose block scale is not considered."""
+    """`array` rounded to the elements of `format`, whose block scale is not considered."""
     _require_known(rounding, overflow)
     values = _as_float32(array)
     if overflow == "saturate":
@@ -106,7 +106,7 @@ def _as_float32(array: ArrayLike) -> Float32Array:
 def round_with(
     array: ArrayLike, format: NumberFormat | str, noise: NDArray[np.uint32]
 ) -> Float32Array:
-    """Return `array` rounded stochastically with the 32 random bits given for each element.
+    """`array` rounded stochastically with the 32 random bits given for each element.
 
     Who draws the noise decides what depends on it; equal noise rounds equal numbers alike.
     """
@@ -147,9 +147,9 @@ def _nearest(values: Float32Array, format: NumberFormat) -> Float32Array:
 
 @cache
 def nearest_in(format: NumberFormat) -> Callable[[Float32Array], Float32Array]:
-    """Return the function that rounds float32 numbers to nearest even, for those who do so often.
+    """Function that rounds float32 numbers to nearest even, for frequent calls.
 
-    It looks at nothing, and who calls it ignores what overflows; else `round_to` is meant.
+    The function checks nothing, and callers ignore overflow; otherwise use `round_to`.
     """
     dtype = numpy_dtype(format)
     if dtype is None:
@@ -179,7 +179,7 @@ def _there_and_back(values: Float32Array, dtype: np.dtype[Any]) -> Float32Array:
 
 
 def widen(narrow: NDArray[Any]) -> Float32Array:
-    """Return the stored numbers as float32; exact for every format but fp64."""
+    """Stored numbers as float32; exact for every format but fp64."""
     if narrow.dtype.itemsize > 1:
         return narrow.astype(np.float32)
     # One-byte ml_dtypes convert number by number; a table of all 256 is four times faster.
@@ -241,7 +241,6 @@ def _stochastic(
 
 
 def _as_wide(format: NumberFormat) -> bool:
-    """Tell whether a format is fp32 with a shorter mantissa."""
     return format.min_exponent == _FP32_MIN_EXPONENT and format.overflow == "infinity"
 
 

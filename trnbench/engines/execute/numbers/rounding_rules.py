@@ -1,4 +1,4 @@
-"""How results are rounded, by name. Imports nothing: questions name these before numpy loads."""
+"""Rounding rules of results, by name. Imports nothing: questions name these before numpy loads."""
 
 from __future__ import annotations
 
