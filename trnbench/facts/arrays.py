@@ -1,4 +1,4 @@
-"""The kinds of numpy array that annotations name, and what is in one. Layer 0."""
+"""Names for the numpy array types of annotations, and operations on distinct values. Layer 0."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ IntArray: TypeAlias = NDArray[np.int64]
 Number: TypeAlias = FloatArray | float
 
 _FEW = 32
-"""Numbers that are sorted in less time than numpy takes to begin."""
+"""Up to this many numbers, Python's sort is faster than numpy's fixed cost."""
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the distinct numbers of an array in order; `np.unique` would import masked ones."""
+    """Distinct numbers of an array, ascending; `np.unique` would import masked arrays."""
     ordered = np.sort(values, axis=None)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
 
 
 def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-    """Return the distinct numbers of an array in order, and of each value the place among them."""
+    """Distinct numbers of an array, ascending, and for each value its index among them."""
     if values.size == 1:  # mostly so for one layout, and much quicker
         return values.reshape(1), np.zeros(values.shape, dtype=np.int64)
     if values.size <= _FEW:
         flat = values.ravel().tolist()
         ordered = sorted({*flat})
+        # NaN differs from itself and has no key in a dictionary: numpy counts it.
         if all(number == number for number in ordered):  # nothing that is not a number
             number_of = {number: place for place, number in enumerate(ordered)}
             places_of = np.array([number_of[number] for number in flat], dtype=np.int64)
@@ -41,9 +42,10 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
 
 
 def combined(arrays: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
-    """Return the distinct combinations of numbers of arrays that broadcast, as columns, and places.
+    """Distinct combinations of values of broadcastable arrays.
 
-    The places, of the common shape, say which column each combination is.
+    The first result has one column per combination; the second, of the common shape, is the column
+    index of each element.
     """
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
     if math.prod(shape) == 1:
@@ -53,6 +55,7 @@ def combined(arrays: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
     for array in arrays:
         values, place = numbered(array)
         if len(values) > 1:
+            # Renumber after each array, so that numbers never exceed the combinations found so far.
             pairs = places * len(values) + place
             seen = np.zeros(columns.shape[1] * len(values), dtype=np.bool_)
             seen[pairs] = True
@@ -64,26 +67,26 @@ def combined(arrays: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
 
 
 def times(share: Number, each: Number) -> Number:
-    """Return the product; a plain 0 or 1 costs no pass over the other's array."""
+    """The product `share * each`; a plain 0 or 1 skips the pass over the other array."""
     if type(each) is float and each in (0.0, 1.0):
         return share if each else each
     return share * each
 
 
 def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return what `np.broadcast_to` does; an array that has the shape is it already."""
+    """The array broadcast to a shape, like `np.broadcast_to` without its cost when shapes agree."""
     return values if values.shape == shape else np.broadcast_to(values, shape)
 
 
 def picked(values: NDArray[Any], shape: tuple[int, ...], index: tuple[int, ...]) -> NDArray[Any]:
-    """Return what an array has at an index of a shape that it broadcasts to."""
+    """Elements of an array at an index into the shape to which the array broadcasts."""
     own = index[len(shape) - values.ndim :]
     found = values[tuple(i if n > 1 else 0 for i, n in zip(own, values.shape, strict=False))]
     return np.asarray(spread(np.asarray(found), shape[len(index) :]))
 
 
 def quantiles(values: FloatArray, shares: Sequence[float]) -> list[float]:
-    """Return what `np.quantile` does, to the bit, without its imports."""
+    """The quantiles of `np.quantile`, bit for bit, without its imports."""
     ordered = np.sort(values, axis=None).tolist()
     return [_between(ordered, (len(ordered) - 1) * share) for share in shares]
 

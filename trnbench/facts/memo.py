@@ -1,7 +1,7 @@
-"""Answers kept inside records that never change. Layer 0: imports nothing of the package.
+"""Memoised answers inside frozen records. Layer 0: imports nothing of the package.
 
-A frozen record may remember what it has worked out: each answer follows from its key and from the
-record alone, so whoever asks first or twice gets the same, and nothing else can be seen to change.
+A frozen record may keep derived values: each depends on its key and the record alone, so the order
+of the questions never shows.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Answer = TypeVar("Answer")
 
 
 class Memo(Record, Generic[Key, Answer], kw_only=False, eq=False):
-    """Answers by key, each made when it is first asked for."""
+    """Answers by key, each computed at its first use."""
 
     _answers: dict[Key, Answer] = field(default_factory=dict)
 
     def of(self, key: Key, make: Callable[[], Answer]) -> Answer:
-        """Return the answer for a key; `make` must depend on the key and the record only."""
+        """The answer for a key, computed once; `make` may depend on the key and the record only."""
         try:
             return self._answers[key]
         except KeyError:
@@ -29,13 +29,13 @@ class Memo(Record, Generic[Key, Answer], kw_only=False, eq=False):
             return answer
 
     def __contains__(self, key: Key) -> bool:
-        """Return whether the answer for a key is there already."""
+        """True when the answer for a key has been computed."""
         return key in self._answers
 
     def items(self) -> Iterable[tuple[Key, Answer]]:
-        """Return the answers so far, by key."""
+        """The computed answers, by key."""
         return self._answers.items()
 
     def __len__(self) -> int:
-        """Return how many answers there are so far."""
+        """Number of computed answers."""
         return len(self._answers)

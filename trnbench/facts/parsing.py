@@ -1,8 +1,8 @@
-"""Texts that people type, on the command line and in forms -> values.
+"""Parsers of the texts that people type on the command line and in forms.
 
-Every parser is made with the name of what it reads and raises InputError with what was found and
-what is expected. Numbers are as in `trnbench.facts.units`, and besides: a sequence of 8k has 8,192
-tokens; a size of 1K has 1,024 bytes, as nccl-tests counts, and without a unit it is in bytes.
+Every parser is made with the name of the option it reads, and raises InputError with the text found
+and the text expected. Numbers follow `trnbench.facts.units`, with two additions: a sequence of 8k
+has 8,192 tokens, and a size of 1K has 1,024 bytes, as nccl-tests counts; a bare size is in bytes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MOST_CHARACTERS = 100
 LEAST_SURE, MOST_SURE = 0.5, 0.99
 """The draws tell no more of the tails than this."""
 OPEN = ("", "any", "auto", "best")
-"""Texts that leave a choice open."""
+"""Texts that leave a choice to the program."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BINARY = re.compile(r"(?P<number>.*[\d.])\s*(?P<prefix>[kKmMgGtT])")
 
 
 def short_text(what: str, *, most: int = MOST_CHARACTERS) -> Callable[[str], str]:
-    """Return a parser of texts that a list has room for, of so many characters at most."""
+    """Parser of texts of at most `most` characters, which fit into a list."""
 
     def parsed(text: str) -> str:
         if len(text) > most:
@@ -41,7 +41,7 @@ def short_text(what: str, *, most: int = MOST_CHARACTERS) -> Callable[[str], str
 
 
 def whole(what: str, *, least: int = 1, most: int = MOST) -> Callable[[str], int]:
-    """Return a parser of whole numbers such as 4096, 4k or 1,024."""
+    """Parser of whole numbers such as 4096, 4k or 1,024."""
 
     def parsed(text: str) -> int:
         return _within(what, text, _number(what, text, "a whole number", "1,024"), least, most)
@@ -50,7 +50,7 @@ def whole(what: str, *, least: int = 1, most: int = MOST) -> Callable[[str], int
 
 
 def sequence(what: str) -> Callable[[str], int]:
-    """Return a parser of tokens of a sample: 4096, or 8k for 8,192."""
+    """Parser of sequence lengths, tokens: 4096, or 8k for 8,192."""
 
     def parsed(text: str) -> int:
         tokens = _number(what, _binary(text, ""), "a number of tokens", "8192 or 8k", shown=text)
@@ -60,7 +60,7 @@ def sequence(what: str) -> Callable[[str], int]:
 
 
 def count(what: str) -> Callable[[str], float]:
-    """Return a parser of numbers above 0 such as 1.25 or 2T."""
+    """Parser of numbers above 0 such as 1.25 or 2T."""
 
     def parsed(text: str) -> float:
         return _positive(what, text, _number(what, text, "a count", "2T or 500B"))
@@ -69,7 +69,7 @@ def count(what: str) -> Callable[[str], float]:
 
 
 def quantity(what: str, dimension: Dimension, *, example: str = "") -> Callable[[str], float]:
-    """Return a parser of quantities above 0, in base units."""
+    """Parser of quantities above 0, in base units."""
 
     def parsed(text: str) -> float:
         return _positive(what, text, _parse(what, text, dimension, example=example))
@@ -78,12 +78,12 @@ def quantity(what: str, dimension: Dimension, *, example: str = "") -> Callable[
 
 
 def duration(what: str) -> Callable[[str], float]:
-    """Return a parser of times such as 30 min, 12h, 60 d or 2w, in seconds."""
+    """Parser of durations such as 30 min, 12h, 60 d or 2w, in seconds."""
     return quantity(what, Dimension.SECONDS, example="60d, 2w or 36h")
 
 
 def size(what: str) -> Callable[[str], float]:
-    """Return a parser of sizes such as 1KiB, 64 MB, 1K or 4096, in bytes."""
+    """Parser of sizes such as 1KiB, 64 MB, 1K or 4096, in bytes."""
 
     def parsed(text: str) -> float:
         value = _parse(what, _binary(text, " B"), Dimension.BYTES, bare=True)
@@ -93,7 +93,7 @@ def size(what: str) -> Callable[[str], float]:
 
 
 def money(what: str) -> Callable[[str], float]:
-    """Return a parser of sums in USD: 5M, 5M USD or 5,000,000."""
+    """Parser of sums in USD: 5M, 5M USD or 5,000,000."""
 
     def parsed(text: str) -> float:
         bare = not text.strip().casefold().endswith("usd")
@@ -104,7 +104,7 @@ def money(what: str) -> Callable[[str], float]:
 
 
 def share(what: str) -> Callable[[str], float]:
-    """Return a parser of shares from 0 to below 1, such as 18% or 0.18; no text is 0."""
+    """Parser of shares from 0 to below 1, such as 18% or 0.18; an empty text is 0."""
 
     def parsed(text: str) -> float:
         value = _parse(what, text, Dimension.RATIO) if text.strip() else 0.0
@@ -116,7 +116,7 @@ def share(what: str) -> Callable[[str], float]:
 
 
 def confidence(what: str) -> Callable[[str], float]:
-    """Return a parser of shares of draws in which limits are kept, such as 80% or 0.8."""
+    """Parser of confidence levels (share of draws within the limits), such as 80% or 0.8."""
 
     def parsed(text: str) -> float:
         value = _parse(what, text, Dimension.RATIO)
@@ -129,7 +129,7 @@ def confidence(what: str) -> Callable[[str], float]:
 
 
 def date(what: str) -> Callable[[str], datetime.date]:
-    """Return a parser of dates such as 2026-11-21."""
+    """Parser of dates such as 2026-11-21."""
 
     def parsed(text: str) -> datetime.date:
         try:
@@ -141,14 +141,14 @@ def date(what: str) -> Callable[[str], datetime.date]:
 
 
 def file_name(text: str) -> str:
-    """Return a name that a file of one's own may have, which leads to no other folder."""
+    """Check a file name: letters, digits and `._-`, without a path to another folder."""
     if not _FILE_NAME.fullmatch(text):
         raise InputError(f"{text!r} is no name for a file: use letters, digits, '.', '_' and '-'")
     return text
 
 
 def one_of(what: str, names: Sequence[str]) -> Callable[[str], str]:
-    """Return a parser of one of these names."""
+    """Parser of one of these names."""
 
     def parsed(text: str) -> str:
         if text not in names:
@@ -159,7 +159,7 @@ def one_of(what: str, names: Sequence[str]) -> Callable[[str], str]:
 
 
 def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
-    """Return a parser of a list with commas or blanks between; nothing stands there twice."""
+    """Parser of a list separated by commas or blanks, without duplicates."""
 
     def parsed(text: str) -> tuple[T, ...]:
         parts = text.split(",")
@@ -175,7 +175,7 @@ def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]
 
 
 def optional(one: Callable[[str], T]) -> Callable[[str], T | None]:
-    """Return a parser for which no text, `any`, `auto` and `best` leave the choice open: None."""
+    """Parser for which an empty text, `any`, `auto` and `best` leave the choice open: None."""
 
     def parsed(text: str) -> T | None:
         return None if text.strip().casefold() in OPEN else one(text)
@@ -184,7 +184,7 @@ def optional(one: Callable[[str], T]) -> Callable[[str], T | None]:
 
 
 def place(what: str, name: Callable[[str], str] = str) -> Callable[[str], tuple[str, int]]:
-    """Return a parser of INSTANCE or INSTANCE:NODES; `name` checks the instance."""
+    """Parser of INSTANCE or INSTANCE:NODES; `name` checks the instance."""
 
     def parsed(text: str) -> tuple[str, int]:
         instance, colon, nodes = text.strip().partition(":")
@@ -202,32 +202,32 @@ def place(what: str, name: Callable[[str], str] = str) -> Callable[[str], tuple[
 
 
 def read(one: Callable[[str], T], given: T | str) -> T:
-    """Return what a text says; a value is taken as it is."""
+    """Parse a text; a value of another type passes unchanged."""
     return one(given) if isinstance(given, str) else given
 
 
 def maybe(one: Callable[[str], T], given: T | str | None) -> T | None:
-    """Return what a text says; a value is taken as it is, and so is None."""
+    """Parse a text; a value of another type, or None, passes unchanged."""
     return None if given is None else read(one, given)
 
 
 def names(what: str, given: str | Sequence[T]) -> tuple[str | T, ...]:
-    """Return the names of a list, or those that a text lists."""
+    """Names of a list, or of a text that lists them."""
     return several(what, str)(given) if isinstance(given, str) else tuple(given)
 
 
 def texts(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return texts of an option that may be repeated."""
+    """Texts of a repeatable option."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
 def clusters(given: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Return (instance, nodes) of INSTANCE or INSTANCE:NODES, one or several."""
+    """(instance, nodes) of one or several texts INSTANCE or INSTANCE:NODES."""
     return tuple(place("--on")(one) for one in names("--on", given))
 
 
 def literal(what: str, given: T, kind: object) -> T:
-    """Return one of a Literal's values; another is refused."""
+    """Check that a value is one of a Literal's values."""
     one_of(what, get_args(kind))(str(given))
     return given
 
@@ -266,7 +266,7 @@ def _positive(what: str, text: str, value: float) -> float:
 
 
 def _binary(text: str, unit: str) -> str:
-    """Return the text with a bare K, M, G or T written out as a power of two."""
+    """Write out a trailing bare K, M, G or T as a power of two."""
     match = _BINARY.fullmatch(text.strip())
     if match is None:
         return text

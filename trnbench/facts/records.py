@@ -1,8 +1,8 @@
 """Records: classes of named fields, on `msgspec.Struct`. Layer 0: imports no other module.
 
-`class Price(Record): ...` takes its fields by keyword, is compared and hashed by them, and frozen;
-a `State` can be changed. `eq=False` compares by identity, `kw_only=False` takes fields by position,
-and `weakref=True` allows weak references. Defaults that can change are made by `field`.
+A subclass of `Record` takes fields by keyword, compares and hashes by value, and is frozen; a
+`State` can change. `eq=False` compares by identity, `kw_only=False` takes fields by position,
+`weakref=True` allows weak references. `field` makes mutable defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Value = TypeVar("_Value")
 
 
 class RecordField(NamedTuple):
-    """A field of a class of records: its default, MISSING where it needs a value, and notes."""
+    """A field of a record class: its default (MISSING if required) and its metadata."""
 
     name: str
     default: Any
@@ -44,7 +44,7 @@ def field(
 @overload
 def field(*, metadata: Mapping[str, Any]) -> Any: ...  # noqa: ANN401
 def field(*, metadata: Mapping[str, Any] | None = None, **default: Any) -> Any:
-    """Return a field with a default, or the maker of one, and notes that `fields` shows."""
+    """Declare a field with a default or a default factory, and metadata that `fields` shows."""
     made = _field(**default)
     return _Noted(made, metadata) if metadata else made
 
@@ -67,7 +67,7 @@ class _Form(StructMeta):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Record(Struct, metaclass=_Form, frozen=True):
-    """A record that never changes."""
+    """A frozen record."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -76,7 +76,7 @@ class State(Struct, metaclass=_Form):
 
 
 def fields(of: Struct | type[Struct]) -> tuple[RecordField, ...]:
-    """Return the fields of a record or a class of records, those of its bases first."""
+    """Fields of a record or record class, inherited ones first."""
     return _fields(of if isinstance(of, type) else type(of))
 
 
@@ -94,7 +94,7 @@ def _fields(kind: type[Struct]) -> tuple[RecordField, ...]:
 
 
 def asdict(record: Struct) -> dict[str, Any]:
-    """Return the values by name; records within, also in tuples and tables, become tables too."""
+    """Values by field name; nested records, also in tuples and tables, become tables."""
     return {name: _plain(getattr(record, name)) for name in record.__struct_fields__}
 
 

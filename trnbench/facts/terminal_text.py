@@ -1,7 +1,7 @@
-"""Text of files, arguments and paths as a terminal may be given it. Layer 0.
+r"""Text of files, arguments and paths, made safe for a terminal. Layer 0.
 
-A character that moves the cursor, ends a line, turns the direction of reading or begins an escape
-sequence would let a data file draw what it likes: it is written as Python writes it, `\\x1b`.
+Control characters that move the cursor, end a line, change the reading direction or start an escape
+sequence would let a data file draw on the screen. They are shown escaped, as Python writes `\\x1b`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _UNSAFE = re.compile(
 _UNSAFE_BUT_LINES = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
 _MAY_STAND = "\t\n\r"
-"""In a text of several lines of a data file: harmless when shown, and common."""
+"""Control characters that multi-line data files may contain: harmless and common."""
 
 
 def shown(text: str) -> str:
-    """Return a text as one line: its control characters are written out."""
+    """The text on one line, control characters escaped."""
     return _UNSAFE.sub(_written, text) if _UNSAFE.search(text) else text
 
 
 def shown_lines(text: str, *, coloured: bool = False) -> str:
-    """Return a text of several lines; with `coloured`, its changes of colour stay."""
+    """A text of several lines, escaped; with `coloured`, colour sequences stay."""
     if not _UNSAFE_BUT_LINES.search(text):
         return text
     parts = _COLOUR.split(text) if coloured else [text]
@@ -32,7 +32,7 @@ def shown_lines(text: str, *, coloured: bool = False) -> str:
 
 
 def control_character(text: str) -> str | None:
-    """Return the first character of a data file's text that may not stand there, as U+001B."""
+    """The first forbidden character of a data file's text, such as U+001B; None without one."""
     return next(
         (
             f"U+{ord(found[0]):04X}"
@@ -44,16 +44,13 @@ def control_character(text: str) -> str | None:
 
 
 def markdown_text(text: str) -> str:
-    """Return a text that stands in Markdown as it is: on one line, no cell's end, no HTML, no link.
-
-    Who shows Markdown takes what looks like HTML for HTML.
-    """
+    """A text escaped for Markdown: one line, no end of a cell, no HTML, no link."""
     told = " ".join(text.split()).replace("|", "\\|").replace("](", "]\\(")
     return told.replace("<", "&lt;")
 
 
 def json_shown(text: str) -> str:
-    """Return JSON in which no character can drive a terminal; it reads back as the same."""
+    """JSON with control characters escaped; it parses to the same value."""
     return _UNSAFE_BUT_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

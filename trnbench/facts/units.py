@@ -40,7 +40,7 @@ BINARY_PREFIXES: Mapping[str, float] = {
     "Ei": 2.0**60,
 }
 _LONGEST = 40
-"""Characters of a quantity that a message repeats."""
+"""Characters of a quantity shown in a message."""
 COUNT_SUFFIXES: Mapping[str, float] = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 _ENLARGING = {p: f for p, f in DECIMAL_PREFIXES.items() if f >= 1}
@@ -49,11 +49,11 @@ _REDUCING = {p: f for p, f in DECIMAL_PREFIXES.items() if f <= 1}
 _BYTE_PREFIXES = {**_ENLARGING, "K": 1e3, **BINARY_PREFIXES}
 BITS_PER_BYTE = 8
 FLOP_PER_MULTIPLY_ADD = 2
-"""A multiplication and an addition, as everybody counts them."""
+"""One multiplication and one addition, the usual convention."""
 
 
 def counted(count: int, noun: str) -> str:
-    """Return how many there are of something: "1 step", "1,000 steps"."""
+    """A count with its noun: "1 step", "1,000 steps"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -68,7 +68,7 @@ _TIMES = {"m": 60.0, "min": 60.0, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
 
 
 class Dimension(Enum):
-    """What a quantity measures; the value is the name of its base unit in attribute names."""
+    """The dimension of a quantity; the value is the name of its base unit in attribute names."""
 
     BYTES = "bytes"
     BYTES_PER_S = "bytes_per_s"
@@ -125,9 +125,9 @@ SANE: Mapping[Dimension, tuple[float, float]] = {
     Dimension.COUNT: (1e-15, 1e18),
     Dimension.RATIO: (1e-9, 1e6),
 }
-"""What anything real lies between, in base units, unless it is 0; far on either side of that.
+"""Range of real quantities in base units, with a wide margin; 0 is always allowed.
 
-Beyond it arithmetic ends in infinities, and an answer in nonsense.
+Outside of the range arithmetic ends in infinities, and an answer in nonsense.
 """
 
 _NUMBER = re.compile(
@@ -137,9 +137,9 @@ _NUMBER = re.compile(
 
 
 def parse(text: str, dimension: Dimension, *, bare: bool = False, example: str = "") -> float:
-    """Return the value of `text` in base SI; with `bare`, no unit means the base unit.
+    """Value of `text` in base SI; with `bare`, a missing unit means the base unit.
 
-    `example` of what may be written, where the usual ones of the dimension are far from it.
+    `example` replaces the dimension's example in the message.
     """
     match = _NUMBER.fullmatch(text.strip())
     expected = f"expected e.g. {example or EXAMPLES[dimension]}"
@@ -157,7 +157,7 @@ def parse(text: str, dimension: Dimension, *, bare: bool = False, example: str =
 
 
 def check_sane(value: float, dimension: Dimension, text: str) -> None:
-    """Refuse what is infinite, no number, or beyond what anything real has."""
+    """Refuse infinities, NaN, and values outside the range of real quantities."""
     least, most = SANE[dimension]
     if value != 0 and not least <= abs(value) <= most:
         unit = next(unit for unit, factor in UNITS[dimension].items() if factor == 1.0)
@@ -204,7 +204,7 @@ _SHOWN: Mapping[Dimension, tuple[str, ...]] = {
 
 
 def unit_scale(unit: str, dimension: Dimension) -> Scale:
-    """Return the scale of one unit, to show numbers in it whatever their size."""
+    """Scale of a given unit, to show numbers in that unit whatever their size."""
     return Scale(unit, UNITS[dimension][unit])
 
 
@@ -214,7 +214,7 @@ def _shown_scales(dimension: Dimension) -> tuple[Scale, ...]:
 
 
 def scale_for(value: float, dimension: Dimension) -> Scale:
-    """Return the largest shown prefix that does not exceed |value|."""
+    """Scale of the largest shown prefix that does not exceed |value|."""
     shown = _shown_scales(dimension)
     if value == 0 and dimension is Dimension.SECONDS:
         return Scale("s", 1.0)
@@ -223,7 +223,7 @@ def scale_for(value: float, dimension: Dimension) -> Scale:
 
 
 def show(value: float, dimension: Dimension, *, digits: int = 4, scale: Scale | None = None) -> str:
-    """Return text for people: `digits` significant digits and a prefix (or the given one)."""
+    """Text for people: `digits` significant digits and a prefix (or the given scale)."""
     if not math.isfinite(value):
         return str(value)
     chosen = scale or scale_for(value, dimension)
@@ -233,13 +233,13 @@ def show(value: float, dimension: Dimension, *, digits: int = 4, scale: Scale | 
 
 
 def exact(value: float, dimension: Dimension) -> str:
-    """Return text that parses back to exactly `value`: full precision, base unit."""
+    """Text that parses back to exactly `value`: full precision, base unit."""
     base = next(unit for unit, factor in UNITS[dimension].items() if factor == 1.0)
     return f"{value!r} {base}".strip()
 
 
 def significant(number: float, digits: int = 4) -> str:
-    """Return `number` rounded to significant digits, thousands grouped, no trailing zeros."""
+    """Text of `number` to `digits` significant digits, thousands grouped, no trailing zeros."""
     if number == 0:
         return "0"
     if not math.isfinite(number):
@@ -250,7 +250,7 @@ def significant(number: float, digits: int = 4) -> str:
 
 
 def money_text(usd: float) -> str:
-    """Return a sum as people write it: USD 1.54M."""
+    """A sum as people write it: USD 1.54M."""
     scale = scale_for(usd, Dimension.USD)
     suffix = scale.unit.removesuffix("USD").strip()
     return f"USD {significant(usd / scale.factor, 3)}{suffix}"

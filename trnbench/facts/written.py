@@ -1,4 +1,4 @@
-"""Values -> texts that `trnbench.facts.parsing` reads back, to the last digit."""
+"""Values as texts that `trnbench.facts.parsing` reads back exactly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from trnbench.facts.units import BINARY_PREFIXES, COUNT_SUFFIXES, DAY_S, Dimensi
 
 
 def number_text(number: float) -> str:
-    """Return a number to the last digit."""
+    """The shortest text that reads back to the same number."""
     return repr(number).removesuffix(".0")
 
 
 def count_text(number: float) -> str:
-    """Return a count as people write it, to the last digit: 2T, 1.5B, 123."""
+    """A count with its suffix, exact: 2T, 1.5B, 123."""
     for suffix, factor in sorted(COUNT_SUFFIXES.items(), key=lambda one: -one[1]):
         text = number_text(number / factor) + suffix
         if number >= factor > 1 and parse(text, Dimension.COUNT) == number:
@@ -23,18 +23,18 @@ def count_text(number: float) -> str:
 
 
 def time_text(time_s: float) -> str:
-    """Return a time in whole days, or in seconds to the last digit."""
+    """A duration in whole days, or else in seconds, exact."""
     days = time_s / DAY_S
     return f"{int(days)}d" if days == int(days) else f"{number_text(time_s)}s"
 
 
 def share_text(share: float) -> str:
-    """Return a share in %, to the last digit."""
+    """A share in %, exact."""
     return f"{(Decimal(repr(share)) * 100).normalize():f}%"
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a size in the largest unit of which it is a whole number."""
+    """A size in the largest binary unit of which the size is a whole number."""
     for prefix, factor in sorted(BINARY_PREFIXES.items(), key=lambda one: -one[1]):
         if size_bytes % factor == 0:
             return f"{size_bytes / factor:.0f}{prefix}B"
@@ -42,10 +42,10 @@ def size_text(size_bytes: float) -> str:
 
 
 def place_text(instance: str, nodes: int) -> str:
-    """Return a cluster as INSTANCE or INSTANCE:NODES."""
+    """A cluster as INSTANCE or INSTANCE:NODES."""
     return instance if nodes == 1 else f"{instance}:{nodes}"
 
 
 def engine_text(engines: Sequence[str]) -> str:
-    """Return the name that stands for these engines."""
+    """The option value for these engines: a name, or `both`."""
     return "both" if len(engines) > 1 else engines[0]

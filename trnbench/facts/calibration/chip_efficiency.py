@@ -1,8 +1,8 @@
-"""What chips and kernels make of the peak: shares of a chip's rates, traffic and fixed times.
+"""Efficiency of chips and kernel libraries: shares of peak rates, extra traffic, fixed times.
 
-Two records, because many libraries of kernels run on one chip: fitted to one of them, a chip's own
-numbers are wrong for the others. A number may be a row of samples, one for each guess at what is
-not known; all rows are of one length, and times get an axis of samples at their end.
+Chip and library have a record each: many libraries run on one chip, and numbers fitted to one
+library are wrong for the next. A number may be a row of posterior samples, one per draw of the
+unknown parameters; all rows have the same length, and times get a last axis of samples.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ else:
     Numbers = float
 
 _SHARE = {"most": 1.0}
-"""Metadata of the fields that are part of a whole: above 0, at most this."""
+"""Metadata of shares of a peak: above 0, at most 1."""
 PART = {"most": 1.0, "linear": True}
-"""Metadata of the parts of a whole that may be nothing."""
+"""Metadata of fractions that may be 0; their ranges are linear, not logarithmic."""
 _SHARES_OF_A_LIBRARY = ("attention_forward_share", "attention_backward_share")
 _OF_A_LIBRARY = (
     *("score_touches_forward", "score_touches_backward"),
     *("elementwise_traffic", "optimizer_traffic", "block_pass_s"),
 )
-"""What a library of kernels always has a number of."""
+"""Numbers required of every kernel library."""
 _WORDS = (
     *("name", "title", "chips", "inherits_from", "fitted_rows", "releases", "provenance"),
     *("dispatch", "recompute"),
@@ -47,104 +47,103 @@ _WORDS = (
 
 
 class ChipEfficiency(Sourced):
-    """What matrix products and memory of a chip reach, whichever library asks.
-
-    `tensor_share`: the part of the tensor units' peak that a deep product reaches beside what its
-    tiles, waves and padding cost. `half_share_depth`: the contraction depth, in elements, at which
-    it reaches half of that; 0 where the chip's own model has filling and draining. `narrow_share`:
-    what part of `tensor_share` is left in formats of 8 bits, `four_bit_share`: what part of that in
-    formats of 4, 1 where nobody measured any. `memory_share`: the part of the memory's bandwidth
-    that a stream reaches. `attention_forward_share` and the like: as in
-    `KernelEfficiency`, of fused attention kernels timed by themselves (0: none was), whose call is
-    a program's start; `attention_row`: what as many queries of a head as the systolic array has
-    rows cost beside their tiles. `chips` are those it describes, by name;
-    `fitted_rows` the measured steps it was fitted to, of all stacks together. `releases`: what each
-    release of the vendor's compiler and runtime makes of all times, over the newest one; stacks
-    share them.
-    """
+    """Shares of a chip's peak rates that matrix products and memory reach, whatever the library."""
 
     name: str
     title: str
     chips: tuple[str, ...]
+    """Names of the chips described."""
     inherits_from: str | None = None
     fitted_rows: tuple[str, ...] = ()
+    """Measured steps behind the fit, of all stacks together."""
     tensor_share: Ratios = field(metadata=_SHARE)
+    """Share of the tensor units' peak that a deep product reaches, besides tiles, waves and
+    padding.
+    """
     half_share_depth: Numbers
+    """Contraction depth, elements, of half that share; 0 where the chip models fill and drain."""
     narrow_share: Ratios = field(metadata=_SHARE)
+    """Factor on `tensor_share` in 8-bit formats; 1 where nothing was measured."""
     memory_share: Ratios = field(metadata=_SHARE)
+    """Share of the memory bandwidth that a stream reaches."""
     four_bit_share: Ratios = field(default=1.0, metadata=_SHARE)
+    """Factor on the 8-bit share in 4-bit formats; 1 where nothing was measured."""
     attention_forward_share: Ratios = field(default=0.0, metadata=_SHARE)
+    """Shares of fused attention kernels timed alone, as in `KernelEfficiency`; 0 without a timing.
+    """
     attention_backward_share: Ratios = field(default=0.0, metadata=_SHARE)
     attention_keys: Numbers = 0.0
     attention_call_s: Times = 0.0
+    """Launch of a program with one attention kernel, s."""
     attention_row_s: Times = 0.0
+    """Cost per head and per systolic array height of queries, besides the tiles, s."""
     releases: dict[str, Ratios] = field(default_factory=dict)
+    """Factor on all times per release of compiler and runtime, over the newest; stacks share them.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse shares that are not shares, and rows of different length."""
+        """Refuse shares out of range, and rows of different length."""
         _check(self)
         check_numbers(self.releases)
 
 
 class KernelEfficiency(Record):
-    """What a library's kernels reach on chips, and what they cost beside their work.
-
-    `attention_forward_share`, `attention_backward_share`: the part of the tensor units' peak that
-    fused attention reaches in each pass over long sequences; on a systolic array, of heads as large
-    as the array (it takes as long over smaller ones). `attention_forward_keys`,
-    `attention_backward_keys`: causal attention computes keys in tiles of so many, and each tile
-    whole; `attention_call`, `attention_head`: what a call costs besides, and each head of each
-    sequence on a core. `score_touches_forward`, `score_touches_backward`: how
-    often unfused attention reads or writes each score between its products (scaling, masking,
-    softmax, dropout), each time in the scores' format. `elementwise_traffic`,
-    `optimizer_traffic`: bytes that move, over those of the program's passes one by one; below 1
-    where kernels are joined. `block_pass`: what a pass through a layer (forward, again, backward)
-    costs beside its kernels.
-    """
+    """Efficiency of a kernel library on chips, and costs besides the work."""
 
     attention_forward_share: Ratios = field(metadata=_SHARE)
+    """Share of the tensor units' peak that fused attention reaches over long sequences.
+
+    On a systolic array: with heads as large as the array (smaller heads take as long).
+    """
     attention_backward_share: Ratios = field(metadata=_SHARE)
     score_touches_forward: Numbers
+    """Reads and writes of each unfused attention score between its products, in the scores' format.
+    """
     score_touches_backward: Numbers
     elementwise_traffic: Ratios
+    """Bytes moved, over those of the program's separate passes; below 1 where kernels are fused."""
     optimizer_traffic: Ratios
     block_pass_s: Times
+    """Cost of a pass (forward, recomputation, backward) through a layer besides its kernels, s."""
     attention_forward_keys: Numbers = 0.0
+    """Width of a key tile, keys; causal attention computes whole tiles."""
     attention_backward_keys: Numbers = 0.0
     attention_call_s: Times = 0.0
+    """Fixed cost of an attention call, s."""
     attention_head_s: Times = 0.0
+    """Cost per head of each sequence on a core, s."""
 
     def __post_init__(self) -> None:
-        """Refuse shares that are not shares, and rows of different length."""
+        """Refuse shares out of range, and rows of different length."""
         _check(self)
 
 
 class ExpertEfficiency(Record):
-    """How much longer layers with experts take than their products, passes and bytes say.
-
-    `compute` multiplies the time of the experts' products and of sorting tokens by expert and
-    adding up answers. `imbalance`: by what part of the mean the rank with most tokens has more,
-    where experts are on several ranks: 0.25 makes compute and exchanges of tokens 1.25 times as
-    long. `block_pass`: what a pass through a layer with experts costs besides.
-    `overlap_between_nodes`: as the overlap of experts' exchanges, where they run between nodes.
-    `recompute`: what is repeated where a publication does not say.
-    """
+    """Slowdown of layers with experts over their products, passes and bytes."""
 
     compute: Ratios
+    """Factor on the time of expert products, of routing tokens and of adding up answers."""
     imbalance: Ratios
+    """Excess tokens of the busiest rank over the mean:
+
+    0.25 lengthens compute and exchanges by 25 %.
+    """
     block_pass_s: Times
+    """Extra cost of a pass through a layer with experts, s."""
     overlap_between_nodes: Ratios = field(metadata=PART)
+    """Overlap of expert exchanges between nodes, 0 to 1."""
     recompute: PlainRecompute | None = None
+    """Recomputation assumed where a publication states none."""
 
     def __post_init__(self) -> None:
-        """Refuse an overlap of more than all."""
+        """Refuse an overlap outside of 0 to 1."""
         least, largest = ends_of(self.overlap_between_nodes)
         if not 0 <= least <= largest <= 1:
             raise ValueError("`overlap_between_nodes` must be from 0 to 1")
 
 
 class ComputeEfficiency(Record):
-    """A chip and a library of kernels on it, and what layers with experts take longer, if known."""
+    """A chip with a kernel library, and the slowdown of expert layers where known."""
 
     chip: ChipEfficiency
     kernels: KernelEfficiency
@@ -156,7 +155,7 @@ class ComputeEfficiency(Record):
 
     @property
     def samples(self) -> int | None:
-        """How many samples its rows have; None where every number is just one."""
+        """Number of samples in each row; None where every number is a scalar."""
         return samples_of(self._numbers)
 
     @property
@@ -166,14 +165,14 @@ class ComputeEfficiency(Record):
 
 
 def alone(chip: ChipEfficiency, **kernels: Numbers) -> ComputeEfficiency:
-    """Return a chip whose kernels run by themselves: of a library only the numbers given."""
+    """A chip whose kernels run by themselves: library costs are 0 unless given."""
     named = {**dict.fromkeys(_OF_A_LIBRARY, 0.0), **kernels}
     shares = {name: named.get(name, 1.0) for name in _SHARES_OF_A_LIBRARY}
     return ComputeEfficiency(chip=chip, kernels=KernelEfficiency(**{**named, **shares}))
 
 
 def numbers_of(record: Any) -> dict[str, Numbers]:  # noqa: ANN401
-    """Return the numbers of a record by name: all that is not words."""
+    """Numeric fields of a record, by name."""
     return {name: getattr(record, name) for name in _names_of(record.__class__)}
 
 
@@ -183,19 +182,19 @@ def _names_of(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def samples_of(numbers: dict[str, Numbers]) -> int | None:
-    """Return the number of samples of the rows among the numbers; None without rows."""
+    """Number of samples of the rows among the numbers; None without rows."""
     return next((len(row) for row in numbers.values() if not isinstance(row, float | int)), None)
 
 
 def ends_of(value: Numbers) -> tuple[float, float]:
-    """Return the least and the largest of a number's samples; NaN where one of them is."""
+    """Least and largest sample of a number; NaN if any sample is NaN."""
     if isinstance(value, float | int):
         return value, value
     return float(value.min()), float(value.max())
 
 
 def check_numbers(numbers: dict[str, Numbers]) -> None:
-    """Refuse numbers that are negative or endless, and rows of samples of different length."""
+    """Refuse negative or infinite numbers, and rows of samples of different length."""
     if _sound(numbers.values()):
         return
     for name, value in numbers.items():
@@ -211,7 +210,7 @@ def check_numbers(numbers: dict[str, Numbers]) -> None:
 
 
 def _sound(values: Iterable[Numbers]) -> bool:
-    """Return whether all numbers are in order, rows at once: mostly they are."""
+    """True when all numbers pass; one stacked check, because nearly all do."""
     rows = []
     for value in values:
         if not isinstance(value, float | int):

@@ -1,7 +1,7 @@
-"""What a communication stack makes of the links: its costs, and which algorithm it picks when.
+"""Calibration of a communication stack: its costs on the links, and its choice of algorithm.
 
-One file a stack (the library with its version and settings on one fabric generation). Both engines
-take the same record; a prediction names it. Selection is a table: the first rule that fits wins.
+One file per stack (library, version and settings on one fabric generation). Both engines use the
+same record, and a prediction names it. Selection is a table whose first matching rule wins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trnbench.facts.workload.operation import Op
 # Stacks share their folder with other calibrations; their names begin with this.
 FILE_PREFIX = "collective-"
 STACK_KEYS = ("instances",)
-"""The keys under which a stack may list an instance that uses it."""
+"""Keys under which a stack may list an instance that uses it."""
 
 AlgorithmName = Literal[
     "ring",
@@ -39,31 +39,33 @@ ALGORITHM_NAMES: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 
 
 class Tuning(Record):
-    """One protocol of a stack: what it costs and how much of each link's speed it reaches.
-
-    `launch`: once a collective. `step` and `network_step`: software time a round on top of the
-    links' own latency, inside a node and across the network. `message`: each further message a
-    rank sends in one round. `on_chip`, `link`, `network`: reached share of the links' speed.
-    `chunk`: a collective of several levels works in chunks of this size, at most `chunks`, so its
-    levels overlap. A sum reads and writes device memory `reduce_touches` times; `slices` of a
-    message overlap its transfer with its sum. `pieces`: steps of a tree, chain or switch.
-    """
+    """One protocol of a stack: its costs, and the share of each link's speed reached."""
 
     launch_s: Seconds
+    """Cost per collective, s."""
     step_s: Seconds
+    """Software time per round inside a node, on top of the link's latency, s."""
     network_step_s: Seconds
+    """Software time per round across the network, s."""
     message_s: Seconds
+    """Cost of each further message of a rank in one round, s."""
     on_chip: Ratio
+    """Reached share of the speed of links on a chip; `link`, `network`: between chips, nodes."""
     link: Ratio
     network: Ratio
     chunk_bytes: Bytes
+    """Chunk size, bytes, of multi-level collectives, whose levels overlap."""
     chunks: int
+    """The most chunks of one collective."""
     reduce_touches: float
+    """Reads and writes of device memory per byte summed."""
     slices: int
+    """Slices of a message, whose transfers overlap with their sums."""
     pieces: int
+    """Pipeline steps of a tree, chain or switch."""
 
     def __post_init__(self) -> None:
-        """Refuse shares of a link that are not shares, and counts below one."""
+        """Refuse link shares out of range, and counts below one."""
         for name in ("on_chip", "link", "network"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"`{name}` must be above 0 and at most 1")
@@ -73,10 +75,7 @@ class Tuning(Record):
 
 
 class Rule(Record):
-    """When a stack uses an algorithm: every condition given must hold; sizes below `below`.
-
-    `below_per_node` is times the nodes of the group, for limits that grow with it.
-    """
+    """A row of the selection table: all given conditions must hold."""
 
     algorithm: AlgorithmName
     inner: AlgorithmName | None = None
@@ -88,10 +87,12 @@ class Rule(Record):
     ranks_from: int | None = None
     ranks_to: int | None = None
     below_bytes: Bytes | None = None
+    """Size limit, bytes, exclusive."""
     below_per_node_bytes: Bytes | None = None
+    """Size limit per node of the group, bytes."""
 
     def fits(self, op: str, nodes: int, ranks: int) -> bool:
-        """Say whether the conditions on the operation and the group hold."""
+        """True when the conditions on the operation and the group hold."""
         return (
             (not self.ops or op in self.ops)
             and (self.nodes_from is None or nodes >= self.nodes_from)
@@ -101,7 +102,7 @@ class Rule(Record):
         )
 
     def limit_bytes(self, nodes: int) -> float:
-        """Return the size from which on the rule no longer holds."""
+        """Size, bytes, from which on the rule no longer applies."""
         limits = []
         if self.below_bytes is not None:
             limits.append(self.below_bytes)
@@ -111,52 +112,51 @@ class Rule(Record):
 
 
 class CollectiveStack(Sourced):
-    """A communication stack on one fabric generation.
-
-    `instances`: the platforms it describes (by name). `inherits_from` says which measured family
-    its numbers come from where it has no measurement of its own, `begun_as` whose numbers a fit to
-    own rows began with. `fitted_rows`: patterns of the
-    published rows that numbers were set from, a colon, and which.
-    """
+    """A communication stack on one fabric generation."""
 
     name: str
     title: str
     instances: tuple[str, ...]
+    """Names of the instances described."""
     inherits_from: str | None = None
+    """Stack whose numbers fill the gaps between own measurements."""
     begun_as: str | None = None
+    """Stack whose numbers a fit to the user's rows started from."""
     fitted_rows: tuple[str, ...] = ()
+    """Sources of the fitted rows: pattern of the file names, a colon, and the rows."""
     default_tuning: str
     tunings: dict[str, Tuning]
     rules: tuple[Rule, ...]
 
     def __post_init__(self) -> None:
-        """Refuse rules for tunings that are not there."""
+        """Refuse rules with unknown tunings."""
         for name in (self.default_tuning, *(rule.tuning for rule in self.rules)):
             if name not in self.tunings:
                 known = ", ".join(self.tunings)
                 raise ValueError(f"no tuning {name!r}; known: {known}")
 
     def tuning(self, name: str) -> Tuning:
-        """Return the tuning with this name."""
+        """The tuning with this name."""
         if name not in self.tunings:
             raise UnknownNameError("tuning", name, self.tunings, where=self.name)
         return self.tunings[name]
 
     def tuning_for(self, algorithm: str) -> str:
-        """Return the tuning the table gives an algorithm (its last rule's), or the default."""
+        """Tuning of an algorithm: its last rule's, or the default."""
         named = [rule.tuning for rule in self.rules if rule.algorithm == algorithm]
         return named[-1] if named else self.default_tuning
 
 
 def load_stack(catalog: Catalog, name: str) -> CollectiveStack:
-    """Return the communication stack with this name."""
+    """The communication stack with this name."""
     return load_named(catalog, "calibration", name, CollectiveStack)
 
 
 def stack_of(catalog: Catalog, instance: str) -> CollectiveStack:
-    """Return the stack that lists an instance, by its name, not an alias.
+    """The stack of an instance, by name, not alias.
 
-    Of an instance that no stack lists: that of the nearest one, with wider ranges if they differ.
+    Without a stack that lists the instance: the nearest instance's, with wider ranges if they
+    differ.
     """
     entry, nearest = stack_file(catalog, instance, FILE_PREFIX, STACK_KEYS)
     found = load_once(catalog, entry.path, CollectiveStack)

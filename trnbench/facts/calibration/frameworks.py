@@ -1,6 +1,6 @@
-"""The training frameworks that files are written for, as training stacks see them.
+"""Training frameworks for which launch files are written, and their calibrated stacks.
 
-Each stands, on an instance, for the stack that was calibrated with it there.
+A framework's name selects, on an instance, the stack calibrated with that framework there.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class KnownFramework(Record):
-    """What calibrations call a framework, the Neuron chips it runs on, whether it runs on GPUs."""
+    """A framework: its name in calibrations, its Neuron chips, and its support of GPUs."""
 
     called: str
     neuron_chips: tuple[str, ...] = ()
     gpus: bool = False
 
     def runs_on(self, platform: Platform) -> bool:
-        """Whether it runs on a platform."""
+        """True when the framework runs on the platform."""
         from trnbench.facts.hardware.compute_unit import (
             NeuronCores,  # names alone are quick to complete
         )
@@ -42,4 +42,4 @@ SOFTWARE: Mapping[str, KnownFramework] = {
     "megatron": KnownFramework(called="Megatron-LM", gpus=True),
     "megatron-bridge": KnownFramework(called="Megatron-Bridge", gpus=True),
 }
-"""By the name that --stack takes."""
+"""Frameworks by their `--stack` name."""

@@ -1,4 +1,4 @@
-"""What it costs a host to launch the work of a step: numbers of a stack and of the host's cores."""
+"""Host costs of launching the work of a step: numbers of a stack and of the host's cores."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ Dispatch = Literal["eager", "compiled", "graph"]
 
 
 class HostLaunch(Record):
-    """Seconds of a rank's host processors for each thing that they launch.
+    """Host processor time of a rank per launched item, s.
 
-    `dispatch`: whether kernels are launched one by one (`eager`), fused ones (`compiled`), or whole
-    compiled graphs, the optimizer's among them. `layer_pass`: of each pass through a layer
-    (forward, again, backward; the optimizer's too, where it is a graph); `exchange`: of each
-    exchange with other ranks in a block; `piped_exchange`: of each exchange and each rank that it
-    is among, where the messages of a pipeline leave the node; `graph`: of a micro-batch's graphs,
-    and of the optimizer's. These hold where the host has `cores` vCPUs for each core of the chips
-    that is in use; where it has fewer, launching takes longer in proportion. `overlap`: of
-    launching and computing one micro-batch, the part of the shorter one that runs beside the other;
-    with 1 a micro-batch takes the longer of the two, with 0 both. `slot_share`: how much of what a
-    micro-batch costs once (`graph`, and the stack's `micro_batch` and `piped_micro_batch`) each
-    chunk of an interleaved pipeline costs again: 1 all of it, 0 nothing.
+    The times hold for `cores` vCPUs per accelerator core in use; fewer vCPUs take longer in
+    proportion.
     """
 
     dispatch: Dispatch
+    """Launch of single kernels (`eager`), fused kernels (`compiled`), or whole graphs (`graph`)."""
     layer_pass_s: Times = 0.0
+    """Per pass through a layer: forward, recomputation, backward, and a graph's optimizer."""
     exchange_s: Times = 0.0
+    """Per exchange with other ranks in a block."""
     piped_exchange_s: Times = 0.0
+    """Per exchange and per rank in it, where pipeline messages leave the node."""
     graph_s: Times = 0.0
+    """Per graph of a micro-batch or of the optimizer."""
     cores: Ratios = 1.0
+    """vCPUs per accelerator core in use for which these times hold."""
     overlap: Ratios = field(default=1.0, metadata=PART)
+    """Share of the shorter of launching and computing that runs in parallel: 1 max, 0 sum."""
     slot_share: Ratios = field(default=0.0, metadata=PART)
+    """Share of the per-micro-batch costs that each interleaved pipeline chunk repeats.
+
+    These are `graph_s`, and the stack's `micro_batch_s` and `piped_micro_batch_s`.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse parts above 1, and graphs of a stack that launches none."""
+        """Refuse fractions above 1, and graph costs of a stack without graphs."""
         for name in ("overlap", "slot_share"):
             least, largest = ends_of(getattr(self, name))
             if not 0 <= least <= largest <= 1:

@@ -1,7 +1,7 @@
-"""What a training stack holds in memory beside what its tensors, each stored once, would take.
+"""Memory of a training stack beyond its tensors stored once.
 
-The defaults are those of a stack that holds nothing more: a file without the table `[memory]` means
-what a step's program says.
+Defaults describe a stack without overhead: a file without a `[memory]` table means the memory of
+the step's program.
 """
 
 from __future__ import annotations
@@ -25,33 +25,30 @@ else:
 
 
 class MemoryOverheads(Record):
-    """Copies and buffers of a training stack; a number may be a row of samples.
-
-    `whole`: memory held over what all of this says, but for `runtime` and `communicator`; its range
-    is how far measured memory lies from predicted.
-    `states`: weights, gradients and optimizer state held, over what they take once.
-    `gradient_copies`: further sets of gradients in the weights' format, as an eager framework has
-    beside those it adds up in fp32.
-    `activations`: what layers keep for the backward pass, over what it reads: operations that are
-    not fused keep their inputs too.
-    `gathered`: the part of the tensors gathered from tensor-parallel ranks that is kept for the
-    backward pass, not gathered again.
-    `logits`: further fp32 copies of the logits while the loss is computed.
-    `runtime`: bytes of a rank that the framework and its runtime hold.
-    `communicator`: bytes of buffers for each group of ranks that a rank is a member of.
-    """
+    """Extra copies and buffers of a training stack; a number may be a row of samples."""
 
     whole: Ratios = 1.0
+    """Factor on all memory but `runtime_bytes` and `communicator_bytes`.
+
+    Its range is the error of predicted memory against measurements.
+    """
     states: Ratios = 1.0
+    """Factor on weights, gradients and optimizer state."""
     gradient_copies: Ratios = 0.0
+    """Extra sets of gradients in the weights' format, besides those accumulated in fp32."""
     activations: Ratios = 1.0
+    """Factor on the activations read by the backward pass; unfused operations keep inputs too."""
     gathered: Ratios = field(default=0.0, metadata={"most": 1.0})
+    """Share of the tensors gathered from tensor-parallel ranks kept for the backward pass."""
     logits: Ratios = 0.0
+    """Extra fp32 copies of the logits during the loss."""
     runtime_bytes: Sizes = 0.0
+    """Memory of the framework and its runtime per rank, bytes."""
     communicator_bytes: Sizes = 0.0
+    """Buffers per communicator that a rank belongs to, bytes."""
 
     def __post_init__(self) -> None:
-        """Refuse what is negative, and less than nothing held."""
+        """Refuse negative numbers, and factors of 0."""
         numbers = numbers_of(self)
         check_numbers(numbers)
         for name in ("whole", "states", "activations"):
@@ -62,4 +59,4 @@ class MemoryOverheads(Record):
 
 
 PLAIN = MemoryOverheads()
-"""Of a stack that holds every tensor once and nothing else."""
+"""A stack that stores every tensor once, without overhead."""

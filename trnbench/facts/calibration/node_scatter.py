@@ -1,4 +1,4 @@
-"""How much later the slowest of several nodes is than a typical one, from their scatter."""
+"""Delay of the slowest of several nodes behind a typical node, from their scatter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RANK_SHIFT, _COUNT_SHIFT = 3 / 8, 1 / 4
 
 
 def expected_maximum(count: FloatArray) -> FloatArray:
-    """Return the mean of the largest of so many standard normal draws; 0 for one.
+    """Mean of the largest of `count` standard normal draws; 0 for one draw.
 
     Blom's closed form E[max] = q((n - 3/8) / (n + 1/4)), q the standard normal quantile (Blom,
     Statistical Estimates and Transformed Beta-Variables, 1958).
@@ -26,7 +26,7 @@ def expected_maximum(count: FloatArray) -> FloatArray:
 
 
 def slowest_node(scatter: FloatArray | float, nodes: FloatArray) -> FloatArray:
-    """Return the time of the slowest of so many nodes over a typical one's, at least 1.
+    """Time of the slowest of `nodes` nodes over a typical node's, at least 1.
 
     Nodes differ by a relative scatter, normally distributed.
     """

@@ -1,4 +1,4 @@
-"""Names of training stacks: which there are, which an instance has, what a wrong one may mean."""
+"""Names of training stacks: all, those of an instance, and suggestions for a misspelt name."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from trnbench.facts.calibration.transfer import entries_of, listed_in
 from trnbench.facts.catalog.search import BUILT_IN, Catalog
 
 STACK_PREFIX = "training-"
-"""Calibrations of all sorts share a folder; the names of these begin so."""
+"""Prefix of training stacks; calibrations of all sorts share one folder."""
 STACK_KEYS = ("default_for", "instances")
-"""The keys under which a stack may list an instance that uses it unasked, the strongest first."""
+"""Keys under which a stack lists instances that use it by default, strongest first."""
 
 
 def unknown_stack(catalog: Catalog, name: str, instance: str | None) -> UnknownNameError:
-    """Return what is wrong with a name of a stack; stacks of the instance are proposed first."""
+    """Error for an unknown stack name; suggestions start with the instance's stacks."""
     every = [*known_stacks(catalog, None), *SOFTWARE]
     near = nearest_names(name, known_stacks(catalog, instance)) or nearest_names(name, every)
     return UnknownNameError(
@@ -27,7 +27,7 @@ def unknown_stack(catalog: Catalog, name: str, instance: str | None) -> UnknownN
 
 
 def known_stacks(catalog: Catalog, instance: str | None) -> list[str]:
-    """Return the short names of the training stacks, or of those that list an instance."""
+    """Short names of all training stacks, or of those that list an instance."""
     return [
         entry.name.removeprefix(STACK_PREFIX)
         for entry in entries_of(catalog, STACK_PREFIX)
@@ -36,7 +36,7 @@ def known_stacks(catalog: Catalog, instance: str | None) -> list[str]:
 
 
 def serving_by_name(catalog: Catalog, instance: str) -> tuple[str, ...]:
-    """Return the user's own stacks that serve an instance unasked with equal right, if several."""
+    """The user's stacks that serve an instance by default with equal priority, if several."""
     for key in STACK_KEYS:
         own = [
             entry.name.removeprefix(STACK_PREFIX)

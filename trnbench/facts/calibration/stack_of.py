@@ -1,4 +1,4 @@
-"""Which training stack a row of measured steps ran with, by what it calls its software."""
+"""The training stack behind a row of measured steps, by the name of the row's software."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field, replace
 
 OTHER_RELEASE = "other"
-"""Under this name a stack describes releases that it does not list."""
+"""Release name under which a stack describes unlisted releases."""
 
 
 class FoundStack(Record):
-    """A stack; whether it is the software's own or stands in for it, and then a remark of that."""
+    """A stack, whether it is the software's own or a substitute, and remarks on a substitution."""
 
     stack: TrainingStack
     own: bool
@@ -38,15 +38,13 @@ class FoundStack(Record):
 
 
 class Stacks(State, kw_only=False):
-    """The training stacks of a catalogue, the user's first.
-
-    With `named`, all rows are its own. `otherwise` is the stack of software that no stack names.
-    Either is a stack, or the name of one or of a framework.
-    """
+    """The training stacks of a catalogue, the user's first."""
 
     catalog: Catalog
     named: TrainingStack | str | None = None
+    """Stack of every row, if given: a record, or the name of a stack or framework."""
     otherwise: TrainingStack | str | None = None
+    """Stack for software unknown to the catalogue, in the same forms."""
     _known: tuple[TrainingStack, ...] | None = None
     _chips: Memo[str, frozenset[str]] = field(default_factory=Memo)
     _by_name: Memo[str, TrainingStack] = field(default_factory=Memo)
@@ -61,9 +59,9 @@ class Stacks(State, kw_only=False):
         return self._known
 
     def of(self, framework: str, release: str, platform: Platform) -> FoundStack:
-        """Return the stack of a software and its release on a platform.
+        """The stack of a software release on a platform.
 
-        A stack serves every instance with its chips; one that lists the instance goes before.
+        A stack serves every instance with its chips; a stack that lists the instance has priority.
         """
         key = framework, release, platform.instance.name
         return self._found.of(key, lambda: self._of(framework, release, platform))
@@ -84,7 +82,7 @@ class Stacks(State, kw_only=False):
         return found
 
     def by_name(self, name: str, platform: Platform) -> FoundStack:
-        """Return the stack of this name, or that a framework of this name stands for there."""
+        """The stack of this name, or the platform's stack of the framework of this name."""
         software = framework_named(self.catalog, name)
         if software is None:
             instance = platform.instance.name
@@ -110,19 +108,19 @@ class Stacks(State, kw_only=False):
         return self._by_name.of(key, lambda: self.by_name(given, platform).stack)
 
     def _serves(self, given: TrainingStack | str | None, platform: Platform) -> bool:
-        """Whether what is given says something of a platform: a framework runs on few."""
+        """True when a stack or framework runs on the platform; frameworks run on few."""
         software = framework_named(self.catalog, given) if isinstance(given, str) else None
         return software is None or software.runs_on(platform)
 
     def _of_software(self, software: str, platform: Platform) -> TrainingStack | None:
-        """Return the stack that names a software: one of the instance, or else of its chip."""
+        """The stack that names a software: for the instance, or else for its chip."""
         instance, chip = platform.instance.name, platform.chip.name
         here = (stack for stack in self.known if instance in stack.instances)
         near = (stack for stack in self.known if chip in self._chips_of(stack))
         return _best(here, software) or _best(near, software)
 
     def _chips_of(self, stack: TrainingStack) -> frozenset[str]:
-        """Return the chips of the instances that a stack lists."""
+        """Chips of the instances that a stack lists."""
 
         def chips() -> frozenset[str]:
             known = self.catalog.users("instances")
@@ -133,28 +131,27 @@ class Stacks(State, kw_only=False):
 
 
 def framework_named(catalog: Catalog, name: str) -> KnownFramework | None:
-    """Return the framework of this name; None where a training stack, or nothing, has it."""
+    """The framework of this name; None for a training stack or an unknown name."""
     return None if training_file(catalog, name) is not None else SOFTWARE.get(name)
 
 
 def refuse_unknown_stack(catalog: Catalog, name: str) -> str:
-    """Return a name of a training stack or a framework; another is an input error."""
+    """Check the name of a training stack or framework."""
     if framework_named(catalog, name) is None:
         load_training_stack(catalog, name)
     return name
 
 
 def _best(stacks: Iterable[TrainingStack], software: str) -> TrainingStack | None:
-    """Return the stack of which a text has the longest name; None where it has none."""
     best = max(stacks, key=lambda stack: _named(stack, software), default=None)
     return best if best is not None and _named(best, software) else None
 
 
 def unnamed_stack(catalog: Catalog, platform: Platform, software: str) -> FoundStack:
-    """Return the stack that stands in for software that no stack of the platform names.
+    """Substitute for software that no stack of the platform names.
 
-    The one place where this is decided: such software is taken to launch whole graphs on Trainium,
-    and kernels one by one elsewhere. Where no software is told, it is the machine's usual stack.
+    The one place of this assumption: unknown software launches whole graphs on Trainium and single
+    kernels elsewhere. An empty software name gives the instance's default stack.
     """
     if software:
         graphs = isinstance(platform.chip.unit, NeuronCores)
@@ -166,13 +163,12 @@ def unnamed_stack(catalog: Catalog, platform: Platform, software: str) -> FoundS
 
 
 def _named(stack: TrainingStack, software: str) -> int:
-    """Return the length of the longest of the stack's names in a text; 0 where there is none."""
     text = software.lower()
     return max((len(name) for name in stack.frameworks if name.lower() in text), default=0)
 
 
 def _release(stack: TrainingStack, releases: Collection[str], told: str) -> str | None:
-    """Return the release that a text names, or else the one that stands for all others."""
+    """Release named in a text, or else the stack's release for all others."""
     words = re.split(r"[\s,]+", told)
     known = [name for name in releases if any(_is_release(name, word) for word in words)]
     unknown = OTHER_RELEASE if told and OTHER_RELEASE in releases else stack.release

@@ -1,6 +1,6 @@
-"""What the software of a training stack runs, refuses, or was never seen to run.
+"""Features that the software of a training stack runs, refuses, or was never seen to run.
 
-A stack's file has a `[[supports]]` table for features of which the same is known by one source:
+A stack's file groups features with one status and one source in a `[[supports]]` table:
 
     [[supports]]
     status = "runs"
@@ -8,7 +8,7 @@ A stack's file has a `[[supports]]` table for features of which the same is know
     since = "2.18"
     source = "nxd-docs"
 
-What features a model in a layout has is told in `program.features`.
+`program.features` lists the features of a model in a layout.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from trnbench.facts.records import Record
 Status = Literal["runs", "refused", "untested"]
 
 ANYTHING_ELSE = "anything else"
-"""The feature that stands for all that no line names."""
+"""Feature name of a line for all features that no line names."""
 KEY = "supports"
 
 
 class SupportLine(Record):
-    """What is known of some features, from a release of the software on if one is named."""
+    """Status of some features, from a software release on if `since` is given."""
 
     status: Status
     features: tuple[str, ...]
@@ -35,13 +35,13 @@ class SupportLine(Record):
     note: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a line about nothing."""
+        """Refuse a line without features."""
         if not self.features:
             raise ValueError("`features` names one or more")
 
 
 class Support(Record):
-    """What is known of one feature; `source` is None where the file names none."""
+    """Status of one feature; `source` is None where the file cites none."""
 
     feature: str
     status: Status
@@ -51,7 +51,7 @@ class Support(Record):
 
     @property
     def words(self) -> str:
-        """Since when, why, and who says so; empty where nothing of this is known."""
+        """Release, note and source as text; empty without any."""
         since = f"since {self.since}" if self.since else ""
         told = "; ".join(text for text in (since, self.note or "") if text)
         if self.source is None:
@@ -61,7 +61,7 @@ class Support(Record):
 
 
 def named_twice(lines: Iterable[SupportLine]) -> str | None:
-    """Return a feature that two lines name, if there is one."""
+    """The first feature that two lines name; None without a duplicate."""
     seen: set[str] = set()
     for feature in (name for line in lines for name in line.features):
         if feature in seen:

@@ -1,8 +1,7 @@
-"""What a training stack makes of a chip: overlaps, fixed costs, what it supports, how sure it is.
+"""Calibration of a training stack: overlaps, fixed costs, supported features, uncertainty.
 
-One file a stack (a library of training code with its release on one family of chips), beside one
-file a chip. Numbers of the chip and of the stack stand apart, because one chip carries many stacks.
-A number may be a row of samples, as in `compute_efficiency`.
+One file per stack (a training library and release on one family of chips), next to one file per
+chip: a chip runs many stacks. A number may be a row of samples, as in `chip_efficiency`.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ ExpertTokens = Literal["copies", "once-a-node"]
 Basis = Literal["measured", "transferred", "assumed"]
 
 WITH_EXPERTS = " with experts"
-"""What the name of a family of models ends in where its layers have experts."""
+"""Ending of the names of model families whose layers have experts."""
 
 
 class Overlaps(Record):
-    """The share of each kind of communication that runs beside compute, 0 (none) to 1 (all).
+    """Share of each kind of communication hidden behind compute, 0 (none) to 1 (all).
 
-    `tensor`, `context`, `expert`: exchanges inside a block. `pipeline`: messages between stages.
-    `data`: of the time that a step leaves for gradients and parameters to travel, the share used.
+    `tensor`, `context` and `expert` are exchanges inside a block, `pipeline` messages between
+    stages.
     """
 
     tensor: Ratios
@@ -77,141 +76,130 @@ class Overlaps(Record):
     expert: Ratios
     pipeline: Ratios
     data: Ratios
+    """Used share of the time that a step leaves for gradients and parameters."""
 
 
 class Software(Record):
-    """The stack's software: in which `state` it is, in a few words."""
+    """The stack's software: the maturity `state`, in a few words."""
 
     state: str
 
 
 class Habits(Record):
-    """Settings of the stack where a publication states none.
-
-    `selective` recompute repeats the core of attention, or `half` of a forward pass. Without a
-    `recompute` it is the least that fits in memory. `precision` is the recipe that a bare format
-    such as bf16 stands for. `fp8_frozen` is in what jobs with adapters keep the weights that they
-    do not train, where products are of fp8.
-    """
+    """Settings of the stack where a publication states none."""
 
     zero: ZeroStage = 0
     sequence_parallel: bool = False
     recompute: PlainRecompute | None = None
+    """None: the least recomputation that fits in memory."""
     precision: str = "bf16-master"
+    """Recipe of a bare format such as bf16."""
     selective: Literal["attention", "half"] = "attention"
+    """Meaning of `selective` recompute: the attention core, or half of a forward pass."""
     fp8_frozen: FrozenFormat = "none"
+    """Format of frozen weights in adapter jobs with fp8 products."""
 
 
 class Spread(Record):
-    """How far measured times lie from predicted ones: ends of an 80 % interval, as ratios.
+    """Scatter of measured over predicted times: ends of an 80 % interval, as ratios.
 
-    `low` and `high` multiply a predicted time, on top of what unsure parameters make of it.
+    Factors on a predicted time, in addition to the effect of uncertain parameters.
     """
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
-        """Refuse ends that are on the wrong side."""
+        """Refuse an interval that does not contain 1."""
         if not 0 < self.low <= 1 <= self.high:
             raise ValueError("`low` must be above 0 and at most 1, `high` at least 1")
 
 
 def _between(one: Spread, other: Spread) -> Spread:
-    """Return the spread half way between two, as logarithms."""
     return Spread(low=(one.low * other.low) ** 0.5, high=(one.high * other.high) ** 0.5)
 
 
 class FitErrors(Record):
-    """How a fit came out: mean errors of its rows, predicted over measured less one.
-
-    `error` with all rows in the fit; the others by fits without the row, without all rows of its
-    configuration, without any row of the stack.
-    """
+    """Quality of a fit: mean errors of its rows, |predicted / measured - 1|."""
 
     rows: int
     error: Ratio
+    """Error with all rows in the fit."""
     without_row: Ratio
+    """Leave-one-out errors: without the row, its configuration, or its whole stack."""
     without_configuration: Ratio
     without_stack: Ratio | None = None
 
 
 class TrainingStack(Sourced):
-    """A training stack on a family of chips.
-
-    `stands_for`: the stack's name, where its file has another. `begun_as`: the stack whose numbers
-    its fit began with, which a new fit begins with again. `instances` it describes,
-    `default_for` those that use it unasked. `frameworks`: what publications call its software.
-    `basis`: whether its numbers were fitted to step times of these chips, taken over from
-    `inherits_from`, or only assumed; `fitted_on` the instances where they were measured,
-    `fitted_to` the families of models, `fit` how that came out, `correlations` of numbers that were
-    fitted together (the chip's are named `chip.` and their name). `spread` is that of what was
-    measured, `unseen` that of what no measured step tells of, `untested` that of what its
-    software was never seen to run. `supports`: what that software runs, refuses, or was never seen
-    to run.
-    `collectives`: the communication stack, where it is not the instance's own. `order`: how it
-    counts ranks. `attention`: the kernel it uses unasked, `stage_split`: what its pipeline stages
-    share evenly unasked. `expert_tokens`: whether a token crosses
-    to a node once for each of its experts there, or just once and is handed on inside it. `factor`
-    multiplies everything, and the effect of a release again: `release` is the one taken unasked,
-    `releases` by name those of a stack that goes its own way, instead of those that the chip's file
-    has for all.
-    `communication` multiplies the time of every exchange. `step`: once a step; `micro_batch`: once
-    a micro-batch on every stage; `piped_micro_batch`: once more where there is a pipeline.
-    `host`: what launching costs beside these, where anything is known of that; `experts`: what
-    layers with experts take longer, and `expert_spread` the spread of models that have some, until
-    one was measured.
-    `node_scatter`: the relative scatter of computing times between nodes, of which every step waits
-    for the slowest. `fragmentation`: what an allocator loses of passing memory. `memory`: what the
-    software holds beside the tensors of a step.
-    `memory_margin`: a run that is known to have run may need so many times its rank's memory by the
-    model, which is that unsure.
-    """
+    """A training stack on a family of chips."""
 
     name: str
     title: str
     stands_for: str | None = None
+    """Name of the stack that this file replaces."""
     begun_as: str | None = None
+    """Stack whose numbers every fit starts from."""
     instances: tuple[str, ...]
     default_for: tuple[str, ...] = ()
+    """Instances that use the stack by default."""
     frameworks: tuple[str, ...] = ()
+    """Names of the software in publications."""
     habits: Habits = Habits()
     inherits_from: str | None = None
     basis: Basis
+    """Fitted to steps of these chips, transferred from `inherits_from`, or assumed."""
     fitted_rows: tuple[str, ...] = ()
     fitted_on: tuple[str, ...] = ()
+    """Instances of the measured steps; `fitted_to`: their model families."""
     fitted_to: tuple[str, ...] = ()
     fit: FitErrors | None = None
     collectives: str | None = None
+    """Communication stack, where other than the instance's own."""
     order: RankOrder
     attention: AttentionKernel
+    """Default attention kernel."""
     stage_split: StageSplit = "layers"
+    """Quantity that pipeline stages share evenly by default."""
     expert_tokens: ExpertTokens = "copies"
+    """Copies of a token sent to a node: one per expert there, or a single one."""
     supports: tuple[SupportLine, ...]
     kernels: KernelEfficiency
     overlaps: Overlaps
     factor: Ratios
+    """Factor on all times; the default `release` multiplies them again."""
     release: str | None = None
     releases: dict[str, Ratios] = field(default_factory=dict)
+    """Factors by release that replace those of the chip's file."""
     communication: Ratios
+    """Factor on the time of every exchange."""
     step_s: Times
+    """Fixed cost per step, s."""
     micro_batch_s: Times
+    """Fixed cost per micro-batch on every stage, s."""
     piped_micro_batch_s: Times
+    """Extra fixed cost per micro-batch in a pipeline, s."""
     node_scatter: Ratios
+    """Relative scatter of computing time between nodes; a step waits for the slowest."""
     host: HostLaunch | None = None
     experts: ExpertEfficiency | None = None
     fragmentation: float
+    """Share of temporary memory lost by the allocator."""
     memory: MemoryOverheads = PLAIN
     memory_margin: float = 1.0
+    """Tolerated memory demand, as a factor, of a run known to have fit."""
     spread: Spread
+    """Scatter on what was measured; `unseen`: elsewhere; `expert_spread`: with experts."""
     unseen: Spread | None = None
     expert_spread: Spread | None = None
     untested: Spread | None = None
+    """Scatter for features the software was never seen to run."""
     software: Software | None = None
     correlations: dict[str, dict[str, Correlation]] = field(default_factory=dict)
+    """Correlations of jointly fitted numbers; `chip.` begins those of the chip."""
 
     def __post_init__(self) -> None:
-        """Refuse shares that are none, uneven rows, and what names things that are not there."""
+        """Refuse numbers out of range, uneven rows, and unknown names."""
         check_numbers(self.own_numbers | {"fragmentation": self.fragmentation})
         factors = {"factor": self.factor, "communication": self.communication}
         for name, value in (
@@ -240,7 +228,7 @@ class TrainingStack(Sourced):
 
     @property
     def correlated(self) -> dict[tuple[str, str], float]:
-        """Return the correlations of pairs of keys."""
+        """Correlations by pair of keys."""
         return {
             (one, other): value
             for one, others in self.correlations.items()
@@ -249,16 +237,16 @@ class TrainingStack(Sourced):
 
     @property
     def short_name(self) -> str:
-        """Its name as `--stack` takes it."""
+        """The name that `--stack` takes."""
         return self.name.removeprefix(STACK_PREFIX)
 
     @property
     def state(self) -> str | None:
-        """The state of its software in a few words, where its file tells."""
+        """Maturity of the software in a few words; None where the file gives none."""
         return self.software.state if self.software else None
 
     def support_of(self, feature: str) -> Support | None:
-        """Return what its file says of a feature, None where it says nothing."""
+        """Status of a feature by the stack's file; None where the file is silent."""
         for wanted in (feature, ANYTHING_ELSE):
             for place, line in enumerate(self.supports):
                 if wanted in line.features:
@@ -272,17 +260,17 @@ class TrainingStack(Sourced):
         return None
 
     def basis_on(self, instance: str, family: str | None = None) -> Basis:
-        """Return the evidence behind its numbers at an instance, for a family of models if given.
+        """Basis of the numbers on an instance, and for a model family if given.
 
-        Where no step was measured, they are taken over from where some were.
+        Without measured steps there, the numbers are transferred.
         """
         there = instance in self.fitted_on and (family is None or family in self.fitted_to)
         return "transferred" if self.basis == "measured" and not there else self.basis
 
     def spread_on(self, instance: str, family: str | None = None) -> Spread:
-        """Return the scatter at an instance, and for a family of models if given.
+        """Scatter of times on an instance, and for a model family if given.
 
-        On other machines of its chips the stack is half way to one that nobody measured.
+        Other instances with the same chips lie half way to an unmeasured chip.
         """
         unseen = self.unseen or self.spread
         if family is not None and family.endswith(WITH_EXPERTS) and self.expert_spread is not None:
@@ -294,7 +282,7 @@ class TrainingStack(Sourced):
 
     @property
     def own_numbers(self) -> dict[str, Numbers]:
-        """Its numbers by name, without those of its kernels and its chip."""
+        """Numbers by name, without kernels and chip."""
         named = ("factor", "communication", "step_s", "micro_batch_s", "piped_micro_batch_s")
         own: dict[str, Numbers] = {name: getattr(self, name) for name in (*named, "node_scatter")}
         overlaps = {f"overlaps.{name}": row for name, row in numbers_of(self.overlaps).items()}
@@ -309,7 +297,7 @@ class TrainingStack(Sourced):
 
 
 def number_keys() -> frozenset[str]:
-    """Return the keys of the numbers of a stack and of its chip."""
+    """Keys of all numbers of a stack and its chip."""
     parts = {
         "chip": ChipEfficiency,
         "kernels": KernelEfficiency,
@@ -327,13 +315,13 @@ def number_keys() -> frozenset[str]:
 
 
 class TrainingEfficiency(Record):
-    """All that turns a program's work into time on a chip: chip and stack."""
+    """A chip's and a stack's calibration: the conversion of work into time."""
 
     chip: ChipEfficiency
     stack: TrainingStack
 
     def __post_init__(self) -> None:
-        """Refuse rows of samples of different length, and a release of which nothing is known."""
+        """Refuse rows of samples of different length, and an unknown release."""
         check_numbers(self._numbers)
         release = self.stack.release
         if release is not None and self.releases and release not in self.releases:
@@ -342,24 +330,24 @@ class TrainingEfficiency(Record):
 
     @property
     def releases(self) -> dict[str, Numbers]:
-        """What each release makes of all times, by the stack's own list, or else by its chip's."""
+        """Factor on all times by release: the stack's, or else the chip's."""
         return self.stack.releases or self.chip.releases
 
     @property
     def whole_factor(self) -> Numbers:
-        """The factor on all times, with the release's; of chips that tell of none it has none."""
+        """Factor on all times, including the release's; an unlisted release has 1."""
         return self.stack.factor * self.releases.get(self.stack.release or "", 1.0)
 
     @property
     def compute(self) -> ComputeEfficiency:
-        """The part that prices computing."""
+        """The efficiencies of computing."""
         return ComputeEfficiency(
             chip=self.chip, kernels=self.stack.kernels, experts=self.stack.experts
         )
 
     @property
     def samples(self) -> int | None:
-        """How many samples its rows have; None where every number is just one."""
+        """Number of samples in each row; None where every number is a scalar."""
         return samples_of(self._numbers)
 
     @property
@@ -373,9 +361,9 @@ class TrainingEfficiency(Record):
 
 
 def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
-    """Return the shares of its peaks that a chip reaches, by the chip's name.
+    """Efficiency of a chip, by the chip's name.
 
-    Of a chip that no calibration lists: that of the nearest one, with wider ranges.
+    An uncalibrated chip gets the nearest chip's, with wider ranges.
     """
     entry = listing(catalog, CHIP_PREFIX, "chips", chip)
     if entry is not None:
@@ -391,9 +379,9 @@ def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
 def load_training_stack(
     catalog: Catalog, name: str, *, instance: str | None = None
 ) -> TrainingStack:
-    """Return the training stack with this name, with or without its prefix.
+    """The training stack with this name, with or without its prefix.
 
-    It is meant for an instance, if one is named.
+    `instance` only orders the suggestions of an error.
     """
     entry = training_file(catalog, name)
     if entry is None:
@@ -403,7 +391,7 @@ def load_training_stack(
 
 
 def refuse_other_sort(catalog: Catalog, entry: Entry, instance: str | None = None) -> None:
-    """Refuse a calibration that is not of a training stack."""
+    """Refuse a calibration of another sort than a training stack."""
     keys = catalog.table(entry.path)
     for key, sort in (("tunings", "communication"), ("tensor_share", "chip")):
         if key in keys and "overlaps" not in keys:
@@ -414,9 +402,9 @@ def refuse_other_sort(catalog: Catalog, entry: Entry, instance: str | None = Non
 
 
 def training_file(catalog: Catalog, name: str) -> Entry | None:
-    """Return the file of the training stack with this name, with or without its prefix, if any.
+    """File of the training stack with this name, with or without its prefix; None if unknown.
 
-    A user's file under another name that stands for the stack comes first.
+    A user's file that replaces the stack under another name comes first.
     """
     full = full_name(name)
     for entry in entries_of(catalog, STACK_PREFIX):
@@ -431,26 +419,26 @@ def training_file(catalog: Catalog, name: str) -> Entry | None:
 
 
 def full_name(name: str) -> str:
-    """Return the name of a training stack with its prefix."""
+    """Name of a training stack with its prefix."""
     return name if name.startswith(STACK_PREFIX) else STACK_PREFIX + name
 
 
 def training_stack_of(catalog: Catalog, instance: str) -> TrainingStack:
-    """Return the stack an instance (by name, not alias) uses unasked.
+    """Default stack of an instance (by name, not alias).
 
-    Of an instance that no stack lists: that of the nearest one, with wider ranges.
+    Without a stack that lists the instance: the nearest instance's, with wider ranges.
     """
     return _serving(catalog, *stack_file(catalog, instance, STACK_PREFIX, STACK_KEYS))
 
 
 def generic_stack(catalog: Catalog, dispatch: Dispatch, instance: Instance) -> TrainingStack:
-    """Return what is assumed of software on an instance by how it launches work alone."""
+    """Stack assumed for software known only by its way of launching work."""
     prefix = f"{STACK_PREFIX}{dispatch}-"
     return _serving(catalog, *stack_file(catalog, instance, prefix, STACK_KEYS[1:]))
 
 
 def _serving(catalog: Catalog, entry: Entry, nearest: Nearest | None) -> TrainingStack:
-    """Return a file's stack as it serves an instance: its own, or one that takes it over."""
+    """The stack of a file for an instance: unchanged, or transferred with a wider spread."""
     found = load_once(catalog, entry.path, TrainingStack)
     if nearest is None:
         return found
@@ -466,7 +454,7 @@ def _serving(catalog: Catalog, entry: Entry, nearest: Nearest | None) -> Trainin
 
 
 def stacks_fitted_on(catalog: Catalog, instance: str) -> tuple[TrainingStack, ...]:
-    """Return the training stacks with measured steps of an instance (by name), the user's first."""
+    """Training stacks with measured steps on an instance (by name), the user's first."""
     return tuple(
         load_training_stack(catalog, entry.name)
         for entry in entries_of(catalog, STACK_PREFIX)
@@ -475,7 +463,7 @@ def stacks_fitted_on(catalog: Catalog, instance: str) -> tuple[TrainingStack, ..
 
 
 def _described(catalog: Catalog) -> list[str]:
-    """Return the chips that have a calibration."""
+    """Chips with a calibration."""
     return [
         chip
         for entry in entries_of(catalog, CHIP_PREFIX)

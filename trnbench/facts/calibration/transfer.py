@@ -1,12 +1,11 @@
-"""What carries over from a measured family of chips to one that was not measured: the stated rule.
+"""Transfer of calibrations from a measured family of chips to an unmeasured one.
 
-A chip, or an instance on its stack of training or of communication, that no calibration names takes
-the numbers of the nearest one that is named; each time numbers are handed on, the logarithm of
-their ranges doubles. Chips are near to each other if they have the same kind of compute units and a
-like ratio of their tensor units' peak to the bandwidth of their memory, which is what decides what
-bounds a layer. Instances are near if they have the same chip, then if the links between their chips
-are of a kind (switch, torus, ...), then if their networks are (RDMA, EFA, none). Where all three
-are the same only the scatter of step times grows, as on any machine a stack was not fitted on.
+A chip or instance without a calibration takes the numbers of the nearest calibrated one; each
+transfer doubles the logarithm of their ranges. Chips are near with the same kind of compute units
+and a similar ratio of tensor peak to memory bandwidth, which decides the bound of a layer.
+Instances are near with the same chip, then the same kind of chip links (switch, torus, ...), then
+the same kind of network (RDMA, EFA, none). With all three equal only the scatter of step times
+grows, as on any machine outside of the fit.
 """
 
 from __future__ import annotations
@@ -23,33 +22,32 @@ from trnbench.facts.hardware.instance import Instance
 from trnbench.facts.records import Record, replace
 
 FIT_SOURCE = "fit"
-"""Under a name that begins so, a calibration cites the fit that told of its numbers."""
+"""Prefix of the source names of fits in calibrations."""
 BY_KERNELS = "by kernels alone"
-"""A note that ends so says how much of a number kernels that were timed alone tell."""
+"""Ending of a note on the part of a number known from kernels timed alone."""
 AS_IN = "as in "
-"""A note that begins so names the calibration that a number was carried over from."""
+"""Beginning of a note that names the calibration a number was carried over from."""
 HANDED_ON = 2.0
-"""By how much the ranges of numbers grow that are taken over from another family."""
+"""Factor on the (logarithmic) ranges of numbers transferred from another family."""
 COMPARED_FORMAT = "bf16"
 _KEY_OF = {"training-": "overlaps", "chip-": "tensor_share", "collective-": "tunings"}
-"""How names of calibrations begin, by sort, and a key that only that sort has."""
+"""A key unique to each sort of calibration, by the prefix of its names."""
 _PARTS = ("_share", ".overlap", ".overlap_between_nodes")
-"""Ends of the keys of numbers that are part of a whole."""
+"""Endings of the keys of fractions."""
 
 
 class Nearest(Record):
-    """The named instance that comes nearest to one that is not, and in words what they share.
-
-    `same`: the same chip, and links and network of the same kind.
-    """
+    """The nearest calibrated instance to an uncalibrated one."""
 
     instance: str
     alike: str
+    """What the two share, in words."""
     same: bool
+    """True with the same chip, and links and network of the same kind."""
 
 
 def nearest_chip(catalog: Catalog, chip: str, known: Iterable[str]) -> str:
-    """Return the nearest of the known chips to a chip, by name."""
+    """Name of the known chip nearest to a chip."""
     own = load_named(catalog, "chips", chip, Chip)
     others = [load_named(catalog, "chips", name, Chip) for name in sorted(set(known))]
     alike = [one for one in others if type(one.unit) is type(own.unit)]
@@ -61,11 +59,10 @@ def nearest_chip(catalog: Catalog, chip: str, known: Iterable[str]) -> str:
 def stack_file(
     catalog: Catalog, own: Instance | str, prefix: str, keys: Sequence[str]
 ) -> tuple[Entry, Nearest | None]:
-    """Return the calibration that serves an instance or the instance of that name, not alias.
+    """Calibration of an instance (a record, or a name, not an alias), and the owner if another.
 
-    With it comes whose it is, if not the instance's own.
-    `prefix` says of which sort; it is the first that lists the instance under one of the keys, or
-    that of the nearest instance under the first key.
+    `prefix` gives the sort. The first file that lists the instance under one of the keys wins, or
+    else the nearest instance's under the first key.
     """
     name = own if isinstance(own, str) else own.name
     for key in keys:
@@ -82,7 +79,7 @@ def stack_file(
 
 
 def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> Nearest:
-    """Return the nearest of the known instances (by name, not alias) to an instance."""
+    """The known instance (by name, not alias) nearest to an instance."""
     chip = load_named(catalog, "chips", own.chip, Chip)
     names = sorted(set(known) & {entry.name for entry in catalog.entries("instances")})
     others = [load_named(catalog, "instances", name, Instance) for name in names]
@@ -126,7 +123,7 @@ def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> N
 def taken_over(
     catalog: Catalog, own: Instance, made_for: Mapping[str, Iterable[str]]
 ) -> tuple[str, ...]:
-    """Return in words from where stacks serve an instance, of those that were not made for it.
+    """Remarks on stacks made for other instances, with their origin.
 
     `made_for`: stack -> its instances.
     """
@@ -143,9 +140,9 @@ def taken_over(
 
 
 def entries_of(catalog: Catalog, prefix: str) -> list[Entry]:
-    """Return the calibrations of a sort, the user's before those that are shipped.
+    """Calibrations of a sort, the user's before the shipped ones.
 
-    Shipped ones are told by how their names begin, a user's also by a key that only these have.
+    Shipped files are recognised by their prefix, a user's also by a key unique to the sort.
     """
     found = [
         entry
@@ -162,19 +159,19 @@ def _told_by_key(catalog: Catalog, entry: Entry, prefix: str) -> bool:
 
 
 def listed_in(catalog: Catalog, entry: Entry, key: str) -> list[str]:
-    """Return the names under a key, without building the record: only one of many is wanted."""
+    """Names under a key, read without building the record, because most files do not match."""
     names = catalog.table(entry.path).get(key)
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def listing(catalog: Catalog, prefix: str, key: str, name: str) -> Entry | None:
-    """Return the first calibration that has this name under a key, the user's before our own."""
+    """The first calibration with this name under a key, the user's before the shipped ones."""
     entries = entries_of(catalog, prefix)
     return next((entry for entry in entries if name in listed_in(catalog, entry, key)), None)
 
 
 def widened(known: Provenance, factor: float) -> Provenance:
-    """Return the same evidence with wider ranges, estimated at best."""
+    """The same evidence with wider ranges, at best estimated."""
     return replace(
         known, evidence={path: _wider(path, one, factor) for path, one in known.evidence.items()}
     )
@@ -183,14 +180,14 @@ def widened(known: Provenance, factor: float) -> Provenance:
 def wider_ends(
     value: float, low: float, high: float, factor: float, *, most: float = math.inf
 ) -> tuple[float, float]:
-    """Return the ends of a range `factor` times as wide; in logarithms where nothing is 0."""
+    """Ends of a range `factor` times as wide: in logarithms, or linearly around 0."""
     if low <= 0:
         return max(value - factor * (value - low), 0.0), min(value + factor * (high - value), most)
     return value * (low / value) ** factor, min(value * (high / value) ** factor, most)
 
 
 def most_of(path: str) -> float:
-    """Return the most that the number under a key can be: overlaps and shares are parts."""
+    """Upper bound of the number under a key: 1 for overlaps and shares, else infinity."""
     part = path.startswith("overlaps.") or path.endswith(_PARTS)
     return 1.0 if part else math.inf
 
@@ -218,5 +215,4 @@ def _transport(instance: Instance) -> str:
 
 
 def _balance(chip: Chip) -> float:
-    """Return a chip's FLOP for each byte of its memory's traffic."""
     return chip.peak_flop_per_s(COMPARED_FORMAT) / chip.memory.bandwidth_per_chip_bytes_per_s

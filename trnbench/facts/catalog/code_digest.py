@@ -1,4 +1,4 @@
-"""What tells versions of the code apart: a digest of its modules, the same wherever they lie."""
+"""Version of the code, as a digest of its modules that does not depend on their folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KIND = "code"
 
 
 def modules_digest(package: Path, folders: Sequence[str] = ("",)) -> str:
-    """Return a digest of all modules in folders of a package; read again only where one changed."""
+    """Digest of all modules in folders of a package, recomputed only after a change."""
     files = sorted(one for folder in folders for one in _modules(os.path.join(package, folder)))
     stamp = digest_of(repr((str(package), files)))
     known = kept(_KIND, stamp)
@@ -28,7 +28,7 @@ def modules_digest(package: Path, folders: Sequence[str] = ("",)) -> str:
 
 
 def _modules(folder: str) -> Iterator[tuple[str, int, int, int]]:
-    """Yield the modules of a folder, with what changes when one is written."""
+    """Yield the modules of a folder, with the file attributes that change on a write."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):

@@ -1,4 +1,4 @@
-"""The words of trnbench and the concepts behind them, as its help explains them."""
+"""The glossary and the topics of `trnbench help`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trnbench.facts.records import Record
 
 
 class Concept(Record):
-    """A concept: paragraphs, the words it needs with their meanings, and commands to try."""
+    """A topic: its text, the terms used with their definitions, and commands to try."""
 
     name: str
     title: str
@@ -24,7 +24,7 @@ class Concept(Record):
 
 
 def concept(name: str) -> Concept:
-    """Return a topic, or a word of the glossary as one."""
+    """The topic or glossary term with this name."""
     found = explained(name)
     if found is None:
         known = [*topic_titles(), *glossary()]
@@ -33,7 +33,7 @@ def concept(name: str) -> Concept:
 
 
 def explained(name: str) -> Concept | None:
-    """Return a topic, or a word of the glossary as one; None of what is neither."""
+    """The topic or glossary term with this name; None for an unknown name."""
     topics, terms = topic_titles(), glossary()
     wanted = name.strip().casefold()
     if wanted in topics:
@@ -53,13 +53,13 @@ def explained(name: str) -> Concept | None:
 
 
 def topic_titles() -> Mapping[str, str]:
-    """Return the titles of all topics by name."""
+    """Titles of all topics, by name."""
     topics = cast("Mapping[str, Mapping[str, object]]", _file()["topics"])
     return {name: str(table["title"]) for name, table in topics.items()}
 
 
 def glossary() -> Mapping[str, str]:
-    """Return what each word means, in order of the words."""
+    """Definitions of all terms, in alphabetical order."""
     return cast("Mapping[str, str]", _file()["terms"])
 
 

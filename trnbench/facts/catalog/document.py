@@ -1,4 +1,4 @@
-"""A data file as a whole: its record, and what it says of the sources of its contents."""
+"""A whole data file: its record, and the provenance of its contents."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from trnbench.facts.records import Record, field, replace
 
 
 class Documented(Protocol):
-    """A record that a file describes: it has a name and knows its provenance."""
+    """A record described by a file, with a name and a provenance."""
 
     @property
     def name(self) -> str:
-        """The id; equals the file's stem."""
+        """The id, equal to the file's stem."""
         ...
 
     @property
     def provenance(self) -> Provenance:
-        """What the file says of its sources."""
+        """Sources and evidence of the file's contents."""
         ...
 
 
@@ -44,24 +44,21 @@ class _Remarks(Record):
 
 
 def load_named(catalog: Catalog, section: str, name: str, record: type[D], *, where: str = "") -> D:
-    """Return the record of the file with this name or alias; each file is read once."""
+    """The record of the file with this name or alias, read once."""
     return load_once(catalog, catalog.find(section, name, where=where).path, record)
 
 
 def load_once(catalog: Catalog, path: Path, record: type[D]) -> D:
-    """Return the record in a file of a catalogue; read again only when the file has changed.
-
-    Of a file that is like others: when any of these has.
-    """
+    """The record of a file, read again only after a change of the file or of its `like` bases."""
     section = getattr(record, "section", None)
     others = bases(catalog, section, path) if section else ()
     return catalog.once(path, record, lambda: load(path, record, catalog), others)
 
 
 def load(path: Path, record: type[D], catalog: Catalog | None = None) -> D:
-    """Return the record in the file, or raise DataFileError with every fault in it.
+    """The record of a file, or DataFileError with every fault.
 
-    A file that is like another needs the catalogue that has the other.
+    A file with `like` needs the catalogue that holds the other file.
     """
     content, remarks, faults = _content(path, record, catalog)
     built = structure(content.plain, record)
@@ -88,7 +85,7 @@ def load(path: Path, record: type[D], catalog: Catalog | None = None) -> D:
 def _content(
     path: Path, record: type[D], catalog: Catalog | None
 ) -> tuple[Content, _Remarks, list[Fault]]:
-    """Return what a file says, with what it takes over from one that it is like, and faults."""
+    """A file's content, merged with the file that `like` names, its remarks, and faults."""
     table = dict(read_toml(path) if catalog is None else catalog.table(path))
     remarks_table = {
         key: table.pop(key) for key in ("sources", "conflict", "claim") if key in table
@@ -124,7 +121,7 @@ def _unknown_fields(remarks: _Remarks, known: Iterable[str]) -> list[Fault]:
 
 
 def _around(path: str) -> Iterator[str]:
-    """Yield a key path and those of the tables and lists around it."""
+    """Yield a key path, and those of the enclosing tables and lists."""
     yield path
     for i, character in enumerate(path):
         if character in ".[":

@@ -1,4 +1,4 @@
-"""Every number of a file says where it comes from: collected here, with what is missing of it."""
+"""Evidence of every number in a file, and the faults of incomplete evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def collect(
     notes: Mapping[str, Note],
     sources: Collection[str],
 ) -> tuple[dict[str, Evidence], list[Fault]]:
-    """Return the evidence of every number of a table by key path, and the faults in it."""
+    """Evidence of every number of a table by key path, and the faults in it."""
     evidence: dict[str, Evidence] = {}
     faults: list[Fault] = []
     for path, value, dimension in numbers(dict(table), record):
@@ -37,6 +37,7 @@ def collect(
                 note=note.note if isinstance(note.note, str) else None,
             )
     told = {fault.message for fault in faults}
+    # Most notes repeat their table's source and kind: one look at each pair is enough.
     looked_at = set()
     for path, note in notes.items():
         if (note.source, note.kind) in looked_at:

@@ -1,11 +1,11 @@
-"""One guard for all that reads what others wrote: content of any shape ends in one clear message.
+"""Guard for readers of files that others wrote: any failure becomes one clear message.
 
-A reader is right about the files it was written for. Of all others it learns by what fails in it: a
-number of 400 digits, a list where an object stands, a thing nested a thousand deep. The guard makes
-of each such failure the project's error, which names the file and, where it is known, the place.
+A reader is correct for the files it was written for. Any other content fails inside the reader: a
+number of 400 digits, a list in place of an object, a nesting of a thousand levels. The guard turns
+each failure into the project's error, with the file and, where known, the place in it.
 
-It goes around the reading alone. What computes with values that were read stays outside: a fault
-there is ours, and must not look like one of the file.
+Only the reading is guarded. A fault in later computations is ours, and must not look like a fault
+of the file.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ FAILURES = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),
     *(MemoryError, csv.Error),
 )
-"""What reading raises where content is not what the reader expects; UnicodeError is among them."""
+"""Exceptions of readers on unexpected content; UnicodeError is a ValueError."""
 MOST_DIGITS = 300
-"""A number of more is no float; nothing that is measured or configured has it."""
+"""Digits of the longest number: longer ones are no float, and no measurement has them."""
 _MANY_DIGITS = re.compile(rf"\d{{{MOST_DIGITS + 1}}}")
 _MOST_SHOWN = 80
 REMEDY = "correct it or leave it out"
 
 
 class ReadingPlace(State):
-    """Where a reader is in a file, such as "line 7" or "key results.3"; empty where unknown."""
+    """A reader's position in a file, such as "line 7" or "key results.3"; empty where unknown."""
 
     where: str = ""
 
 
 @contextmanager
 def foreign(path: Path, what: str, *, remedy: str = REMEDY) -> Iterator[ReadingPlace]:
-    """Guard the reading of a file that others wrote; `what` names such content, as in "a log".
+    """Guard the reading of a foreign file; `what` names the expected content, as in "a log".
 
-    The reader may keep `where` of the place it is given up to date, so that the message has it.
+    The reader may update `where` of the yielded place, which the message then shows.
     """
     place = ReadingPlace()
     try:
@@ -66,7 +66,7 @@ def reads(
 ) -> Callable[
     [Callable[Concatenate[Path, _Args], _Read]], Callable[Concatenate[Path, _Args], _Read]
 ]:
-    """Guard a function that reads the file which is its first argument (not a generator)."""
+    """Guard a function whose first argument is the file to read (not a generator)."""
 
     def around(
         read: Callable[Concatenate[Path, _Args], _Read],
@@ -82,7 +82,7 @@ def reads(
 
 
 def why(error: BaseException) -> str:
-    """Return in plain words what a failure of a reader tells of what it read."""
+    """Plain explanation of a reader's failure."""
     match error:
         case RecursionError():
             return "it is nested too deeply"
@@ -107,7 +107,7 @@ def why(error: BaseException) -> str:
 
 
 def json_value(path: Path, text: str, what: str = "JSON") -> Any:  # noqa: ANN401 - plain data
-    """Return what the text of a JSON file says: of any shape, with numbers that are numbers."""
+    """Value of a JSON text of any shape, without numbers of too many digits."""
     long = _MANY_DIGITS.search(text) is not None
     try:
         # The hook is Python, and slow: it is for the few texts that have such a number at all.
@@ -122,7 +122,7 @@ def json_value(path: Path, text: str, what: str = "JSON") -> Any:  # noqa: ANN40
 
 
 def bounded_int(digits: str) -> int:
-    """Return a whole number of JSON; raise ValueError for one of so many digits that it is none."""
+    """A whole number of JSON; ValueError beyond `MOST_DIGITS` digits."""
     count = len(digits.lstrip("-"))
     if count > MOST_DIGITS:
         raise ValueError(f"a number of {count:,} digits")
@@ -135,6 +135,6 @@ def _digits_at(text: str) -> int:
 
 
 def _short(value: object, *, quoted: bool = True) -> str:
-    """Return a value, or a message, as a part of one line: without what would end it."""
+    """A value or message shortened to a part of one line."""
     text = shown(repr(value) if quoted else str(value))
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

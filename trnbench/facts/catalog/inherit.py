@@ -1,8 +1,8 @@
-"""`like = "NAME"`: a file that says only what differs from another of its section.
+"""Inheritance by `like = "NAME"`: a file states only its differences from another.
 
-Tables merge key by key, all else replaces. A list of named tables (the levels of a fabric) may be
-written as a table by their names: `[fabric.infiniband]` changes keys of that level. What is not
-overridden keeps its kind and its source, which is then called "SOURCE, as in NAME".
+Tables merge key by key, and everything else replaces. A list of named tables (the levels of a
+fabric) may be written as a table by their names: `[fabric.infiniband]` changes keys of that level.
+Values not overridden keep their kind and their source, renamed to "SOURCE, as in NAME".
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ AS_IN = ", as in "
 
 
 class Content(Record):
-    """What a file says: plain values, the remarks beside them by key path, and its sources.
-
-    `places`: where a list's tables were written by name, key path here -> that in the list.
-    """
+    """A file's content: plain values, notes by key path, and sources."""
 
     plain: dict[str, object]
     notes: dict[str, Note]
     sources: Mapping[str, Any]
     places: Mapping[str, str] = field(default_factory=dict)
+    """Key path here -> key path in the list, for tables of a list written by name."""
 
 
 def bases(catalog: Catalog, section: str, path: Path) -> tuple[Path, ...]:
-    """Return the files that a file is like, the nearest first; raise for a circle or no such."""
+    """Files that a file inherits from, nearest first; raise for a circle or an unknown name."""
     found: list[Path] = []
     file = path
     while (name := catalog.table(file).get(LIKE)) is not None:
@@ -53,9 +51,9 @@ def bases(catalog: Catalog, section: str, path: Path) -> tuple[Path, ...]:
 
 
 def handed_on(base: Content, name: str, own_only: tuple[str, ...]) -> Content:
-    """Return what a file hands on to one that is like it: all but the keys that are its own.
+    """Content that a file with `like` inherits: everything except `own_only`.
 
-    A file without a title is called after the one that it is like.
+    A file without a title is titled after its base.
     """
     plain = {key: value for key, value in base.plain.items() if key not in own_only}
     for key in own_only:
@@ -75,7 +73,7 @@ def handed_on(base: Content, name: str, own_only: tuple[str, ...]) -> Content:
 
 
 def merged(base: Content, own: Content) -> tuple[Content, list[Fault]]:
-    """Return the base with what the file says instead, and what it changes that is not there."""
+    """The base with the file's overrides, and faults for overrides of unknown list entries."""
     notes = dict(base.notes)
     places: dict[str, str] = {}
     faults: list[Fault] = []
@@ -118,7 +116,7 @@ def merged(base: Content, own: Content) -> tuple[Content, list[Fault]]:
 
 
 def at_home(faults: list[Fault], places: Mapping[str, str]) -> Iterator[Fault]:
-    """Yield faults with the key paths that the file uses, where it names a list's tables."""
+    """Yield faults under the key paths of the file, which may name a list's tables."""
     for fault in faults:
         path = fault.path
         for own, place in places.items():
@@ -132,7 +130,6 @@ def _is_named(value: list[object]) -> bool:
 
 
 def _under(path: str, prefix: str) -> bool:
-    """Tell whether a key path is this one, or lies in its table or list."""
     return path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))
 
 

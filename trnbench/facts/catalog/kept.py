@@ -1,8 +1,8 @@
-"""What was worked out before, as JSON in the user's cache folder, one file for each thing.
+"""Cache of derived results as JSON in the user's cache folder, one file each.
 
-A file is named after everything that it follows from. It is replaced whole, so that whoever reads
-it meanwhile has the old or the new one; it begins with the hash of the rest, and one that does not
-agree counts as absent. Nothing is lost with a file but the time to work it out anew.
+A file's name is the hash of all inputs. Files are replaced whole, so readers see the old or the new
+one; the first line is the hash of the rest, and a file that fails the check counts as absent. The
+cache is disposable: a lost file costs only the time to recompute.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 from stat import S_ISREG, S_IWGRP, S_IWOTH
 
 FILES_KEPT = 512
-"""Of each kind, the latest."""
+"""Number of files of each kind before a sweep; the latest half stays."""
 MAX_BYTES = 16 << 20
 _HEAD_BYTES = 65
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-"""Opens a pipe without waiting for its other end, so that it can be looked at."""
+"""Flags that open even a pipe without blocking, to look at the file's type."""
 
 
 def digest_of(content: str) -> str:
-    """Return the name for what follows from a text."""
+    """Name of the results that depend on a text."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def kept(kind: str, digest: str) -> object:
-    """Return what is kept under a name; None if nothing is, or the file is damaged."""
+    """Cached content under a name; None if absent or damaged."""
     try:
         with os.fdopen(os.open(_path(kind, digest), _LOOK), "rb") as file:
             if not _is_ours(os.fstat(file.fileno())):
@@ -45,16 +45,16 @@ def kept(kind: str, digest: str) -> object:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Return whether nobody else can have written a file, which is no pipe and not too large.
+    """True for a regular file of limited size that only the user (or root) can have written.
 
-    What is kept changes answers, and its digest says that it is whole, not whose it is.
+    Cached content changes answers, and its hash proves integrity, not authorship.
     """
     mine = found.st_uid in (os.geteuid(), 0) and not found.st_mode & (S_IWGRP | S_IWOTH)
     return S_ISREG(found.st_mode) and mine and found.st_size <= MAX_BYTES + _HEAD_BYTES
 
 
 def keep(kind: str, digest: str, content: object) -> None:
-    """Keep what JSON can hold under a name; where that cannot be done nothing is lost."""
+    """Cache JSON content under a name; silently skipped where the disk refuses."""
     body = json.dumps(content, separators=(",", ":")).encode()
     path = Path(_path(kind, digest))
     if len(body) > MAX_BYTES:
@@ -75,7 +75,7 @@ def keep(kind: str, digest: str, content: object) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove all but the latest files, and what a writer that was killed left of them."""
+    """Remove all but the latest files, and leftovers of killed writers."""
     if len(os.listdir(folder)) <= FILES_KEPT:
         return
     age: Callable[[Path], float] = lambda path: path.stat().st_mtime  # noqa: E731

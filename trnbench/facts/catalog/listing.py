@@ -1,4 +1,4 @@
-"""Data files as lists and checks show them, without or with a look at every value."""
+"""Data files in lists and checks, without a check of every value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trnbench.facts.records import Record, replace
 
 
 class Listed(Record):
-    """A data file as lists show it: read only as far as its title and aliases."""
+    """A data file in a list: only its title and aliases are read."""
 
     entry: Entry
     title: str
@@ -19,19 +19,17 @@ class Listed(Record):
 
 
 class FileCheck(Record):
-    """The outcome of validating one file: its section if recognised, and all faults.
-
-    `notes`: with what a good file will be used.
-    """
+    """Result of validating one file: its section if recognised, and all faults."""
 
     path: Path
     section: str | None
     faults: tuple[Fault, ...]
     notes: tuple[str, ...] = ()
+    """Remarks on the use of a valid file, such as the data it will be combined with."""
 
 
 def listed(catalog: Catalog, sections: Sequence[str]) -> tuple[Listed, ...]:
-    """Return the data files of some sections, without checking what is in them."""
+    """Data files of some sections, contents unchecked."""
     return tuple(
         _listed(catalog, entry) for section in sections for entry in catalog.entries(section)
     )
@@ -50,7 +48,7 @@ def _listed(catalog: Catalog, entry: Entry) -> Listed:
 
 
 def unknown_name(catalog: Catalog, section: str, name: str, key: str) -> Iterator[Fault]:
-    """Yield a fault where a file names something that is not in the catalogue."""
+    """Yield a fault where a file names something outside of the catalogue."""
     known = catalog.users(section)
     if name not in known:
         message = f"unknown {SINGULAR[section]} {name!r}{did_you_mean(name, known)}"

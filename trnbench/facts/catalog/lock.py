@@ -1,4 +1,4 @@
-"""A lock beside the files that several processes read, change and write: one at a time."""
+"""A lock next to files that several processes read, change and write."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trnbench.errors import EnvironmentFault
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this name until the block is left, waiting for others to leave theirs.
+    """Hold the lock of this name inside the block; wait for the current holder.
 
-    The file stays, empty: who removed it would let two in, each with a file of its own. The lock
-    ends with its process, however that ends.
+    The empty lock file stays: removing it would let two processes in, each with a file of its own.
+    The lock ends with its process, even a killed one.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:

@@ -1,8 +1,8 @@
-"""Where a number comes from: source, kind, range and note, written beside it in the file.
+"""Provenance of a number: source, kind, range and note, written beside the number in its file.
 
-A number is either plain, and has the `source` and `kind` of the nearest table around it, or is a
-table itself: `{ value = "2.8 GHz", source = "nki-guide", kind = "vendor" }`. `source` and `kind`
-are therefore reserved in every table.
+A plain number has the `source` and `kind` of the nearest enclosing table. A number may also be a
+table: `{ value = "2.8 GHz", source = "nki-guide", kind = "vendor" }`. `source` and `kind` are
+therefore reserved in every table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trnbench.facts.records import Record, field, fields, replace
 
 
 class Kind(IntEnum):
-    """How a number is known, from strongest to weakest."""
+    """Kinds of evidence for a number, strongest first."""
 
     MEASURED = 1
     VENDOR = 2
@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
     @property
     def word(self) -> str:
-        """The name as data files and outputs write it."""
+        """The name in data files and outputs."""
         return self.name.lower()
 
 
@@ -35,7 +35,7 @@ KINDS: Mapping[str, Kind] = {kind.word: kind for kind in Kind}
 
 
 class Source(Record):
-    """Where something was read: title, date, and address or place where there is one."""
+    """A cited source: title, date, and address where one exists."""
 
     title: str
     date: datetime.date
@@ -43,19 +43,21 @@ class Source(Record):
 
 
 class Evidence(Record):
-    """What one number rests on; `low` and `high` bound it (always there when it is assumed)."""
+    """Evidence for one number."""
 
     text: str
+    """The value as the file writes it."""
     source: str
     kind: Kind
     low: float | None = None
+    """Bounds of the number, in base units; required for assumed numbers."""
     high: float | None = None
     range_text: str = ""
     note: str | None = None
 
 
 class Reading(Record):
-    """One of several values that sources give for the same thing."""
+    """One of several published values of the same quantity."""
 
     value: str
     source: str
@@ -71,17 +73,14 @@ class Conflict(Record):
 
 
 class Claim(Record):
-    """What a source asserts in words about performance or cost; not a number the model uses."""
+    """A source's statement on performance or cost in words; the model does not use it."""
 
     text: str
     source: str
 
 
 class Provenance(Record):
-    """All that a data file says about where its contents come from.
-
-    `cited`: the id of the source of every number and text that has one, by key path.
-    """
+    """Sources and evidence of a data file's contents."""
 
     path: str = ""
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -89,13 +88,14 @@ class Provenance(Record):
     conflicts: tuple[Conflict, ...] = ()
     claims: tuple[Claim, ...] = ()
     cited: Mapping[str, str] = field(default_factory=dict)
+    """Source id of every number and text with a source, by key path."""
 
     def source_of(self, path: str) -> Source | None:
-        """Return the source of what stands at a key path, a number or a text."""
+        """Source of the number or text at a key path."""
         return self.sources.get(self.cited.get(path, ""))
 
     def weakest(self, *prefixes: str) -> Kind:
-        """Return the weakest kind among the numbers whose key path starts with one of these."""
+        """Weakest kind of evidence among the numbers whose key path starts with a prefix."""
         kinds = [
             evidence.kind
             for path, evidence in self.evidence.items()
@@ -105,12 +105,10 @@ class Provenance(Record):
 
 
 class Sourced(Record):
-    """A record that a data file describes; equal where its contents are, wherever they come from.
-
-    The loader fills the field `provenance`, which no file may hold.
-    """
+    """A record described by a data file; equal contents are equal, whatever their source."""
 
     provenance: Provenance = field(default_factory=Provenance)
+    """Filled by the loader; no file may contain the key."""
 
     def __eq__(self, other: object) -> bool:
         """Compare all but the provenance."""
@@ -129,7 +127,7 @@ def _contents(record: Any) -> tuple[object, ...]:  # noqa: ANN401
 
 
 class Note(Record):
-    """The raw remarks beside one leaf of a file, before its schema gives it a dimension."""
+    """Raw source, kind and range of one leaf of a file, before its schema adds the dimension."""
 
     source: str | None
     kind: str | None
@@ -142,7 +140,7 @@ _NUMBER_KEYS = ("value", "source", "kind", "low", "high", "note")
 
 
 def split(table: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Note], list[Fault]]:
-    """Return (the table with plain values, the notes by key path, faults)."""
+    """The table with plain values, its notes by key path, and faults."""
     notes: dict[str, Note] = {}
     faults: list[Fault] = []
 
@@ -191,6 +189,6 @@ def split(table: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Not
 
 
 def join(path: str, key: str) -> str:
-    """Return the key path of `key` under `path`, quoting keys that hold a dot."""
+    """Key path of `key` under `path`; keys with a dot are quoted."""
     shown = f'"{key}"' if "." in key else key
     return f"{path}.{shown}" if path else shown

@@ -1,6 +1,6 @@
-"""The types a field of a data file may have, and the strict check behind each.
+"""Field types of data files, and the strict check of each.
 
-A quantity is a float annotated with its dimension; the file writes it as text with a unit.
+A quantity is a float annotated with its dimension; the file writes a text with a unit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Watts = Annotated[float, Dimension.WATTS]
 Ratio = Annotated[float, Dimension.RATIO]
 Correlation = Annotated[float, "correlation"]
 Total = Annotated[int, "total"]
-"""A whole number that may be larger than others: of parameters."""
+"""A large whole number, such as a number of parameters."""
 Count = Annotated[int, "count"]
-"""A whole number of things that are there: at least 1."""
+"""A whole number of existing things: at least 1."""
 
 _MAY_BE_ZERO = (Dimension.SECONDS, Dimension.RATIO, Dimension.COUNT)
 _MOST_WHOLE = 2**31 - 1
@@ -32,11 +32,11 @@ _MOST_LARGE = 10**15
 
 
 class Misfit(ValueError):
-    """A value that is not what the schema expects; the message says both."""
+    """A value that the schema rejects; the message names the expected and the found value."""
 
 
 def quantity(value: object, dimension: Dimension) -> float:
-    """Return the value of a quantity text in base SI; a ratio may also be a bare number."""
+    """Value of a quantity text in base SI; a ratio may also be a bare number."""
     if dimension is Dimension.RATIO and not isinstance(value, str):
         result = number(value, dimension)
     elif not isinstance(value, str):
@@ -53,7 +53,7 @@ def quantity(value: object, dimension: Dimension) -> float:
 
 
 def number(value: object, dimension: Dimension = Dimension.COUNT) -> float:
-    """Return a finite number that is not negative, within what anything real has."""
+    """Check a finite, non-negative number within the range of real quantities."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Misfit(f"expected a number, found {kind_of(value)}")
     shown = f"{value!r:.40}"
@@ -67,7 +67,7 @@ def number(value: object, dimension: Dimension = Dimension.COUNT) -> float:
 
 
 def correlation(value: object) -> float:
-    """Return a number from -1 to 1."""
+    """Check a number from -1 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Misfit(f"expected a number, found {kind_of(value)}")
     if not -1 <= value <= 1:
@@ -76,7 +76,7 @@ def correlation(value: object) -> float:
 
 
 def whole(value: object, most: int = _MOST_WHOLE, *, least: int = 0) -> int:
-    """Return a whole number that is not negative, nor so large that products of some overflow."""
+    """Check a non-negative whole number, small enough for products not to overflow."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise Misfit(f"expected a whole number, found {kind_of(value)}")
     if not least <= value <= most:
@@ -85,17 +85,17 @@ def whole(value: object, most: int = _MOST_WHOLE, *, least: int = 0) -> int:
 
 
 def total(value: object) -> int:
-    """Return a whole number that may be larger than others."""
+    """Check a large whole number."""
     return whole(value, _MOST_LARGE)
 
 
 def count(value: object) -> int:
-    """Return a whole number of at least 1."""
+    """Check a whole number of at least 1."""
     return whole(value, least=1)
 
 
 def exactly(kind: type, word: str) -> Callable[[object], object]:
-    """Return a check that lets through values of just this type."""
+    """Check for values of exactly this type, no subclass."""
 
     def check(value: object) -> object:
         if type(value) is not kind:
@@ -106,7 +106,7 @@ def exactly(kind: type, word: str) -> Callable[[object], object]:
 
 
 def kind_of(value: object) -> str:
-    """Return the kind of a value, in words for a message."""
+    """The kind of a value, in words for a message."""
     match value:
         case None:
             return "nothing"

@@ -1,8 +1,8 @@
-"""What fields a record class has, and under which keys a file holds them.
+"""Fields of record classes, and their keys in files.
 
-A record's attribute carries its base unit (`clock_hz: Hertz`), the file's key does not
-(`clock = "2.8 GHz"`): the key is the attribute without the suffix its dimension gives.
-A union of record classes is told apart by the text under `topology`, each class naming its own.
+A record's attribute carries its base unit (`clock_hz: Hertz`), the file's key does not (`clock =
+"2.8 GHz"`): the key is the attribute without its dimension's suffix. The text under `topology`
+selects the class of a union of records; each class names its own.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ TAG = "topology"
 
 
 def is_record(form: TypeForm) -> bool:
-    """Tell whether the form is a class of records."""
+    """True for a record class."""
     return isinstance(form, type) and issubclass(form, Record)
 
 
 def keys_of(record: TypeForm) -> dict[str, str]:
-    """Return attribute -> key in the file, for every attribute that a file may hold."""
+    """Attribute -> key in the file, for all attributes of the file."""
     return {name: key for name, (key, _) in forms_of(record).items()}
 
 
 @cache
 def dimension_of(form: TypeForm) -> Dimension | None:
-    """Return the dimension an annotated float carries, or None."""
+    """Dimension of an annotated float; None for other types."""
     if origin_of(form) is Annotated:
         return next((m for m in form.__metadata__ if isinstance(m, Dimension)), None)
     return None
 
 
 def origin_of(form: TypeForm) -> object:
-    """Return `tuple` for `tuple[int, ...]` and the like; `get_origin` with a type mypy can use."""
+    """The origin, such as `tuple` for `tuple[int, ...]`: `get_origin` with a type for mypy."""
     return get_origin(form)
 
 
 def is_tagged_union(form: TypeForm) -> bool:
-    """Tell whether the form is a union of record classes."""
+    """True for a union of record classes."""
     return origin_of(form) in (Union, types.UnionType) and all(map(is_record, get_args(form)))
 
 
 def tagged(form: TypeForm) -> dict[str, TypeForm]:
-    """Return tag -> record class of a union of records."""
+    """Tag -> record class, for a union of records."""
     return {member.topology: member for member in get_args(form)}
 
 
 def numbers(
     value: object, form: TypeForm, path: str = ""
 ) -> Iterator[tuple[str, object, Dimension | None]]:
-    """Yield (key path, raw value, dimension) of every leaf that the schema says is a number.
+    """Yield (key path, raw value, dimension) of every leaf that is a number by the schema.
 
-    Tolerates values that do not fit the schema: those are somebody else's fault to report.
+    Values that violate the schema are skipped: `structure` reports them.
     """
     form = _without_none(form)
     dimension = dimension_of(form)
@@ -88,7 +88,7 @@ def _forms_by_key(value: dict[str, object], form: TypeForm) -> list[tuple[str, T
 
 @cache
 def forms_of(record: TypeForm) -> dict[str, tuple[str, TypeForm]]:
-    """Return attribute -> (key in the file, type), for every attribute that a file may hold."""
+    """Attribute -> (key in the file, type), for all attributes of the file."""
     hints = get_type_hints(record, include_extras=True)
     return {
         field.name: (_key(field.name, hints[field.name]), hints[field.name])

@@ -1,10 +1,10 @@
-"""Where data files live, which of several with one name wins, and what an alias stands for.
+"""Search for data files: folders, precedence between equal names, and aliases.
 
-    --spec-dir (repeatable)  >  TRNBENCH_SPEC_PATH  >  user data folder  >  built in
+--spec-dir (repeatable)  >  TRNBENCH_SPEC_PATH  >  user data folder  >  built in
 
 A folder holds sections (`chips/`, `models/`, ...), directly or under `specs/` and `workloads/` as
-this repository does. The first folder with a file of that name wins; what it hides stays visible.
-The current directory is never searched unasked.
+in this repository. The first folder with a file of the name wins; hidden files stay listed. The
+current directory is never searched by default.
 """
 
 from __future__ import annotations
@@ -62,24 +62,26 @@ T = TypeVar("T")
 
 
 class Folder(Record, kw_only=False):
-    """A searched folder and how it came to be searched."""
+    """A searched folder, and the option or rule that added it."""
 
     path: Path
     origin: str
 
 
 class Entry(Record):
-    """One data file: section, name (the file's stem), where it is and which files it hides."""
+    """One data file."""
 
     section: str
     name: str
+    """The file's stem."""
     path: Path
     origin: str
     hides: tuple[Path, ...] = ()
+    """Files of the same name in later folders."""
 
 
 class Catalog(Record, kw_only=False, weakref=True):
-    """The data files reachable from an ordered list of folders, first match winning."""
+    """Data files of an ordered list of folders; the first match wins."""
 
     folders: tuple[Folder, ...]
 
@@ -102,15 +104,15 @@ class Catalog(Record, kw_only=False, weakref=True):
         return self._sections[section]
 
     def entries(self, section: str) -> tuple[Entry, ...]:
-        """Return the section's winning files in order of name."""
+        """The section's winning files, in order of name."""
         return tuple(entry for _, entry in sorted(self._entries(section).items()))
 
     def names(self, section: str) -> tuple[str, ...]:
-        """Return every name and alias of a section."""
+        """Every name and alias of a section."""
         return (*sorted(self._entries(section)), *self.aliases(section))
 
     def find(self, section: str, name: str, *, where: str = "") -> Entry:
-        """Return the entry with this name or alias, or raise with the nearest name."""
+        """The entry with this name or alias; an error suggests the nearest name."""
         entry = self._entries(section).get(name) or self.aliases(section).get(name)
         if entry is None:
             self.refuse_unreadable(section)
@@ -126,7 +128,7 @@ class Catalog(Record, kw_only=False, weakref=True):
         return entry
 
     def _with_chip(self, name: str) -> str:
-        """Return which instances have a chip, if the name is that of one."""
+        """Instances with a chip, if the name is a chip's: a remedy for a common confusion."""
         chip = self._entries("chips").get(name) or self.aliases("chips").get(name)
         if chip is None:
             return ""
@@ -138,7 +140,7 @@ class Catalog(Record, kw_only=False, weakref=True):
         return f": {name} is a chip; instances with it: {', '.join(users) or 'none'}"
 
     def aliases(self, section: str) -> Mapping[str, Entry]:
-        """Return alias -> entry of a section; an alias that is taken already is a fault."""
+        """Alias -> entry of a section; a duplicate alias is a fault."""
         found: dict[str, Entry] = {}
         for name, (first, *others) in self.users(section).items():
             if others:
@@ -148,18 +150,18 @@ class Catalog(Record, kw_only=False, weakref=True):
         return found
 
     def users(self, section: str) -> Mapping[str, Sequence[Entry]]:
-        """Return name or alias -> the files that use it; one that says it twice is there twice."""
+        """Name or alias -> files that declare it; a file that repeats a name is listed twice."""
         return self._used_in(section).by_name
 
     def refuse_unreadable(self, section: str) -> None:
-        """Raise for a file that cannot be read: it might have the alias that was not found."""
+        """Raise for an unreadable file, which might declare the missing alias."""
         for error in self._used_in(section).unreadable:
             raise error
 
     def once(
         self, path: Path, kind: type[T], make: Callable[[], T], others: Sequence[Path] = ()
     ) -> T:
-        """Return the result of `make` for a file, made again only when it or others changed."""
+        """Result of `make` for a file, recomputed only after a change of the file or the others."""
         try:
             stats = [file.stat() for file in (path, *others)]
         except OSError:
@@ -172,7 +174,7 @@ class Catalog(Record, kw_only=False, weakref=True):
         return made  # type: ignore[no-any-return]
 
     def table(self, path: Path) -> Mapping[str, object]:
-        """Return the table in a file."""
+        """The table in a file."""
         return self.once(path, dict, lambda: read_known(path))
 
     def _used_in(self, section: str) -> _Used:
@@ -182,7 +184,7 @@ class Catalog(Record, kw_only=False, weakref=True):
 
 
 _MADE_OF_SHIPPED: dict[tuple[Path, type], tuple[object, Any]] = {}
-"""What the shipped files hold, for every catalogue of them alone in this process."""
+"""Parsed shipped files, shared by all catalogues of only shipped files in this process."""
 
 
 class _Used(Record, kw_only=False):
@@ -214,7 +216,7 @@ def _duplicate(name: str, first: Entry, second: Entry) -> DataFileError:
 
 
 def sections_of(kind: str | None, sections: Sequence[str]) -> tuple[str, ...]:
-    """Return the sections that a kind names, in the plural or not: all for None."""
+    """Sections that a kind names, singular or plural; all for None."""
     if kind is None:
         return tuple(sections)
     for section in sections:
@@ -226,7 +228,7 @@ def sections_of(kind: str | None, sections: Sequence[str]) -> tuple[str, ...]:
 def open_catalog(
     spec_dirs: Sequence[Path] = (), environment: Mapping[str, str] = os.environ
 ) -> Catalog:
-    """Return the catalogue of the given folders, the environment's, the user's and the built-in."""
+    """The catalogue of the given folders, the environment's, the user's and the built-in one."""
     folders = [Folder(_existing(path, "--spec-dir"), "--spec-dir") for path in spec_dirs]
     listed = [part for part in environment.get(PATH_VARIABLE, "").split(os.pathsep) if part]
     folders += [Folder(_existing(Path(part), PATH_VARIABLE), PATH_VARIABLE) for part in listed]
@@ -237,7 +239,7 @@ def open_catalog(
 
 
 def with_user_folder(catalog: Catalog) -> Catalog:
-    """Return a catalogue of the same folders as they are now, the user's among them."""
+    """The same folders, with the user's folder if it exists by now."""
     *others, built_in = (one for one in catalog.folders if one.origin != USER)
     user = user_folder()
     mine = [Folder(user, USER)] if user.is_dir() else []
@@ -245,14 +247,14 @@ def with_user_folder(catalog: Catalog) -> Catalog:
 
 
 def user_folder() -> Path:
-    """Return the folder of the user's own data files (it need not exist)."""
+    """Folder of the user's data files, which need not exist."""
     from platformdirs import user_data_path
 
     return user_data_path("trnbench")
 
 
 def built_in_folder() -> Path:
-    """Return the folder that holds the shipped `specs/` and `workloads/`."""
+    """Folder of the shipped `specs/` and `workloads/`."""
     package = Path(__file__).parents[2]
     installed = package / "_data"
     if installed.is_dir():
@@ -287,7 +289,7 @@ def _existing(path: Path, origin: str) -> Path:
 
 
 def _winning(folders: Sequence[Folder], section: str) -> dict[str, Entry]:
-    """Return the files of a section by name, the first of each name with those that it hides."""
+    """Files of a section by name; each winner lists the files that it hides."""
     found: dict[str, Entry] = {}
     for folder in folders:
         for path in _files(folder.path, SECTIONS[section], section):

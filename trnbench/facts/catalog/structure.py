@@ -1,4 +1,4 @@
-"""Tables -> frozen records: strict types, units, all faults at once."""
+"""Tables to frozen records: strict types, units, all faults at once."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from trnbench.facts.records import MISSING, fields
 
 R = TypeVar("R")
 ValueReader: TypeAlias = Callable[[object, str, list[Fault]], Any]
-"""Of a value and its key path: what it stands for, or nothing and more faults."""
+"""Reader of a value at a key path: returns the typed value, or appends faults."""
 
 
 def structure(table: Mapping[str, object], record: type[R]) -> R | list[Fault]:
-    """Return the record that `table` describes, or every fault in it."""
+    """The record that `table` describes, or every fault in it."""
     faults: list[Fault] = []
     kind: TypeForm = record
     built: R = _reader(kind)(table, "", faults)

@@ -1,4 +1,4 @@
-"""Reading one text file that a person wrote: every way that can fail becomes one clear message."""
+"""Reading one text file that a person wrote; every failure becomes one clear message."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from trnbench.errors import DataFileError, Fault, InputError
 
 _HEAD_BYTES = 65_536
 MOST_LINE = 1 << 20
-"""Characters of a line of a table; longer ones are not even read to their end."""
+"""Characters of the longest line of a table; reading stops there."""
 _MOST_BELOW = 20_000
-"""Files and folders in a folder that is meant; more is the root of a disk, or a home."""
+"""Most files and folders below a given folder; more means a disk's root or a home."""
 
 
 def read_text(path: Path, *, what: str, max_bytes: int) -> str:
-    """Return the text in `path`, or raise DataFileError; `what` names the kind of file expected."""
+    """The text in `path`, or DataFileError; `what` names the expected kind of file."""
     with _reading(path, what) as size:
         if size > max_bytes:
             raise refused(path, f"has {size:,} bytes; such a file holds at most {max_bytes:,}")
@@ -41,7 +41,7 @@ def chunks(path: Path, *, what: str, size: int = _HEAD_BYTES) -> Iterator[bytes]
 
 
 def bounded_lines(path: Path, file: TextIO) -> Iterator[str]:
-    """Yield the lines of an open text file; refuse one that no person and no tool writes."""
+    """Yield the lines of an open text file; refuse an absurdly long line."""
     number = 0
     while line := file.readline(MOST_LINE):
         number += 1
@@ -54,7 +54,7 @@ def bounded_lines(path: Path, file: TextIO) -> Iterator[str]:
 
 @contextmanager
 def open_text(path: Path, *, what: str) -> Iterator[TextIO]:
-    """Give a text file of any length, to be read in pieces; lines end as they stand."""
+    """Open a text file of any length for reading in pieces, with its line ends unchanged."""
     with _reading(path, what):
         file = path.open(encoding="utf-8-sig", newline="")
     with file:
@@ -65,7 +65,7 @@ def open_text(path: Path, *, what: str) -> Iterator[TextIO]:
 
 
 def first_line(path: Path, *, what: str) -> str:
-    """Return the first line of a file that is not blank, as far as it is text."""
+    """First non-blank line of a file, undecodable bytes replaced."""
     head = next(chunks(path, what=what), b"")
     return head.decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0]
 
@@ -77,7 +77,7 @@ def _refuse_binary(path: Path, raw: bytes, what: str) -> None:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return the files in a folder and below it, in order of their names; hidden ones are left."""
+    """Files in a folder and its subfolders, sorted by name, without hidden ones."""
     found: list[Path] = []
     seen = 0
     for place, folders, files in os.walk(folder):
@@ -93,7 +93,7 @@ def files_below(folder: Path) -> list[Path]:
 
 @contextmanager
 def _reading(path: Path, what: str) -> Iterator[int]:
-    """Give the bytes that a file has; say in one message what keeps it from being read."""
+    """Yield the file's size in bytes; turn each obstacle to reading into one message."""
     try:
         found = path.stat()
         if S_ISDIR(found.st_mode):
@@ -114,5 +114,5 @@ def _reading(path: Path, what: str) -> Iterator[int]:
 
 
 def refused(path: Path, message: str) -> DataFileError:
-    """Return the error that says what is wrong with a file as a whole."""
+    """Error about a file as a whole."""
     return DataFileError(str(path), [Fault(path="", message=message)])

@@ -15,17 +15,17 @@ from trnbench.facts.catalog.text_file import read_text, refused
 from trnbench.facts.terminal_text import control_character, shown
 
 MAX_BYTES = 1 << 20
-"""Hand-written data is far below a mebibyte; more is a wrong file, and refused before reading."""
+"""Hand-written data is far below a mebibyte; a larger file is refused before reading."""
 _KIND = "tables"
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """Return the table in `path`, or raise DataFileError saying what is wrong with the file."""
+    """The table in `path`, or DataFileError."""
     return _parsed(path, read_text(path, what="TOML", max_bytes=MAX_BYTES))
 
 
 def read_known(path: Path) -> dict[str, object]:
-    """Return the table in a file that many commands read: what it says may be kept since then."""
+    """The table in a file that many commands read, through the cache."""
     text = read_text(path, what="TOML", max_bytes=MAX_BYTES)
     digest = digest_of(text)
     if (found := _with_dates(kept(_KIND, digest))) is not None:
@@ -50,7 +50,7 @@ def _parsed(path: Path, text: str) -> dict[str, object]:
 
 
 def _without_dates(table: dict[str, object]) -> dict[str, object]:
-    """Return a table as JSON holds it: its dates stand beside it, each with its place."""
+    """A table for JSON: its dates are moved to a list, each with its path."""
     dates: list[tuple[list[object], str]] = []
 
     def plain(value: object, place: list[object]) -> object:
@@ -67,7 +67,7 @@ def _without_dates(table: dict[str, object]) -> dict[str, object]:
 
 
 def _with_dates(found: Any) -> dict[str, object] | None:  # noqa: ANN401 - what JSON holds
-    """Return the table that is kept; None where nothing is, or something of another form."""
+    """The cached table with its dates; None if absent or malformed."""
     try:
         table = found["table"]
         for (*place, last), text in found["dates"]:
@@ -81,7 +81,7 @@ def _with_dates(found: Any) -> dict[str, object] | None:  # noqa: ANN401 - what 
 
 
 def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a table, its keys among them, and where they stand."""
+    """Yield the texts of a table, keys included, with their places."""
     match value:
         case str():
             yield place, value
@@ -95,7 +95,7 @@ def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
 
 
 def toml_text(table: Mapping[str, object]) -> str:
-    """Return TOML that reads back as this table of texts, numbers, dates, lists and tables."""
+    """TOML of a table of texts, numbers, dates, lists and tables."""
     import tomli_w
 
     return tomli_w.dumps(table, indent=2)

@@ -1,4 +1,4 @@
-"""Writing a file so that it appears whole or not at all, whatever happens meanwhile."""
+"""Atomic file writing: a file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any, BinaryIO
 from trnbench.errors import EnvironmentFault
 
 BESIDE = ".trnbench-"
-"""A file that is being written begins so, then says whose it is: `.trnbench-HOST-PID-RANDOM`."""
+"""Prefix of unfinished files, which name their owner: `.trnbench-HOST-PID-RANDOM`."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those around it, if it is not there."""
+    """Make a folder and its parents where missing."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -29,7 +29,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all; a link's target is what is written."""
+    """Write a file whole or not at all; a link's target is replaced."""
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # a pipe or device: nothing there to keep
@@ -41,10 +41,10 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file that takes its place once it is whole and on the disk.
+    """Let `write` fill a temporary file, which replaces the target once it is on the disk.
 
-    Nothing follows a link that somebody put where the unfinished file goes, and signals that end
-    the process wait until it is gone. What killed processes left behind is removed.
+    Links planted at the temporary name are not followed, and signals that would end the process
+    wait until the temporary file is gone. Leftovers of killed processes are removed.
     """
     path = Path(os.path.realpath(path))
     if path.is_symlink():
@@ -61,6 +61,8 @@ def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 with suppress(OSError):  # of file systems without modes
                     os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
+            # A rename within one folder is atomic; the fsync before makes sure that no empty file
+            # wins.
             beside.replace(path)
             _sync_folder(path.parent)
         except BaseException:
@@ -71,7 +73,7 @@ def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """Hold back what would end the process until the block is left, then let it come."""
+    """Delay signals that would end the process until the block is left."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread is interrupted
         return
@@ -96,7 +98,7 @@ def signals_wait() -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the new name of a file to the disk, where the file system can."""
+    """Flush the folder's entry to the disk, where the file system can."""
     with suppress(OSError):
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -106,7 +108,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what processes of this machine that are no more have left unfinished."""
+    """Remove unfinished files of dead processes of this machine."""
     with suppress(OSError):
         for path in folder.glob(f"{_ours()}*"):
             owner = path.name.removeprefix(_ours()).partition("-")[0]

@@ -1,7 +1,7 @@
-"""A chip: compute units of one kind, memory, formats and what its maker states in headlines.
+"""A chip: compute units of one kind, memory, formats and the vendor's headline figures.
 
-`cores` describes a Trainium chip (a systolic array with its memories and DMA engines per core),
-`multiprocessors` a GPU. Exactly one is there: the `unit`.
+`cores` describes a Trainium chip (a systolic array with memories and DMA engines per core),
+`multiprocessors` a GPU. Exactly one is present: the `unit`.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from trnbench.facts.records import Record, field
 
 
 class Memory(Record):
-    """The device memory of a chip; `bandwidth_per_core`: what one core alone moves at most."""
+    """The device memory of a chip."""
 
     technology: str
     stacks: Count
     capacity_per_chip_bytes: Bytes
     bandwidth_per_chip_bytes_per_s: BytesPerS
     bandwidth_per_core_bytes_per_s: BytesPerS | None = None
+    """The most that one core alone can move."""
 
 
 class Sparsity(Record):
-    """Structured sparsity of the stationary operand: legal patterns and the gain of each.
-
-    `speedup`, by pattern: over the dense product of a format that the tensor unit takes at one row
-    per processing element. Faster formats gain only up to `peak_per_chip`.
-    """
+    """Structured sparsity of the stationary operand: supported patterns and their gains."""
 
     patterns: tuple[str, ...]
     speedup: dict[str, Ratio]
+    """Speed-up by pattern, over the dense product of a format with one row per processing element.
+    """
     peak_per_chip_flop_per_s: dict[str, FlopPerS] = field(default_factory=dict)
+    """Upper bound by format, FLOP/s: faster formats gain only up to this."""
 
     def __post_init__(self) -> None:
-        """Refuse a speed-up of a pattern that is not listed, and a pattern without one."""
+        """Refuse patterns without a speed-up, and speed-ups without a pattern."""
         check_formats(self, "peak_per_chip_flop_per_s")
         if set(self.patterns) != set(self.speedup):
             raise ValueError("`speedup` must have just the keys that `patterns` lists")
 
 
 class Rounding(Record):
-    """Rounding modes of the hardware and where stochastic rounding gets its random bits."""
+    """Rounding modes of the hardware, and the random generator of stochastic rounding."""
 
     modes: tuple[Literal["rne", "sr"], ...]
     generator: str | None = None
 
 
 class Reserve(Record):
-    """Memory a rank (of the default logical size) cannot use: runtime, code, rings."""
+    """Memory that a rank (of the default logical size) cannot use: runtime, code, rings."""
 
     per_rank_bytes: Bytes
 
 
 class Chip(Sourced):
-    """An accelerator chip; `like`: the one from which it has what its own file does not say."""
+    """An accelerator chip."""
 
     section: ClassVar[str] = "chips"
     own_keys: ClassVar[tuple[str, ...]] = ("name", "title", "aliases")
@@ -73,6 +73,7 @@ class Chip(Sourced):
     vendor: str
     aliases: tuple[str, ...] = ()
     like: str | None = None
+    """Chip that fills the keys missing from the file."""
     family: str
     dies: Count | None = None
     memory: Memory
@@ -85,30 +86,30 @@ class Chip(Sourced):
     power_w: Watts | None = None
 
     def __post_init__(self) -> None:
-        """Refuse chips that have no compute unit, or two."""
+        """Refuse chips without a compute unit, or with two kinds."""
         check_formats(self, "headline_per_chip_flop_per_s")
         if (self.cores is None) == (self.multiprocessors is None):
             raise ValueError("expected either [cores] or [multiprocessors]")
 
     @property
     def unit(self) -> UnitKind:
-        """Its compute units, whichever kind they are."""
+        """The compute units, of either kind."""
         unit = self.cores or self.multiprocessors
         assert unit is not None
         return unit
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The number formats its tensor units take, in the file's order."""
+        """Number formats of the tensor units, in the file's order."""
         return self.unit.formats
 
     def format_named(self, text: str) -> str:
-        """Return the canonical name of a format; `fp8` and `mxfp8` mean the chip's first such."""
+        """Canonical name of a format; `fp8` and `mxfp8` mean the chip's first of the family."""
         family = [name for name in self.formats if name.startswith(f"{text}_")]
         return family[0] if family else format_named(text).name
 
     def own_format(self, number_format: str) -> str:
-        """Return the chip's own kind of a format; one that it has no kind of comes back as it is.
+        """The chip's variant of a format; a format without a variant is returned unchanged.
 
         An 8-bit `fp8_e4m3` is IEEE-like on some chips and finite-only (`fp8_e4m3fn`) on others.
         """
@@ -117,13 +118,13 @@ class Chip(Sourced):
         return next((own for own in self.formats if own.startswith(number_format)), number_format)
 
     def peak_flop_per_s(self, number_format: str) -> float:
-        """Return the dense peak of the whole chip's tensor units, FLOP/s."""
+        """Dense peak of the whole chip's tensor units, FLOP/s."""
         return self.unit.peak_flop_per_s(number_format)
 
     def bandwidth_gain(self, active: int, logical_size: int | None = None) -> float:
-        """Return how many times its share of all ranks' bandwidth a rank has beside fewer.
+        """Bandwidth of a rank with `active` ranks at work, over its share with all ranks at work.
 
-        `active` ranks, itself among them, share the memory, each as far as its own cores reach.
+        The active ranks share the memory, each up to the limit of its own cores.
         """
         ranks = self.ranks(logical_size)
         one_core = self.memory.bandwidth_per_core_bytes_per_s
@@ -135,6 +136,6 @@ class Chip(Sourced):
         return max(reached / (whole / ranks), 1.0)
 
     def ranks(self, logical_size: int | None = None) -> int:
-        """Return the ranks on one chip: logical cores on Trainium, one device on a GPU."""
+        """Ranks on one chip: logical cores on Trainium, one device on a GPU."""
         unit: ComputeUnit = self.unit
         return unit.separate_cores // unit.cores_per_rank(logical_size)

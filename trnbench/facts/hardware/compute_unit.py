@@ -1,9 +1,9 @@
-"""The compute units of a chip: tables of a chip's file, and what every engine may ask of them.
+"""Compute units of a chip: tables of a chip's file, and the interface for the engines.
 
 `cores` are NeuronCores (a systolic array with its memories and DMA engines per core),
-`multiprocessors` those of a GPU. Each answers the questions of `ComputeUnit`, so that nobody asks
-which kind it is; where a kind has a rule or a price of its own, a `match` on `Chip.unit` ends in
-`unhandled` and names the kind it lacks.
+`multiprocessors` those of a GPU. Both implement `ComputeUnit`, so callers need not know the kind;
+where a kind has a rule or a price of its own, a `match` on `Chip.unit` ends in `unhandled`, which
+names the missing kind.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from trnbench.facts.arrays import FloatArray
 
 SPARSE = "sparse"
-"""Stands for any format under a sparsity pattern."""
+"""Key for any format under a sparsity pattern."""
 
 
 def check_formats(record: object, *names: str, known: Collection[str] = FORMATS) -> None:
-    """Refuse tables of a record whose keys are not all number formats."""
+    """Refuse tables of a record with keys that are not number formats."""
     for name in names:
         for key in getattr(record, name):
             if key in known:
@@ -42,73 +42,71 @@ def check_formats(record: object, *names: str, known: Collection[str] = FORMATS)
 
 
 def check_above_zero(record: object, *names: str) -> None:
-    """Refuse numbers of a record that something is divided by, where they are there and 0."""
+    """Refuse a 0 in fields of a record that are used as divisors."""
     for name in names:
         if getattr(record, name) == 0:
             raise ValueError(f"`{name}` must be above 0")
 
 
 class ComputeUnit(Protocol):
-    """What engines ask of the compute units of a chip, whatever their kind."""
+    """Interface of the compute units of a chip, of any kind."""
 
     @property
     def clock_hz(self) -> float:
-        """The clock of the tensor units, Hz."""
+        """Clock of the tensor units, Hz."""
         ...
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The number formats that the tensor units take, in the file's order."""
+        """Number formats of the tensor units, in the file's order."""
         ...
 
     @property
     def fast_formats(self) -> tuple[str, ...]:
-        """Those of them that have a faster mode, which some kernels reach."""
+        """Formats with a faster mode, which some kernels reach."""
         ...
 
     @property
     def separate_cores(self) -> int:
-        """Cores that products can be divided over; 1 where the hardware divides them itself."""
+        """Cores that software divides products over; 1 where the hardware does this."""
         ...
 
     @property
     def logical_sizes(self) -> tuple[int, ...]:
-        """How many cores may form one rank; empty where a device is always one rank."""
+        """Allowed numbers of cores per rank; empty where a device is always one rank."""
         ...
 
     @property
     def has_kernels(self) -> bool:
-        """Whether a product runs under a kernel schedule that can be chosen."""
+        """True when the kernel schedule of a product can be chosen."""
         ...
 
     def padded_depth(self, depth: FloatArray) -> FloatArray:
-        """Return the contraction depths that are computed where products have these."""
+        """Contraction depths including the padding of the hardware."""
         ...
 
     def cores_per_rank(self, logical_size: int | None) -> int:
-        """Return the cores that form one rank, of a logical size or of the default."""
+        """Cores of one rank, of a logical size or the default one."""
         ...
 
     def peak_flop_per_s(self, number_format: str) -> float:
-        """Return the dense peak of all tensor units of the chip, FLOP/s."""
+        """Dense peak of all tensor units of the chip, FLOP/s."""
         ...
 
     def rate_keys(self, number_format: str) -> tuple[str, ...]:
-        """Return the keys of the chip's file that this peak rests on."""
+        """Keys of the chip's file that determine this peak."""
         ...
 
 
 class TensorRate(Record):
-    """How the tensor engine takes a format.
-
-    `passes`: times the moving data streams through for one product. `rows_per_pe`: contraction
-    elements a processing element takes at once (2: double-row FP8, 4: micro-scaled formats).
-    `fast_passes`: passes of a faster mode of the same format that some kernels reach.
-    """
+    """Rate of the tensor engine in a format."""
 
     passes: float
+    """Passes of the moving data for one product."""
     rows_per_pe: Count = 1
+    """Contraction elements per processing element (2: double-row FP8, 4: micro-scaled formats)."""
     fast_passes: float | None = None
+    """Passes in a faster mode of the same format, which some kernels reach."""
 
     def __post_init__(self) -> None:
         """Refuse products that take no time."""
@@ -116,8 +114,10 @@ class TensorRate(Record):
 
 
 class Throttle(Record):
-    """When a tensor engine runs at `slow_share` of its rate: until it has worked for a `window`,
-    and again once it was busy for less than `busy_share` of the last one.
+    """Start-up throttling: a tensor engine runs at `slow_share` of its rate for a `window_s` of
+    work.
+
+    The throttle returns when the engine was busy for less than `busy_share` of the last window.
     """
 
     slow_share: Ratio
@@ -126,11 +126,10 @@ class Throttle(Record):
 
 
 class TensorEngine(Record):
-    """A systolic array that multiplies a stationary tile with a moving one.
+    """A systolic array that multiplies a stationary tile by a moving one.
 
-    One product costs max(min(`moving_min`, stationary columns), moving columns) cycles per pass.
-    A stationary tile loads `load_rows_per_cycle` rows a cycle, behind the running product.
-    Rows or columns cut into `slices` of a smaller size run small products side by side.
+    A product costs max(min(`moving_min`, stationary columns), moving columns) cycles per pass. A
+    stationary tile loads `load_rows_per_cycle` rows a cycle, behind the running product.
     """
 
     rows: Count
@@ -142,17 +141,18 @@ class TensorEngine(Record):
     formats: dict[str, TensorRate]
     accumulates_into: tuple[str, ...] = ("fp32",)
     slices: tuple[Count, ...] = ()
+    """Sizes of row or column slices, which run small products side by side."""
     input_elements_per_cycle: dict[str, Count] = field(default_factory=dict)
     output_elements_per_cycle: Count | None = None
     throttle: Throttle | None = None
 
     def __post_init__(self) -> None:
-        """Refuse rates of what is not a number format."""
+        """Refuse rates of unknown number formats."""
         check_formats(self, "formats")
         check_formats(self, "input_elements_per_cycle", known=(*FORMATS, SPARSE))
 
     def peak_flop_per_s(self, passes: float, rows_per_pe: int) -> float:
-        """Return the peak of one core's array when it takes a format so, FLOP/s."""
+        """Peak of one core's array in a format with these passes and rows, FLOP/s."""
         multiply_adds = self.rows * self.columns * rows_per_pe / passes
         return FLOP_PER_MULTIPLY_ADD * multiply_adds * self.clock_hz
 
@@ -174,38 +174,34 @@ class Accumulator(Record):
 
 
 class VectorEngine(Record):
-    """A lane-wise engine: `lanes` elements a cycle; `elements_per_cycle` in its fast modes.
-
-    An instruction takes at least `minimum_cycles`, and `access_overhead_cycles` on each tensor. One
-    that reads two tensors takes `two_input_cycles_per_element`; without it the engine cannot. A
-    reduction on the way takes `reduction_cycles` more, a mask by position `position_cycles` in all
-    besides its elements.
-    """
+    """A lane-wise engine: one element per lane and cycle."""
 
     clock_hz: Hertz
     lanes: Count
     minimum_cycles: int
+    """Least cycles of an instruction."""
     access_overhead_cycles: int
+    """Cycles per tensor accessed."""
     two_input_cycles_per_element: float | None = None
+    """Cycles per element with two input tensors; None: unsupported."""
     reduction_cycles: int = 0
+    """Extra cycles of an instruction with a reduction."""
     position_cycles: int = 0
+    """Total overhead cycles of a mask by position, besides its elements."""
     elements_per_cycle: dict[str, Count] = field(default_factory=dict)
+    """Elements per lane and cycle in fast modes, by format."""
     headline_fp32_per_core_flop_per_s: FlopPerS | None = None
 
     def __post_init__(self) -> None:
-        """Refuse rates of what is not a number format."""
+        """Refuse rates of unknown number formats."""
         check_formats(self, "elements_per_cycle")
 
 
 class Dma(Record):
     """The DMA engines of one core.
 
-    A transfer starts after `start_latency`; a descriptor (one row of a partition) costs
-    `descriptor_overhead` and its bytes at `bandwidth_per_engine`; one that adds or transposes runs
-    at `reduce_rate` or `transpose_rate` of that, at `transpose_rate_in_sbuf` within the state
-    buffer (kernels use none without it). `largest_measured_per_core`: the most one core was seen
-    to move, so a bound must not lie below it. GpSimd cores with a DMA engine of their own have
-    `gpsimd_bandwidth_per_core_one_way`.
+    A transfer starts after `start_latency_s`; each descriptor (one row of a partition) costs
+    `descriptor_overhead_s` plus its bytes at the engine's bandwidth.
     """
 
     engines_per_core: Count
@@ -215,37 +211,38 @@ class Dma(Record):
     descriptor_overhead_s: Seconds
     descriptor_generation_s: Seconds | None = None
     largest_measured_per_core_bytes_per_s: BytesPerS | None = None
+    """Fastest measured transfer of one core: a lower limit for modelled bounds."""
     headline_per_chip_bytes_per_s: BytesPerS | None = None
     host_engines_per_chip: Count | None = None
     compute_packet_bytes: Bytes | None = None
     collective_packet_bytes: Bytes | None = None
     reduce_rate: Ratio | None = None
+    """Bandwidth share of transfers that add; `transpose_rate`: of those that transpose."""
     transpose_rate: Ratio | None = None
     transpose_rate_in_sbuf: Ratio | None = None
+    """Bandwidth share of transposes within the state buffer; None: unused by kernels."""
     gpsimd_bandwidth_per_core_one_way_bytes_per_s: BytesPerS | None = None
+    """Bandwidth of the GpSimd cores' own DMA engine, where present."""
 
     def __post_init__(self) -> None:
-        """Refuse transfers that are never done."""
+        """Refuse transfers of infinite duration."""
         check_above_zero(self, "reduce_rate", "transpose_rate", "transpose_rate_in_sbuf")
 
 
 class SharedPort(Record):
-    """Engines of a core that cannot use one of its memories at the same time."""
+    """Engines of a core that cannot access one of its memories simultaneously."""
 
     engines: tuple[Literal["tensor", "vector", "scalar", "gpsimd"], ...]
     memory: Literal["sbuf", "psum"]
 
 
 class NeuronCores(Record):
-    """The cores of a Trainium chip; `logical_sizes` are the legal LNC values.
-
-    `counter_clock`: the clock in whose cycles profiles of the vendor count. `program_start`: what a
-    program takes besides its instructions, which a kernel timed by itself is.
-    """
+    """The cores of a Trainium chip."""
 
     generation: str
     count: Count
     logical_sizes: tuple[Count, ...]
+    """Allowed values of LNC, the physical cores per logical core."""
     logical_default: Count
     collective_cores_per_chip: Count
     tensor: TensorEngine
@@ -257,16 +254,18 @@ class NeuronCores(Record):
     dma: Dma
     shared_ports: tuple[SharedPort, ...] = ()
     counter_clock_hz: Hertz | None = None
+    """Clock of the cycle counts in the vendor's profiles."""
     program_start_s: Seconds | None = None
+    """Start of a program besides its instructions; part of every kernel timed alone."""
 
     @property
     def clock_hz(self) -> float:
-        """The clock of the tensor engine, Hz."""
+        """Clock of the tensor engine, Hz."""
         return self.tensor.clock_hz
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The number formats that the tensor engine takes."""
+        """Number formats of the tensor engine."""
         return tuple(self.tensor.formats)
 
     @property
@@ -276,42 +275,42 @@ class NeuronCores(Record):
 
     @property
     def separate_cores(self) -> int:
-        """Every core runs products of its own."""
+        """All cores: each runs products of its own."""
         return self.count
 
     @property
     def has_kernels(self) -> bool:
-        """The software chooses how a product is cut up."""
+        """True: software chooses the tiling of a product."""
         return True
 
     def padded_depth(self, depth: FloatArray) -> FloatArray:
-        """The model of an array pads what it must itself."""
+        """The depths unchanged: the array's model does its own padding."""
         return depth
 
     def cores_per_rank(self, logical_size: int | None) -> int:
-        """Return the cores of a logical core, which is one rank."""
+        """Cores of a logical core, which is one rank."""
         return logical_size or self.logical_default
 
     def peak_flop_per_s(self, number_format: str) -> float:
-        """Return the dense peak of all cores together, FLOP/s."""
+        """Dense peak of all cores together, FLOP/s."""
         rate = self.tensor.formats[number_format]
         return self.count * self.tensor.peak_flop_per_s(rate.passes, rate.rows_per_pe)
 
     def rate_keys(self, number_format: str) -> tuple[str, ...]:
-        """Return the array, its clock, how it takes the format, and how many there are."""
+        """Keys of array size, clock, format and number of cores."""
         array = tuple(f"cores.tensor.{key}" for key in ("rows", "columns", "clock"))
         return (*array, f"cores.tensor.formats.{number_format}", "cores.count")
 
 
 class GpuTile(Record):
-    """An output tile a multiprocessor works on, with its rate relative to the best tile."""
+    """An output tile of a multiprocessor, with its rate relative to the best tile."""
 
     rows: Count
     columns: Count
     relative_rate: Ratio
 
     def __post_init__(self) -> None:
-        """Refuse a tile that is never done."""
+        """Refuse a tile of infinite duration."""
         check_above_zero(self, "relative_rate")
 
 
@@ -324,55 +323,56 @@ class Multiprocessors(Record):
     cache_bandwidth_per_chip_bytes_per_s: BytesPerS
     launch_latency_s: Seconds
     contraction_step: Count
+    """Contraction elements per step of a kernel's main loop."""
     rates_per_chip_flop_per_s: dict[str, FlopPerS]
     tiles: tuple[GpuTile, ...]
 
     def __post_init__(self) -> None:
-        """Refuse rates of what is not a number format."""
+        """Refuse rates of unknown number formats."""
         check_formats(self, "rates_per_chip_flop_per_s")
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The number formats that the tensor cores take."""
+        """Number formats of the tensor cores."""
         return tuple(self.rates_per_chip_flop_per_s)
 
     @property
     def fast_formats(self) -> tuple[str, ...]:
-        """No format has a second mode."""
+        """Empty: no format has a second mode."""
         return ()
 
     @property
     def separate_cores(self) -> int:
-        """The hardware spreads a product over all multiprocessors."""
+        """1: the hardware spreads a product over all multiprocessors."""
         return 1
 
     @property
     def logical_sizes(self) -> tuple[int, ...]:
-        """A device is one rank."""
+        """Empty: a device is one rank."""
         return ()
 
     @property
     def has_kernels(self) -> bool:
-        """The library chooses how a product is cut up."""
+        """False: the library chooses the tiling of a product."""
         return False
 
     def padded_depth(self, depth: FloatArray) -> FloatArray:
-        """The main loop of a kernel goes in steps."""
+        """Depths rounded up to whole steps of a kernel's main loop."""
         step = self.contraction_step
         return -(-depth // step) * step
 
     def cores_per_rank(self, logical_size: int | None) -> int:
-        """Return 1: a device is one rank."""
+        """1: a device is one rank."""
         return 1
 
     def peak_flop_per_s(self, number_format: str) -> float:
-        """Return the dense peak of the chip as stated, FLOP/s."""
+        """Dense peak of the chip as stated, FLOP/s."""
         return self.rates_per_chip_flop_per_s[number_format]
 
     def rate_keys(self, number_format: str) -> tuple[str, ...]:
-        """Return the key of the stated rate."""
+        """Key of the stated rate."""
         return (f"multiprocessors.rates_per_chip.{number_format}",)
 
 
 UnitKind: TypeAlias = NeuronCores | Multiprocessors
-"""Every kind there is; `match` on it where a kind has a rule or a price of its own."""
+"""All kinds; `match` on these where a kind has a rule or a price of its own."""

@@ -1,7 +1,7 @@
-"""The levels of an interconnect, from the chip outwards, as an instance file lists them.
+"""Levels of an interconnect, from the chip outwards, in the order of an instance file.
 
 Every bandwidth is one-way; "per link", "per chip" or "per adapter" is in the name. A level joins
-units of the level below it: chips for the inner ones, instances for the network.
+units of the level below: chips for the inner levels, instances for the network.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trnbench.facts.records import Record, fields, replace
 
 
 class OnChip(Record):
-    """Cores of one chip exchanging data through its memory and DMA engines.
+    """Cores of one chip that exchange data through its memory and DMA engines.
 
     A rank is a core of the chip's default logical size.
     """
@@ -27,9 +27,9 @@ class OnChip(Record):
 
 
 class Torus(Record):
-    """Chips wired as a torus (a ring where `shape` has one axis), links both ways.
+    """Chips wired as a torus (a ring where `shape` has one axis), with links in both directions.
 
-    Chip index within the level is row-major over `shape`; every axis wraps round.
+    The chip index within the level is row-major over `shape`; every axis wraps round.
     """
 
     topology: ClassVar[str] = "torus"
@@ -42,7 +42,7 @@ class Torus(Record):
     latency_per_hop_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse a shape that does not fit the axes or the links."""
+        """Refuse a shape that contradicts the axes or the links."""
         if len(self.axes) != len(self.shape):
             raise ValueError(f"{len(self.axes)} axes but {len(self.shape)} lengths in `shape`")
         degree = sum(0 if length < 2 else 1 if length == 2 else 2 for length in self.shape)
@@ -53,7 +53,7 @@ class Torus(Record):
 
 
 class Switch(Record):
-    """Chips joined by a switch; `reduces` when the switch can add (NVLink SHARP)."""
+    """Chips joined by a switch."""
 
     topology: ClassVar[str] = "switch"
 
@@ -62,17 +62,19 @@ class Switch(Record):
     bandwidth_per_chip_one_way_bytes_per_s: BytesPerS
     latency_per_hop_s: Seconds
     reduces: bool = False
+    """True when the switch can add (NVLink SHARP)."""
     reduces_from_chips: int | None = None
+    """Smallest group, chips, for which the switch adds."""
 
     def __post_init__(self) -> None:
-        """Refuse a level of nothing."""
+        """Refuse a level without chips."""
         _refuse_none(self, "chips")
 
 
 class Direct(Record):
-    """Chips of the same position in paired groups, joined by direct links.
+    """Chips in the same position of paired groups, joined by direct links.
 
-    `chips_per_group`: size of a group; group g is wired to group g + `group_distance`.
+    Groups have `chips_per_group` chips; group g is wired to group g + `group_distance`.
     """
 
     topology: ClassVar[str] = "direct"
@@ -85,12 +87,12 @@ class Direct(Record):
     latency_per_hop_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse a level of nothing."""
+        """Refuse a level without chips or links."""
         _refuse_none(self, "chips_per_group", "group_distance", "links_per_chip")
 
 
 class FullMesh(Record):
-    """Chips each wired to every other chip of the level, links both ways."""
+    """Chips each wired to every other chip of the level, with links in both directions."""
 
     topology: ClassVar[str] = "full-mesh"
 
@@ -100,36 +102,35 @@ class FullMesh(Record):
     latency_per_hop_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse a level of nothing."""
+        """Refuse a level without chips."""
         _refuse_none(self, "chips")
 
 
 class Network(Record):
-    """Adapters between instances over leaf switches and a spine.
+    """Adapters between instances, over leaf switches and a spine.
 
-    `transport`: how adapters talk, by RDMA over InfiniBand or RoCE, or by EFA. `step_latency`: one
-    message from device memory to device memory, however many switches it passes.
-
-    `oversubscription`: what the adapters of an instance carry over what the spine carries for
-    them, one way: 2 is 2:1; 1, or none said, does not block. Without `rails` all that leaves an
-    instance crosses the spine. With them the network is rail-optimised: adapter i of every
-    instance is on leaf switch i, so only what goes to another adapter than i crosses it, each rail
-    by its own share; nothing is handed to a chip of the other rail first, as NCCL can do.
+    With `rails`, adapter i of every instance is on leaf switch i: only traffic between different
+    adapters crosses the spine, each rail by its own share. Traffic is never first handed to a chip
+    of the other rail, as NCCL can do. Without rails, all traffic that leaves an instance crosses
+    the spine.
     """
 
     topology: ClassVar[str] = "network"
 
     name: str
     transport: Literal["rdma", "efa"] = "rdma"
+    """Protocol of the adapters: RDMA over InfiniBand or RoCE, or EFA."""
     adapters: int
     bandwidth_per_adapter_one_way_bytes_per_s: BytesPerS
     step_latency_s: Seconds
+    """One message between device memories, through any number of switches."""
     oversubscription: Ratio | None = None
+    """Adapter over spine bandwidth, one way: 2 is 2:1; 1 or None is non-blocking."""
     rails: bool = False
     max_chips_per_cluster: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a spine that carries more than the adapters, and no adapters."""
+        """Refuse a spine faster than the adapters, and a network without adapters."""
         ratio = self.oversubscription
         if ratio is not None and ratio < 1:
             raise ValueError(f"`oversubscription` must be at least 1 (1:1), not {ratio:g}")
@@ -149,7 +150,7 @@ L = TypeVar("L", bound=Level)
 
 
 def times(level: L, *, bandwidth: float = 1.0, latency: float = 1.0) -> L:
-    """Return the level with its bandwidth and its latency multiplied."""
+    """The level with its bandwidth and its latency multiplied."""
     factors = {"bandwidth": bandwidth, "step": latency, "latency": latency}
     named = {
         field.name: factors[field.name.partition("_")[0]]

@@ -1,4 +1,4 @@
-"""The figures by which platforms are compared, derived from the specs, and what they rest on."""
+"""Figures for comparing platforms, derived from the specs, with their evidence."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from trnbench.facts.units import Dimension
 
 
 class SheetFigure(Record):
-    """One figure of a platform; `kind` is the weakest evidence it rests on."""
+    """One figure of a platform."""
 
     key: str
     label: str
     value: float
     dimension: Dimension | None
     kind: Kind
+    """Weakest evidence among the numbers behind the figure."""
 
 
 def figures(platform: Platform) -> tuple[SheetFigure, ...]:
-    """Return the figures of a platform, in the order people read them."""
+    """Figures of a platform, in reading order."""
     instance = platform.instance
     count = instance.provenance.weakest("chips")
     return (
@@ -36,7 +37,7 @@ def figures(platform: Platform) -> tuple[SheetFigure, ...]:
 
 
 def chip_figures(chip: Chip) -> tuple[SheetFigure, ...]:
-    """Return the figures of one chip by itself."""
+    """Figures of one chip alone."""
     return tuple(_compute(chip, 1, Kind.MEASURED))
 
 
@@ -135,7 +136,7 @@ def _host(platform: Platform) -> Iterator[SheetFigure]:
 
 
 class Compared(Record):
-    """One figure of several specs side by side; None where a spec does not have it."""
+    """One figure of several specs side by side; None for a spec without it."""
 
     key: str
     label: str
@@ -150,9 +151,9 @@ class Compared(Record):
 
 
 def compare(columns: Sequence[Sequence[SheetFigure]]) -> tuple[Compared, ...]:
-    """Return the figures of several specs lined up by key, in the order of the first.
+    """Figures of several specs aligned by key, in the order of the first spec.
 
-    A figure that the specs before it lack follows what stands before it in its own spec.
+    A figure missing from earlier specs follows its predecessor in its own spec.
     """
     order: Sequence[SheetFigure] = ()
     for column in columns:

@@ -1,6 +1,6 @@
-"""An instance: chips of one type, a host, a fabric, and what may be run on it.
+"""An instance: chips of one type, a host, a fabric, and the supported parallel degrees.
 
-Its file names the chip; `Instance.chip` is the chip's name and `Platform` joins the two.
+The file names the chip; `Instance.chip` is the chip's name and `Platform` joins the two.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ PurchaseOption = Literal["on-demand", "spot", "reserved", "savings-plan", "capac
 
 
 class Host(Record):
-    """The machine around the chips, as its vendor sells it; per instance.
-
-    `link_per_chip_one_way_bytes_per_s`: between the host's memory and a chip, at its peak.
-    """
+    """The machine around the chips, as its vendor sells it; per instance."""
 
     vcpus: int | None = None
     memory_bytes: Bytes | None = None
@@ -31,10 +28,11 @@ class Host(Record):
     block_storage_bandwidth_bytes_per_s: BytesPerS | None = None
     network_bandwidth_bytes_per_s: BytesPerS | None = None
     link_per_chip_one_way_bytes_per_s: BytesPerS | None = None
+    """Peak between the host's memory and a chip."""
 
 
 class Totals(Record):
-    """What the vendor states for the whole instance; tests hold them against chips x chip."""
+    """The vendor's figures for the whole instance, which tests check against chips x chip."""
 
     memory_bytes: Bytes | None = None
     memory_bandwidth_bytes_per_s: BytesPerS | None = None
@@ -44,19 +42,17 @@ class Totals(Record):
     sparse_flop_per_s: dict[str, FlopPerS] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse peaks of what is not a number format."""
+        """Refuse peaks of unknown number formats."""
         check_formats(self, "dense_flop_per_s", "sparse_flop_per_s")
 
 
 class LegalDegrees(Record):
-    """Degrees a platform's software accepts for one size of logical core.
-
-    `tensor_parallel_warned`: what the runtime may accept and a published library does not.
-    """
+    """Parallel degrees that a platform's software accepts for one size of logical core."""
 
     logical_size: int
     tensor_parallel: tuple[int, ...]
     tensor_parallel_warned: tuple[int, ...] = ()
+    """Degrees that the runtime may accept and a published library does not."""
     ranks_per_job: tuple[int, ...] = ()
     ranks_per_job_multiple: int | None = None
     note: str | None = None
@@ -72,24 +68,20 @@ class StridedGroups(Record):
 
 
 class Routing(Record):
-    """Which groups of ranks inside an instance its software can route.
-
-    `groups`: their chips are a block of the torus, that is one chip, two neighbours, a row, a
-    column or a rectangle; `also` are groups that are none, and are routed all the same.
-    """
+    """Groups of ranks inside an instance that its software can route."""
 
     groups: Literal["blocks"]
+    """Rule:
+
+    the chips form a block of the torus (one chip, two neighbours, a row, column or rectangle).
+    """
     note: str | None = None
     also: tuple[StridedGroups, ...] = ()
+    """Routable groups outside of the rule."""
 
 
 class Instance(Sourced):
-    """A machine one can rent or own: `chips` chips in one scale-up domain with a host.
-
-    `published_as`: what measurements by others call it, where that is no name to type. `like`: the
-    instance from which it has what its own file does not say, but for the `own_keys`.
-    `domain_nodes`: how many of these instances one switch of `fabric` joins.
-    """
+    """A machine to rent or own: `chips` chips in one scale-up domain with a host."""
 
     section: ClassVar[str] = "instances"
     own_keys: ClassVar[tuple[str, ...]] = (
@@ -102,11 +94,14 @@ class Instance(Sourced):
     provider: str
     aliases: tuple[str, ...] = ()
     published_as: tuple[str, ...] = ()
+    """Names in published measurements that users do not type."""
     like: str | None = None
+    """Instance that fills the keys missing from the file, except for `own_keys`."""
     chip: str
     chips: int
     hosts: int = 1
     domain_nodes: int = 1
+    """Instances joined by one switch of `fabric`."""
     host_instance: str | None = None
     purchase: tuple[PurchaseOption, ...] = ()
     host: Host
@@ -116,7 +111,7 @@ class Instance(Sourced):
     routing: Routing | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an instance without chips or with levels named twice."""
+        """Refuse an instance without chips, duplicate levels, and impossible domains."""
         if self.chips < 1:
             raise ValueError("`chips` must be at least 1")
         inside = (level for level in self.fabric if not isinstance(level, Network))
@@ -133,31 +128,29 @@ class Instance(Sourced):
 
     @property
     def network(self) -> Network | None:
-        """The level that joins instances, where there is one."""
+        """The level that joins instances; None without a network."""
         return next((level for level in self.fabric if isinstance(level, Network)), None)
 
     @property
     def scale_up_kind(self) -> tuple[str, ...]:
-        """The topologies of the levels that join its chips, from the innermost outwards."""
+        """Topologies of the levels that join its chips, innermost first."""
         outside = (OnChip.topology, Network.topology)
         return tuple(one.topology for one in self.fabric if one.topology not in outside)
 
 
 class Platform(Record):
-    """An instance with its chip: what the engines run on.
-
-    `joined_nodes`: of how many instances its instance was made, by `joined`.
-    """
+    """An instance with its chip: the hardware of the engines."""
 
     instance: Instance
     chip: Chip
     joined_nodes: int = 1
+    """Number of instances that `joined` merged into this one."""
 
     def domain_of(self, nodes: int) -> int:
-        """Return how many instances are looked at as one where a job has `nodes` of them.
+        """Instances to merge into one domain, for a job of `nodes` instances.
 
-        All domains of a job have as many of its nodes. A job in one domain may use a part of what
-        is looked at; as many jobs of its size fill that.
+        All domains of a job have equally many of its nodes. A job within one domain may use a part
+        of the merged instance, which several jobs of its size then fill.
         """
         most = self.instance.domain_nodes
         if nodes <= most:
@@ -165,7 +158,7 @@ class Platform(Record):
         return max(size for size in range(1, most + 1) if nodes % size == 0)
 
     def joined(self, nodes: int) -> Platform:
-        """Return the platform whose instance is `nodes` of these instances in one domain."""
+        """The platform whose instance is `nodes` of these instances in one domain."""
         one = self.instance
         if nodes == 1 and one.domain_nodes == 1:
             return self
@@ -203,18 +196,18 @@ class Platform(Record):
 
     @property
     def memory_bytes(self) -> float:
-        """Device memory of the whole instance."""
+        """Device memory of the whole instance, bytes."""
         return self.instance.chips * self.chip.memory.capacity_per_chip_bytes
 
     def legal_degrees(self, logical_size: int | None = None) -> LegalDegrees | None:
-        """Return the degrees listed for a size of logical core, where any are listed."""
+        """Degrees listed for a size of logical core; None without a list."""
         size = self.chip.unit.cores_per_rank(logical_size)
         return next((d for d in self.instance.degrees if d.logical_size == size), None)
 
     def ranks(self, logical_size: int | None = None) -> int:
-        """Return the ranks of the whole instance."""
+        """Ranks of the whole instance."""
         return self.instance.chips * self.chip.ranks(logical_size)
 
     def memory_per_rank_bytes(self, logical_size: int | None = None) -> float:
-        """Device memory of one rank: its chip's, divided by the ranks on it."""
+        """Device memory of one rank, bytes: its chip's, divided by the ranks on it."""
         return self.chip.memory.capacity_per_chip_bytes / self.chip.ranks(logical_size)

@@ -1,4 +1,4 @@
-"""Hardware by name: chips, instances and platforms out of the catalogue."""
+"""Hardware by name: chips, instances and platforms of the catalogue."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from trnbench.facts.hardware.instance import Instance, Platform
 
 
 def load_chip(catalog: Catalog, name: str, *, where: str = "") -> Chip:
-    """Return the chip with this name or alias."""
+    """The chip with this name or alias."""
     return load_named(catalog, "chips", name, Chip, where=where)
 
 
 def load_instance(catalog: Catalog, name: str, *, where: str = "") -> Instance:
-    """Return the instance with this name or alias."""
+    """The instance with this name or alias."""
     return load_named(catalog, "instances", name, Instance, where=where)
 
 
 def load_platform(catalog: Catalog, name: str) -> Platform:
-    """Return the instance with this name or alias, joined with its chip."""
+    """The instance with this name or alias, joined with its chip."""
     instance = load_instance(catalog, name)
     place = f"{Path(instance.provenance.path)} (chip)"
     return Platform(instance=instance, chip=load_chip(catalog, instance.chip, where=place))
 
 
 def load_published(catalog: Catalog, system: str, chip: str) -> Instance | None:
-    """Return the instance that a publication means by this system and chip, or None.
+    """The instance behind a publication's system and chip names; None if unknown.
 
-    A remark in brackets behind the system's name is left aside; where the name fits several
-    machines, their files list it with the chip behind it.
+    A remark in brackets after the system's name is ignored. A name shared by several machines is
+    listed in their files with the chip appended.
     """
     bare = system.partition(" (")[0]
     spelled = {bare, f"{bare}, {chip}"}

@@ -1,4 +1,4 @@
-"""How often machines of a family of chips fail, and what a failure and a checkpoint cost."""
+"""Failure rates of machines by family of chips, and the cost of failures and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from trnbench.facts.catalog.search import Catalog
 
 
 class Reliability(Sourced):
-    """Failures and recovery of training on `chips`, by name.
-
-    `failures_per_node_day`: interruptions of a job by a node of `node_chips` chips in a day.
-    `detect`: until a failure is noticed and the node replaced. `launch`: until a job that was
-    compiled before trains, beside reading its checkpoint. `compile`: once, at the very start.
-    `write_per_node`: what one host writes to (and reads from) durable storage; `write_total`: what
-    the store takes in all. `stalled_share`: the part of writing for which training stands still.
-    """
+    """Failures and recovery of training on `chips`, by name."""
 
     name: str
     title: str
     chips: tuple[str, ...]
     failures_per_node_day: float
+    """Interruptions of a job per day by a node of `node_chips` chips."""
     node_chips: int
     detect_s: Seconds
+    """From a failure to its detection and the node's replacement."""
     launch_s: Seconds
+    """Restart of a compiled job, besides reading its checkpoint."""
     compile_s: Seconds
+    """Compilation, once at the very start."""
     write_per_node_bytes_per_s: BytesPerS
+    """Rate of one host to and from durable storage."""
     write_total_bytes_per_s: BytesPerS
+    """Limit of the store for all hosts together."""
     stalled_share: Ratio
+    """Share of the checkpoint writing time during which training stops."""
 
     def __post_init__(self) -> None:
         """Refuse a node without chips and a share above one."""
@@ -40,7 +40,7 @@ class Reliability(Sourced):
 
 
 def load_reliability(catalog: Catalog, chip: str) -> Reliability:
-    """Return the failure rates of a chip, by the chip's name."""
+    """Failure rates of a chip, by the chip's name."""
     for entry in catalog.entries("reliability"):
         found = load_once(catalog, entry.path, Reliability)
         if chip in found.chips:
