@@ -1,1 +1,1 @@
-"""Number formats and sparsity patterns: names, bits, ranges."""
+"""Number formats and structured sparsity: what one stored number is."""

@@ -1,4 +1,4 @@
-"""The number formats trnbench knows: names, sizes and ranges. Light: no numpy, no ml_dtypes."""
+"""The supported number formats: names, sizes and ranges. Light: no numpy, no ml_dtypes."""
 
 from __future__ import annotations
 
@@ -19,68 +19,66 @@ MX_SCALE_BITS = 8
 NV_GROUP = 16
 """Elements of NVFP4 that share a scale (NVIDIA, arXiv 2509.25149)."""
 FP8_BLOCK = 128
-"""Elements of blockwise FP8 that share a scale, of weights both ways (arXiv 2412.19437)."""
+"""Elements of blockwise FP8 that share a scale; weights in both directions (arXiv 2412.19437)."""
 
 
 class NumberFormat(Record):
-    """How one number is stored. For block (MX) formats the fields describe one element.
-
-    `bits` counts storage (tf32 keeps 19 of its 32); `min_exponent` is the exponent of the smallest
-    normal number, below which steps stay even; `overflow` is what a rounding past `max_value`
-    yields; `dtype_name` is the numpy or ml_dtypes type, None where neither has one. So many rows of
-    a `tile` share the scales of their blocks.
-    """
+    """Storage of one number; in block (MX) formats the fields describe one element."""
 
     name: str
     title: str
     bits: int
+    """Storage, bits (tf32 uses 19 of its 32)."""
     exponent_bits: int
     mantissa_bits: int
     min_exponent: int
+    """Exponent of the smallest normal number; the step is constant below."""
     max_value: float
     overflow: OverflowResult
+    """Result of rounding past `max_value`."""
     dtype_name: str | None
+    """The numpy or ml_dtypes type; None where neither has one."""
     block: int = 1
+    """Elements that share a scale of `scale_bits` bits."""
     scale_bits: int = 0
     scale_rule: ScaleRule | None = None
     tile: int = 1
+    """Rows that share the scales of their blocks."""
 
     @property
     def bytes_per_element(self) -> float:
-        """Return storage per element in bytes, the shared scale of a block included."""
+        """Storage per element, bytes, including a block's shared scale."""
         return (self.bits + self.scale_bits / (self.block * self.tile)) / BITS_PER_BYTE
 
     @property
     def max_exponent(self) -> int:
-        """Return floor(log2(max_value))."""
+        """floor(log2(max_value))."""
         return math.frexp(self.max_value)[1] - 1
 
     @property
     def min_value(self) -> float:
-        """Return the lowest finite value; two's complement reaches one further than max_value."""
+        """The lowest finite value; two's complement reaches one beyond -max_value."""
         return -self.max_value if self.exponent_bits else -self.max_value - 1
 
     @property
     def smallest(self) -> float:
-        """Return the smallest positive value, which is also the step of the subnormal range."""
+        """The smallest positive value, also the step of the subnormal range."""
         return math.ldexp(1.0, self.min_exponent - self.mantissa_bits)
 
 
 class StoredFormat(Record):
-    """A packed format of weights: each one of `values`, times a scale of its block.
-
-    `bits` each, and so many bits more for every (weights, bits) of `scales`, the block's first.
-    """
+    """A packed format of weights: each one of `values`, times a scale of its block."""
 
     name: str
     title: str
     bits: int
     scales: tuple[tuple[int, int], ...]
+    """(weights per scale, bits of the scale), innermost block first."""
     values: tuple[float, ...]
 
     @property
     def bytes_per_element(self) -> float:
-        """Return storage per element in bytes, shares of all scales included."""
+        """Storage per element, bytes, including the shares of all scales."""
         return (self.bits + sum(bits / weights for weights, bits in self.scales)) / BITS_PER_BYTE
 
 
@@ -196,7 +194,7 @@ NF4 = StoredFormat(
     ),
 )
 STORED_FORMATS: Mapping[str, StoredFormat] = {NF4.name: NF4}
-"""Formats that weights are only kept in (arXiv 2305.14314): unpacked before they are multiplied."""
+"""Storage-only formats of weights (arXiv 2305.14314), unpacked before multiplication."""
 
 FORMATS: Mapping[str, NumberFormat] = {format.name: format for format in _ALL}
 
@@ -228,7 +226,7 @@ ALIASES: Mapping[str, str] = {
 
 @cache
 def format_named(name: str) -> NumberFormat:
-    """Return the format of this name or alias; case and `-` against `_` do not matter."""
+    """The format of this name or alias; case is ignored, and `-` equals `_`."""
     key = name.strip().lower().replace("-", "_")
     format = FORMATS.get(ALIASES.get(key, key))
     if format is None:

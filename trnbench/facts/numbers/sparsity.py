@@ -1,9 +1,9 @@
-"""N:M structured sparsity along the contraction: pruning, the compressed form and its product.
+"""N:M structured sparsity along the contraction: pruning, compressed form and product.
 
 The stationary operand (m x k) keeps `keep` of every `group` numbers of a row. Its compressed form
-holds k * keep / group values and, for each, a 4-bit tag: the position in the window of moving rows
-that four compressed rows cover (4 * group / keep rows, at most 16). Four tags fill one uint16, the
-first in the lowest bits. Sources give the tag's width and packing; the window of the patterns
+has k * keep / group values, each with a 4-bit tag: the position in the window of moving rows
+covered by four compressed rows (4 * group / keep rows, at most 16). Four tags fill one uint16, the
+first in the lowest bits. Sources give the width and packing of tags; the window of patterns
 narrower than 16 is our reading.
 """
 
@@ -36,12 +36,12 @@ class SparsityPattern(Record):
 
     @property
     def ratio(self) -> int:
-        """Return the dense rows that one compressed row stands for."""
+        """Dense rows per compressed row."""
         return self.group // self.keep
 
     @property
     def window(self) -> int:
-        """Return the number of moving rows among which the tags of one word choose."""
+        """Moving rows that the tags of one word select from."""
         return _TAGS_PER_WORD * self.ratio
 
 
@@ -61,7 +61,7 @@ class Compressed(Record, eq=False):
 
     @property
     def positions(self) -> NDArray[np.int32]:
-        """Return the row of the moving operand that each kept value multiplies."""
+        """Row of the moving operand multiplied by each kept value."""
         length = self.values.shape[-1]
         shifts = np.arange(_TAGS_PER_WORD, dtype=np.uint16) * np.uint16(TAG_BITS)
         tags = (self.tags[..., None] >> shifts) & np.uint16((1 << TAG_BITS) - 1)
@@ -70,7 +70,7 @@ class Compressed(Record, eq=False):
 
 
 def parse_pattern(text: str) -> SparsityPattern:
-    """Return the pattern written as "4:16"; hardware has only the seven of PATTERNS."""
+    """The pattern written as "4:16"; hardware has only the seven of PATTERNS."""
     for pattern in PATTERNS:
         if str(pattern) == text.strip():
             return pattern
@@ -78,7 +78,9 @@ def parse_pattern(text: str) -> SparsityPattern:
 
 
 def pattern_problem(pattern: SparsityPattern, k: int) -> str | None:
-    """Return why a contraction of length k cannot have this pattern, with the nearest that can."""
+    """Why a contraction of length k cannot have this pattern, with the nearest valid k; None if
+    valid.
+    """
     if k % pattern.group == 0:
         return None
     below = k - k % pattern.group
@@ -87,7 +89,7 @@ def pattern_problem(pattern: SparsityPattern, k: int) -> str | None:
 
 
 def compress(array: ArrayLike, pattern: SparsityPattern) -> Compressed:
-    """Return the `keep` largest magnitudes of each group of the last axis; of equals, the first.
+    """The `keep` largest magnitudes of each group of the last axis; among equals, the first.
 
     NaN counts as largest, so that pruning never hides one.
     """
@@ -111,14 +113,14 @@ def compress(array: ArrayLike, pattern: SparsityPattern) -> Compressed:
 
 
 def decompress(compressed: Compressed) -> Float32Array:
-    """Return the pruned matrix (..., m, k) with zeros where nothing was kept."""
+    """The pruned matrix (..., m, k), with zeros for pruned numbers."""
     dense = np.zeros((*compressed.values.shape[:-1], compressed.k), dtype=np.float32)
     np.put_along_axis(dense, compressed.positions, compressed.values, axis=-1)
     return dense
 
 
 def prune(array: ArrayLike, pattern: SparsityPattern) -> Float32Array:
-    """Return `array` with all but the kept numbers of each group set to zero."""
+    """`array` with all but the kept numbers of each group set to zero."""
     return decompress(compress(array, pattern))
 
 
@@ -127,8 +129,8 @@ def tile_products(
 ) -> Iterator[Float32Array]:
     """Yield values[m, tile] x gathered moving rows, for each `k_tile` compressed rows.
 
-    Each kept value multiplies the one moving row its tag names; pruned rows are never read, so a
-    NaN or infinity there does not spread. Sums run in fp32.
+    Each kept value multiplies the one moving row that its tag names; pruned rows are never read, so
+    a NaN or infinity there does not spread. Sums are in fp32.
     """
     from scipy.sparse import csr_array
 

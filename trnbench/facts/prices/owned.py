@@ -1,7 +1,6 @@
-"""What an hour of a machine of one's own costs: its price and what it uses, term by term.
+"""Hourly cost of an owned machine, term by term: purchase, power, staff.
 
-Rates are of an hour in which the machine is there, used or not: an hour of use costs the rate over
-the share of hours that are used.
+Rates are per hour of ownership, idle or not; an hour of use costs the rate over the utilisation.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ WH_PER_KWH = 1000.0
 
 
 class Owning(Record):
-    """What owning one instance costs: bought once, kept for years, powered, looked after.
-
-    `power_w` is what it draws, cooling only if `power_overhead` (its site's power over its own, the
-    PUE) says so.
-    """
+    """Costs of owning one instance."""
 
     capex_usd: float
     years: float
+    """Depreciation period."""
     power_w: float = 0.0
+    """Electrical power of the instance, without cooling."""
     usd_per_kwh: float = 0.0
     power_overhead: float = 1.0
+    """PUE of the site: total power over the machines' power."""
     staff_usd_per_year: float = 0.0
 
 
@@ -37,7 +35,7 @@ class RateTerm(Record):
 
 
 def rate_terms(owning: Owning) -> tuple[RateTerm, ...]:
-    """Return the terms of the hourly rate of an instance that is owned, none of them 0."""
+    """Terms above 0 of the hourly rate of an owned instance."""
     overhead = owning.power_overhead
     found = (
         RateTerm(

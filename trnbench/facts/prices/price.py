@@ -1,4 +1,4 @@
-"""Dated prices of one instance type, and which of them holds on a day."""
+"""Dated prices of one instance type, and the price in force on a day."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ _ROW = re.compile(r"^price\[(\d+)\]")
 
 
 class Price(Record):
-    """A published rate per instance-hour, or, without `usd_per_hour`, that none was found.
+    """A published rate per instance-hour; without `usd_per_hour`, a search without a result.
 
-    The rate was read on a day between `date_from` and `date_to`, the widest bounds of what is
-    known, and so applies from `date_to` on; `unchanged_since` is an earlier day with the same rate.
-    A spot rate is the median of `zones` zones that range from `low_` to `high_usd_per_hour`; a
-    second-hand rate has the one that it replaces inside this range.
+    The rate was read between `date_from` and `date_to`, the widest known bounds, and applies from
+    `date_to` on. A second-hand rate has the replaced rate inside its range.
     """
 
     region: str
@@ -34,11 +32,13 @@ class Price(Record):
     terms: str | None = None
     usd_per_hour: UsdPerHour | None = None
     low_usd_per_hour: UsdPerHour | None = None
+    """Range of a spot rate, which is the median of `zones` zones."""
     high_usd_per_hour: UsdPerHour | None = None
     zones: int | None = None
     date_from: datetime.date
     date_to: datetime.date
     unchanged_since: datetime.date | None = None
+    """Earlier day with the same rate."""
     note: str | None = None
 
     def __post_init__(self) -> None:
@@ -59,51 +59,48 @@ class Price(Record):
 
     @property
     def term_years(self) -> int | None:
-        """The years that `terms` commit to, where they say so ("3 years, no upfront")."""
+        """Length of the commitment in years, if `terms` states one ("3 years, no upfront")."""
         stated = re.match(r"(\d+) years?\b", self.terms or "")
         return int(stated[1]) if stated else None
 
     @property
     def flexibility(self) -> tuple[int, bool, str]:
-        """The order of commitments known side by side: the shortest first, then nothing upfront."""
+        """Sort key of commitments: the shortest first, then those without upfront payment."""
         terms = self.terms or ""
         return self.term_years or 0, "no upfront" not in terms.casefold(), terms
 
     def covers(self, region: str, option: str) -> bool:
-        """Return whether the row speaks of this region and purchase option."""
+        """True when the row is for this region and purchase option."""
         return self.region in (region, ANY) and self.option in (option, ANY)
 
 
 class PriceList(Sourced):
-    """All published prices of one instance type, in the file's order.
-
-    With `adds`, the rows join those of the file of the same name that this one hides.
-    """
+    """All published prices of one instance type, in the file's order."""
 
     name: str
     title: str
     aliases: tuple[str, ...] = ()
     adds: bool = False
+    """True when the rows extend the hidden file of the same name."""
     price: tuple[Price, ...]
 
     def __post_init__(self) -> None:
-        """Refuse a list of nothing."""
+        """Refuse an empty list."""
         if not self.price:
             raise ValueError("`price` has one row or more: [[price]]")
 
     def rows(self, *, region: str, option: str) -> tuple[Price, ...]:
-        """Return the rows of a region and purchase option, in the file's order."""
+        """Rows of a region and purchase option, in the file's order."""
         return tuple(row for row in self.price if row.covers(region, option))
 
     def price_at(
         self, *, region: str, option: str, on: datetime.date, term_years: int | None = None
     ) -> Price | None:
-        """Return the newest row that applies on that day, or None.
+        """The newest row that applies on that day, or None.
 
-        Of rows with the same `date_to` the one with the later `date_from` is newer, then the one
-        further down in the file. A row without a rate counts: it may say that a rate has ended. Of
-        commitments that say for how long, those of `term_years` are taken, if there are any, and of
-        several the least binding.
+        Of rows with the same `date_to` the later `date_from` is newer, then the later row in the
+        file. A row without a rate counts, as the end of a rate. Of commitments with a stated length
+        those of `term_years` are preferred, and of several the least binding.
         """
         rows = self.rows(region=region, option=option)
         applying = [row for row in rows if row.applies_from <= on]
@@ -117,7 +114,7 @@ class PriceList(Sourced):
         return min(wanted, key=lambda row: row.flexibility)
 
     def source_of(self, row: Price) -> Source | None:
-        """Return where the rate of one of this list's rows was read; None if it has no rate."""
+        """Source of the rate of one of this list's rows; None without a rate."""
         evidence = self.provenance.evidence.get(f"price[{self.price.index(row)}].usd_per_hour")
         return self.provenance.sources.get(evidence.source) if evidence else None
 
@@ -127,13 +124,13 @@ def _newest(rows: Sequence[Price]) -> Price | None:
 
 
 def load_prices(catalog: Catalog, name: str) -> PriceList:
-    """Return the prices of an instance type by name or alias, those read since joined to them."""
+    """Prices of an instance type by name or alias, including rows added by users."""
     entry = catalog.find("prices", name)
     return _joined(catalog, (entry.path, *entry.hides))
 
 
 def _joined(catalog: Catalog, paths: Sequence[Path]) -> PriceList:
-    """Return the first of the files, with the rows of the next before its own where it adds."""
+    """The first file; if it adds, after the rows of the next files."""
     own = load_once(catalog, paths[0], PriceList)
     if not own.adds or not paths[1:]:
         return own
@@ -161,7 +158,7 @@ def _joined(catalog: Catalog, paths: Sequence[Path]) -> PriceList:
 
 
 def find_prices(catalog: Catalog, name: str) -> PriceList | None:
-    """Return the published prices of an instance type, or None where nothing is published."""
+    """Published prices of an instance type; None if there are none."""
     try:
         return load_prices(catalog, name)
     except UnknownNameError:

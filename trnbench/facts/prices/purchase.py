@@ -1,4 +1,4 @@
-"""How a provider sells machines: what it charges for, what it sells in blocks, what it limits."""
+"""Purchase rules of a provider: billing units, blocks, spot interruptions, quotas."""
 
 from __future__ import annotations
 
@@ -18,50 +18,49 @@ Usd = Annotated[float, Dimension.USD]
 
 
 class MeteredRules(Record):
-    """What is charged by use: started units of `step`, at least `minimum`."""
+    """Billing by use, in started units of `step_s`, at least `minimum_s`."""
 
     step_s: Seconds
     minimum_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse a step of nothing."""
+        """Refuse a step of 0."""
         if self.step_s <= 0:
             raise ValueError("`step` must be above 0")
 
 
 class CommitmentRules(Record):
-    """Reserved instances and savings plans: paid for a term whether used or not.
-
-    `years` are the terms on offer; a `year` is as long as its rate is charged for.
-    """
+    """Reserved instances and savings plans: paid for a term, used or not."""
 
     years: tuple[int, ...]
+    """Terms on offer, years."""
     year_s: Seconds
+    """Billed length of a year."""
 
     def __post_init__(self) -> None:
-        """Refuse to sell nothing."""
+        """Refuse rules without terms, and a year of 0."""
         if not self.years or min(self.years) < 1 or self.year_s <= 0:
             raise ValueError("expected terms of at least a year, and a `year` above 0")
 
 
 class BlockRules(Record):
-    """Capacity Blocks: a number of machines for a number of days, paid whole.
-
-    Whole days up to `single_days_to`, then multiples of `step_days` up to `longest_days`. A block
-    has one of `sizes` machines, all blocks of a day together at most `most`. Machines are taken
-    away `ends_early` before the end. A block is sold at most `ahead` before it starts.
-    """
+    """Capacity Blocks: a number of machines for a number of days, paid whole."""
 
     single_days_to: int
+    """Blocks of whole days up to here, then multiples of `step_days` to `longest_days`."""
     step_days: int
     longest_days: int
     sizes: tuple[int, ...]
+    """Allowed machines per block."""
     most: int | None = None
+    """The most machines of all blocks on one day."""
     ends_early_s: Seconds
+    """Machines are taken back this long before the end."""
     ahead_s: Seconds
+    """Longest time between purchase and start."""
 
     def __post_init__(self) -> None:
-        """Refuse rules under which nothing can be bought."""
+        """Refuse rules that allow no block."""
         if not 1 <= self.single_days_to <= self.longest_days or self.step_days < 1:
             raise ValueError("expected 1 <= `single_days_to` <= `longest_days`, `step_days` >= 1")
         if not self.sizes or min(self.sizes) < 1:
@@ -71,47 +70,44 @@ class BlockRules(Record):
 
     @property
     def durations_days(self) -> tuple[int, ...]:
-        """Every length a block may have, ascending."""
+        """Every allowed length of a block, ascending."""
         single = range(1, self.single_days_to + 1)
         first = (self.single_days_to // self.step_days + 1) * self.step_days
         return (*single, *range(first, self.longest_days + 1, self.step_days))
 
 
 class SpotRules(Record):
-    """Spare machines: how often they are taken back, and how long until there are others.
-
-    `reclaimed_per_month`: the chance that one machine is taken back within a `month`, and
-    `zone_share` the part of these in which its whole zone is. `wait` passes until there is another
-    machine, `zone_wait` until there is a zone again; the same where it is not said.
-    """
+    """Interruption rates of spot machines, and the wait for replacements."""
 
     reclaimed_per_month: Ratio
+    """Probability that one machine is taken back within a month."""
     month_s: Seconds
     notice_s: Seconds
     wait_s: Seconds
+    """Wait for another machine."""
     zone_share: Ratio = 0.0
+    """Share of the interruptions that hit the whole zone."""
     zone_wait_s: Seconds | None = None
+    """Wait for a zone with machines; `wait_s` if unset."""
 
     def __post_init__(self) -> None:
-        """Refuse machines that are certain to be taken back."""
+        """Refuse a certain interruption."""
         if self.reclaimed_per_month >= 1:
             raise ValueError("`reclaimed_per_month` must be below 1")
 
 
 class Quota(Record):
-    """A limit on virtual processors per region that has to be raised before the purchase.
-
-    It counts the instance types whose names begin with one of `families`.
-    """
+    """A limit on virtual processors per region, to be raised before the purchase."""
 
     name: str
     code: str
     options: tuple[PurchaseOption, ...]
     families: tuple[str, ...]
+    """Prefixes of the instance types that count."""
 
 
 class PriceChange(Record):
-    """Rates that change on a day, as announced: options and families as in a quota."""
+    """An announced change of rates on a day; options and families as in a quota."""
 
     on: datetime.date
     options: tuple[PurchaseOption, ...]
@@ -120,7 +116,7 @@ class PriceChange(Record):
 
 
 class Storage(Record):
-    """A store for checkpoints: `price` of `size` kept for a `period`."""
+    """A store for checkpoints: `price_usd` for `size_bytes` over `period_s`."""
 
     name: str
     price_usd: Usd
@@ -129,15 +125,13 @@ class Storage(Record):
 
 
 class PurchaseRules(Sourced):
-    """The rules of one provider.
-
-    `regions` are looked at, in this order, where nobody names a region.
-    """
+    """The rules of one provider."""
 
     name: str
     title: str
     aliases: tuple[str, ...] = ()
     regions: tuple[str, ...]
+    """Default regions, in order of preference."""
     metered: MeteredRules
     commitment: CommitmentRules
     block: BlockRules
@@ -148,12 +142,12 @@ class PurchaseRules(Sourced):
     storage: tuple[Storage, ...] = ()
 
     def block_of(self, instance: Instance) -> BlockRules:
-        """Return the rules for blocks of an instance: an UltraServer has its own."""
+        """Rules for blocks of an instance; UltraServers have their own."""
         return self.ultraserver_block if instance.hosts > 1 else self.block
 
 
 def load_purchase_rules(catalog: Catalog, provider: str) -> PurchaseRules | None:
-    """Return the rules of a provider by name or alias; None where it sells nothing by the hour."""
+    """Rules of a provider by name or alias; None for providers without hourly sales."""
     try:
         return load_named(catalog, "purchase", provider, PurchaseRules)
     except UnknownNameError:

@@ -1,1 +1,1 @@
-"""Child processes, pools of workers, and requests to end."""
+"""Child processes: started safely, ended with their parent, and workers that answer calls."""

@@ -1,7 +1,7 @@
-"""Starting other processes: the one place that does, so that all are safe and none is left behind.
+"""Start of child processes: the only place, so that all are safe and none is left behind.
 
-A Python child finds modules where they are installed, never in the folder that somebody happens to
-be in. Every child ends with its parent, even when that is killed and can tell nobody.
+A Python child imports installed modules, never from the current folder. Every child ends with its
+parent, even with a killed one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 LOOK_S = 0.2
-"""Where the kernel cannot end a process with its parent, it looks so often for its parent."""
+"""Polling interval for the parent where the kernel cannot end a child with its parent."""
 _BEGIN = "from trnbench.facts.processes.children import begin; begin()"
 _TOOL = (
     "import ctypes, os, signal, sys\n"
@@ -34,21 +34,22 @@ _TOOL = (
     "except (AttributeError, OSError): pass\n"
     "if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[2:])"
 )
-"""Ends with its parent, and becomes another program, which goes on doing so."""
+"""Asks the kernel for a death signal with the parent, which survives the exec of another program.
+"""
 _END_WITH_PARENT = 1
-"""What Linux calls PR_SET_PDEATHSIG."""
+"""PR_SET_PDEATHSIG of Linux's prctl."""
 
 
 def python_words(entry: str, *words: str) -> list[str]:
-    """Return the command line of a child that calls a function, `module:name`, with words.
+    """Command line of a child that calls a function, `module:name`, with words.
 
-    The child of this process alone: it ends with the thread that starts it.
+    For children of this process only: the child ends with the thread that starts it.
     """
     return [sys.executable, "-P", "-c", _BEGIN, str(os.getpid()), entry, *words]
 
 
 def safe_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child, whose own children find no module where they are."""
+    """Environment of a child, whose own children import no module from the current folder."""
     return {**os.environ, "PYTHONSAFEPATH": "1", **(more or {})}
 
 
@@ -61,7 +62,9 @@ def started(
     passed: Connection | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command line in a session of its own, where no Ctrl-C comes; it may keep `passed`."""
+    """Start a command line in its own session, out of reach of Ctrl-C; `passed` stays open in the
+    child.
+    """
     return subprocess.Popen(
         words,
         stdin=stdin,
@@ -88,7 +91,7 @@ async def started_with_pipes(words: Sequence[str], environment: Mapping[str, str
 
 
 def said_by(words: Sequence[str], *, longest_s: float) -> list[str]:
-    """Return the lines that a tool prints; none where it is not there, fails or takes longer."""
+    """Output lines of a tool; empty if the tool is missing, fails, or exceeds `longest_s`."""
     tool = shutil.which(words[0])
     if tool is None:
         return []
@@ -101,7 +104,7 @@ def said_by(words: Sequence[str], *, longest_s: float) -> list[str]:
 
 
 def forked(target: Callable[..., None], *arguments: object) -> BaseProcess:
-    """Return a started copy of this process that calls a function and ends."""
+    """A started copy of this process that calls a function and ends."""
     import multiprocessing
 
     child = multiprocessing.get_context("fork").Process(
@@ -117,7 +120,7 @@ def forked(target: Callable[..., None], *arguments: object) -> BaseProcess:
 def forked_pool(
     workers: int, begin: Callable[..., None], *arguments: object
 ) -> ProcessPoolExecutor:
-    """Return a pool of copies of this process; each calls `begin` before it does anything."""
+    """A pool of copies of this process; each calls `begin` first."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
@@ -129,7 +132,7 @@ def forked_pool(
 
 
 def how_ended(code: int, said: str = "") -> str:
-    """Return how a process ended that was not to: its signal or exit code, and its last line."""
+    """Description of an unexpected end: signal or exit code, and the last line of output."""
     if code < 0:
         return f"was killed by signal {-code}"
     last = [line.strip() for line in said.splitlines() if line.strip()][-1:]
@@ -137,7 +140,7 @@ def how_ended(code: int, said: str = "") -> str:
 
 
 def begin() -> None:
-    """Be the child that `python_words` describes: end with the parent, and call the function."""
+    """Entry point of the child of `python_words`: end with the parent, call the function."""
     parent, entry, *words = sys.argv[1:]
     end_with(int(parent))
     sys.argv[:] = ["trnbench", *words]
@@ -146,12 +149,13 @@ def begin() -> None:
 
 
 def end_with(parent: int, *, kernel: bool = True) -> None:
-    """End this process when its parent of this number ends, or now if it has ended already.
+    """End this process when its parent ends, or now if the parent has ended already.
 
-    `kernel`: where it can see to it, it does; elsewhere a thread looks.
+    The kernel does this where supported; elsewhere, or without `kernel`, a thread polls.
     """
     if not (kernel and _ends_by_kernel()):
         threading.Thread(target=_look_for, args=(parent,), daemon=True).start()
+    # The parent may have ended before the kernel was asked.
     if os.getppid() != parent:
         _end()
 

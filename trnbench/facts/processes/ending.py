@@ -1,8 +1,8 @@
-"""Requests to end the process: each is heard, wherever in the program it comes.
+"""Requests to end the process (SIGTERM, SIGHUP, Ctrl-C), heard wherever they arrive.
 
-An exception that a signal raises is lost where Python ignores exceptions - in a callback of a weak
-reference, in `__del__` - and leaves half a module behind in an import. There it is raised again a
-moment later, until it comes where it counts.
+Python loses an exception raised by a signal inside a weak reference's callback or `__del__`, and
+inside an import the exception leaves half a module behind. There the request is repeated a moment
+later, until the exception arrives where it counts.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from types import FrameType
 from typing import Any
 
 ENDED_BY = 128
-"""Exit codes above it say by which signal the process was asked to end."""
+"""Exit codes above this number name the signal that ended the process."""
 AGAIN_S = 0.002
-"""So much later a request that came where it would be lost is looked at again."""
+"""Delay before a request that would have been lost is tried again."""
 _REQUESTS = (signal.SIGTERM, signal.SIGHUP)
 _IMPORTS = "<frozen importlib._bootstrap>"
 
 
 class Requests:
-    """While it is entered, SIGTERM, and SIGHUP where nobody ignores it, raise SystemExit."""
+    """Context in which SIGTERM, and SIGHUP unless ignored, raise SystemExit."""
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
@@ -63,7 +63,7 @@ class Requests:
         raise SystemExit(ENDED_BY + number)
 
     def _ignored(self, lost: sys.UnraisableHookArgs) -> None:
-        """Have a request to end that Python has ignored come again; tell of all else."""
+        """Repeat a request that Python has ignored; report all other lost exceptions."""
         if isinstance(lost.exc_value, KeyboardInterrupt):
             self._wait(signal.SIGINT)
             return

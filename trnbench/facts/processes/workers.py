@@ -1,4 +1,4 @@
-"""A few Python processes that answer calls; one that is lost takes its own call with it alone."""
+"""Python processes that answer calls; a lost process fails only its own call."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from typing import IO, Any, TypeAlias, TypeVar
 from trnbench.facts.processes.children import how_ended, python_words, started
 
 GRACE_S = 2.0
-"""A process with nothing to do has so long to end by itself."""
+"""Time for an idle process to end by itself."""
 T = TypeVar("T")
 _Call: TypeAlias = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
 
 
 class WorkerLost(Exception):
-    """A process ended before it answered: how."""
+    """A process ended before its answer; the message says how."""
 
 
 class Workers(Executor):
-    """So many processes, each started when there is a call for it, with more in its environment.
+    """Up to `count` processes, started on demand, with additions to their environment.
 
-    A thread stays with each: a process ends with the thread that started it.
+    Each has a thread of its own, because a process ends with the thread that started it.
     """
 
     def __init__(self, count: int, environment: Mapping[str, str] | None = None) -> None:
@@ -43,7 +43,7 @@ class Workers(Executor):
         self._closed = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:  # noqa: ANN401
-        """Have a process call a function that can be imported, with arguments by place."""
+        """Have a process call an importable function, with positional arguments."""
         if self._closed or kwargs:
             raise RuntimeError("closed workers are asked" if self._closed else f"named: {kwargs}")
         future: Future[T] = Future()
@@ -55,7 +55,7 @@ class Workers(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes; with `cancel_futures` those that are answering too, at once."""
+        """End the processes; with `cancel_futures` also the busy ones, at once."""
         with self._lock:
             self._closed = True
             if cancel_futures:
@@ -131,7 +131,7 @@ class _Worker:
         self._process.kill()
 
     def end(self) -> str:
-        """End the process, and return how it ended."""
+        """End the process; the result describes how it ended."""
         self.connection.close()
         try:
             code = self._process.wait(GRACE_S)
@@ -146,8 +146,8 @@ class _Worker:
 def main() -> None:
     """Answer calls from the connection whose descriptor is the first word, until it is closed.
 
-    The other words are folders of the asker's modules; they come behind what is installed, for
-    none must stand for a library.
+    The other words are folders of the caller's modules; they come after the installed ones, because
+    none may shadow a library.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(int(sys.argv[1]))

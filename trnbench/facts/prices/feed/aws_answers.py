@@ -1,4 +1,4 @@
-"""What Amazon's services answer about prices, as rates and offers: the same from a saved file."""
+"""Answers of Amazon's price services as rates and offers, live or from a saved file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from trnbench.facts.prices.feed.reading import (
 from trnbench.facts.records import Record
 
 SPOT_LEVELS = (0.1, 0.5, 0.9)
-"""A zone's spot rate is told by these levels of the time, in order: low, middle, high."""
+"""Quantiles over time of a zone's spot rate: low, middle, high."""
 YEAR_S = 31_536_000
 _REGION_OF_ZONE = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 
 
 class CapacityOffer(Record):
-    """Machines on offer for a time, paid whole: a Capacity Block or a SageMaker training plan."""
+    """Machines offered for a period at a total price:
+
+    a Capacity Block or a SageMaker training plan.
+    """
 
     kind: str
     instance: str
@@ -38,15 +41,16 @@ class CapacityOffer(Record):
     starts_at: str
     days: float
     usd: float
+    """Price of the whole offer; `usd_per_hour`: per machine-hour."""
     usd_per_hour: float
 
 
 def spot_reading(items: Iterable[Mapping[str, Any]], known: Known) -> RatesRead:
-    """Return the spot rates of a history: for each region over its zones, each weighted by time.
+    """Spot rates of a price history: per region, over zones, weighted by time.
 
-    The history has changes: a rate holds until the next one of its zone, the last until the end of
-    what was read. The rate is the median over zones of their middles over time; the ends are the
-    lowest low and the highest high of any zone.
+    The history lists changes: a rate holds until its zone's next change, the last until the end of
+    the history. The rate is the median over zones of their median over time; the ends are the
+    lowest low and the highest high of all zones.
     """
     zones: dict[tuple[str, str, str], list[tuple[datetime.datetime, float]]] = {}
     ignored = 0
@@ -88,7 +92,7 @@ def spot_reading(items: Iterable[Mapping[str, Any]], known: Known) -> RatesRead:
 def _levels(
     changes: Sequence[tuple[datetime.datetime, float]], end: datetime.datetime
 ) -> tuple[float, float, float]:
-    """Return a zone's (low, middle, high) rate, each level by the share of time below it."""
+    """Quantiles (low, middle, high) of a zone's rate, weighted by the time each rate held."""
     ends = [at for at, _ in changes[1:]] + [end]
     held = [(rate, (e - at).total_seconds()) for (at, rate), e in zip(changes, ends, strict=True)]
     total = sum(seconds for _, seconds in held)
@@ -104,7 +108,7 @@ def _levels(
 def block_offers(
     items: Iterable[Mapping[str, Any]], known: Known
 ) -> tuple[tuple[CapacityOffer, ...], tuple[str, ...]]:
-    """Return Capacity Blocks on offer, and warnings of those not in USD."""
+    """Capacity Blocks on offer, and warnings about prices not in USD."""
     found = []
     for item in items:
         ultraserver = item.get("UltraserverType")
@@ -120,9 +124,9 @@ def block_offers(
 def plan_offers(
     items: Iterable[Mapping[str, Any]], known: Known
 ) -> tuple[tuple[CapacityOffer, ...], tuple[str, ...]]:
-    """Return SageMaker training plans on offer, and warnings of those not in USD.
+    """SageMaker training plans on offer, and warnings about prices not in USD.
 
-    A plan of several parts is told by its first, at the price of them all.
+    A plan of several parts is described by its first part, at the price of all parts.
     """
     found = []
     for item in items:
@@ -141,7 +145,6 @@ def plan_offers(
 def _sorted(
     found: Sequence[CapacityOffer | str | None],
 ) -> tuple[tuple[CapacityOffer, ...], tuple[str, ...]]:
-    """Return the offers, and the warnings among them once."""
     warnings = dict.fromkeys(one for one in found if isinstance(one, str))
     return tuple(one for one in found if isinstance(one, CapacityOffer)), tuple(warnings)
 
@@ -184,7 +187,7 @@ def _offer(
 
 
 def block_reading(offers: Sequence[CapacityOffer], day: datetime.date) -> RatesRead:
-    """Return the rate of Capacity Blocks by instance and region; of several the cheapest."""
+    """Cheapest Capacity Block rate per instance and region."""
     cheapest: dict[tuple[str, str], CapacityOffer] = {}
     for offer in offers:
         other = cheapest.setdefault((offer.instance, offer.region), offer)
@@ -207,7 +210,7 @@ def block_reading(offers: Sequence[CapacityOffer], day: datetime.date) -> RatesR
 def savings_reading(
     items: Iterable[Mapping[str, Any]], known: Known, day: datetime.date
 ) -> RatesRead:
-    """Return the rates of savings plans on shared Linux machines."""
+    """Rates of savings plans on shared Linux machines."""
     rates: list[FoundRate] = []
     other_money: dict[str, None] = {}
     ignored = 0
@@ -250,13 +253,13 @@ def savings_reading(
 
 
 def region_of(zone: object) -> str | None:
-    """Return the region of a zone: us-east-2 of us-east-2b, us-east-1 of us-east-1-dfw-2a."""
+    """Region of a zone: us-east-2 of us-east-2b, us-east-1 of us-east-1-dfw-2a."""
     found = _REGION_OF_ZONE.match(zone) if isinstance(zone, str) else None
     return found[0] if found else None
 
 
 def _time(value: object) -> datetime.datetime | None:
-    """Return a time with its zone, UTC where none is said."""
+    """A timestamp with its time zone; UTC if unstated."""
     if isinstance(value, str):
         try:
             value = datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))

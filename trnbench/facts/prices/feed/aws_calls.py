@@ -1,7 +1,7 @@
-"""Amazon's price services asked for rates, offers and limits. Only called when asked for.
+"""Queries to Amazon's price services for rates, offers and limits, only on request.
 
-Credentials are those of boto3's own chain. Every answer may come in pages, be slowed down, or be
-refused: what one service refuses is told, and the others' answers stand.
+boto3's own chain supplies the credentials. Answers may be paged, throttled or refused: a refusal by
+one service is reported, and the answers of the others are kept.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from trnbench.facts.prices.purchase import Quota
 from trnbench.facts.records import Record, State, field
 
 HOME = "us-east-1"
-"""Where services that are not of one region are asked."""
+"""Region for services without a region of their own."""
 SPOT_DAYS = 30
 BLOCK_HOURS = (24, 336)
-"""Capacity Blocks are asked for at these lengths."""
+"""Lengths, hours, for which Capacity Blocks are requested."""
 TRIES, FIRST_PAUSE_S = 6, 1.0
 MOST_PAGES = 10_000
 _SLOWED = re.compile(r"throttl|toomanyrequests|requestlimit|slowdown", re.IGNORECASE)
@@ -49,10 +49,10 @@ POLICY_ACTIONS: Mapping[str, tuple[str, ...]] = {
     "savingsplans": ("savingsplans:DescribeSavingsPlansOfferingRates",),
     "service-quotas": ("servicequotas:GetServiceQuota",),
 }
-"""By service, what it is asked: nothing that changes or buys anything."""
+"""Required permissions by service; none changes or buys anything."""
 
 Connect = Callable[[str, str], Any]
-"""A client of (service, region)."""
+"""Factory of a client for (service, region)."""
 
 
 class AccountLimit(Record):
@@ -65,7 +65,7 @@ class AccountLimit(Record):
 
 
 class HeldCapacity(Record):
-    """Machines that the account has reserved, without any id."""
+    """Machines reserved by the account, without ids."""
 
     instance: str
     region: str
@@ -76,7 +76,7 @@ class HeldCapacity(Record):
 
 
 class AwsReading(State):
-    """What the services answered: rates by where they were read, offers, limits, what failed."""
+    """Answers of the services: rates by source, offers, limits, and failures."""
 
     readings: list[RatesRead] = field(default_factory=list)
     offers: list[CapacityOffer] = field(default_factory=list)
@@ -86,7 +86,7 @@ class AwsReading(State):
 
 
 class AwsQuestion(Record):
-    """What is asked: instance types in regions, quotas; `known` maps the seller's names."""
+    """A request: instance types in regions, and quotas; `known` maps the seller's names."""
 
     instances: Sequence[Instance]
     regions: Sequence[str]
@@ -96,14 +96,14 @@ class AwsQuestion(Record):
 
 
 def policy() -> str:
-    """Return the least that the account has to allow, as a policy document."""
+    """The minimal IAM policy of these queries, as a JSON document."""
     actions = sorted(action for of in POLICY_ACTIONS.values() for action in of)
     statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, indent=2)
 
 
 def connect() -> Connect:
-    """Return clients by boto3, which has to be installed."""
+    """Client factory of boto3, which has to be installed."""
     try:
         import boto3
         from botocore.config import Config
@@ -121,7 +121,7 @@ def connect() -> Connect:
 def read_aws(
     question: AwsQuestion, to: Connect, pause: Callable[[float], None] = time.sleep
 ) -> AwsReading:
-    """Return what the services answer; what one of them refuses is among the failures."""
+    """Answers of all services; refusals are listed among the failures."""
     asking = _Asking(question=question, to=to, pause=pause, found=AwsReading())
     steps: list[tuple[str, Callable[[], None]]] = [
         ("Price List", asking.products),
@@ -151,7 +151,7 @@ class _Asking(Record):
     found: AwsReading
 
     def attempt(self, name: str, step: Callable[[], None]) -> None:
-        """Take a step; note in words, without account or resource names, why it failed."""
+        """Run one query; record a failure without account numbers and resource names."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -160,7 +160,7 @@ class _Asking(Record):
             self.found.failures.append(f"{name}: {_PRIVATE.sub('(hidden)', str(error))}")
 
     def products(self) -> None:
-        """Ask the Price List for what runs on demand, and for reserved instances."""
+        """Query the Price List for on-demand rates and reserved instances."""
         wanted = [("productFamily", "Compute Instance"), *WANTED.items()]
         texts: list[dict[str, Any]] = []
         for region in self.question.regions:
@@ -179,7 +179,7 @@ class _Asking(Record):
         self.found.readings.append(read_products(texts, self.question.known, day))
 
     def savings(self) -> None:
-        """Ask for the rates of savings plans."""
+        """Query the rates of savings plans."""
         if not self._sold_by_hour():
             return
         asked = {
@@ -199,7 +199,7 @@ class _Asking(Record):
         self.found.readings.append(savings_reading(answers, self.question.known, day))
 
     def spot(self, region: str) -> None:
-        """Ask for the spot rates of the last days."""
+        """Query the spot rates of the last days."""
         if not self._sold_by_hour():
             return
         asked = {
@@ -215,7 +215,7 @@ class _Asking(Record):
         self.found.readings.append(spot_reading(answers, self.question.known))
 
     def blocks(self, region: str) -> None:
-        """Ask for Capacity Blocks and UltraServers on offer."""
+        """Query the Capacity Blocks and UltraServers on offer."""
         items: list[dict[str, Any]] = []
         for one in self.question.instances:
             if "capacity-block" not in one.purchase and one.hosts == 1:
@@ -240,7 +240,7 @@ class _Asking(Record):
         )
 
     def plans(self, region: str) -> None:
-        """Ask for SageMaker's training plans on offer."""
+        """Query the SageMaker training plans on offer."""
         items: list[dict[str, Any]] = []
         for one in self.question.instances:
             if "capacity-block" in one.purchase and one.hosts == 1:
@@ -259,7 +259,7 @@ class _Asking(Record):
         self.found.failures += warnings
 
     def limits(self, region: str) -> None:
-        """Ask for the account's quotas of virtual processors."""
+        """Query the account's quotas of virtual processors."""
         client = self.to("service-quotas", region)
         for quota in self.question.quotas:
             asked = {"ServiceCode": "ec2", "QuotaCode": quota.code}
@@ -270,7 +270,7 @@ class _Asking(Record):
                 self.found.limits.append(limit)
 
     def held(self, region: str) -> None:
-        """Ask for the machines the account has reserved."""
+        """Query the account's capacity reservations."""
         asked = {"Filters": [{"Name": "state", "Values": ["active", "scheduled", "pending"]}]}
         operation = "describe_capacity_reservations"
         for one in self._pages("ec2", region, operation, asked, "CapacityReservations"):
@@ -288,7 +288,7 @@ class _Asking(Record):
                 )
 
     def _of_sold(self, answers: Iterator[Any]) -> list[Any]:
-        """Return answers; nothing where the service does not know the machine asked about."""
+        """The answers; empty where the service does not sell the machine."""
         from botocore.exceptions import ClientError
 
         try:
@@ -299,13 +299,12 @@ class _Asking(Record):
             return []
 
     def _sold_by_hour(self) -> tuple[str, ...]:
-        """Return the names of machines that are sold by the hour: UltraServers are not."""
         return tuple(one.name for one in self.question.instances if one.hosts == 1)
 
     def _pages(
         self, service: str, region: str, operation: str, asked: Mapping[str, Any], key: str
     ) -> Iterator[Any]:
-        """Yield the answers of every page; a page may be empty and still not be the last."""
+        """Yield the answers of every page; an empty page need not be the last."""
         client = self.to(service, region)
         name = "nextToken" if service == "savingsplans" else "NextToken"
         token, seen = "", set[str]()
@@ -314,12 +313,13 @@ class _Asking(Record):
             answer = self._call(client, operation, {**asked, **more})
             yield from answer.get(key) or []
             token = answer.get(name) or ""
+            # A repeated token would page for ever.
             if not token or token in seen:
                 return
             seen.add(token)
 
     def _call(self, client: Any, operation: str, asked: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401
-        """Return an answer; where the service asks for patience, later and later."""
+        """One answer; throttled calls are retried after exponentially growing pauses."""
         from botocore.exceptions import ClientError
 
         for attempt in range(TRIES):
@@ -335,7 +335,7 @@ class _Asking(Record):
 
 
 def seller_name(instance: Instance) -> str:
-    """Return what the seller calls an instance type: an UltraServer has a name with u- in front."""
+    """The seller's name of an instance type; UltraServers have a name that begins with u-."""
     names = (instance.name, *instance.aliases)
     if instance.hosts > 1:
         return next((name for name in names if name.startswith("u-")), instance.name)

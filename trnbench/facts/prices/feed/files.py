@@ -1,4 +1,4 @@
-"""A file with prices, whichever of the known kinds it is of."""
+"""Price files of every supported kind, recognised by their beginning."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ KINDS = (
 
 
 def read_price_file(path: Path, instances: Mapping[str, str], day: datetime.date) -> RatesRead:
-    """Return the rates in a file, or raise DataFileError.
+    """Rates in a file, or DataFileError.
 
-    `instances`: the names and aliases of instance types, each with the name it stands for. `day`
-    is when the file was made, for files that do not say.
+    `instances` maps names and aliases to instance names. `day` is the file's date, for files
+    without one.
     """
     with foreign(path, "a list of prices"), open_text(path, what="prices") as file:
         return _read(file, path, instances, day)
@@ -71,7 +71,7 @@ def _read(file: TextIO, path: Path, instances: Mapping[str, str], day: datetime.
 def _answer(
     file: TextIO, path: Path, key: str, instances: Mapping[str, str], day: datetime.date
 ) -> RatesRead:
-    """Return the rates in a saved answer of one of the services."""
+    """Rates in a saved answer of one of the services."""
     reader, items = JsonReader(file, path), list[Any]()
     for name in reader.members():
         if name == key:

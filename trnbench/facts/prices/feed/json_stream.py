@@ -1,11 +1,11 @@
-"""A JSON file read member by member, so that one of any size needs little memory.
+"""Streaming JSON reader: files of any size in little memory.
 
     reader = JsonReader(file, name)
-    for key in reader.members():            # of the object that comes next
-        if key == "products": ...        # go into it, or:
-        else: reader.value()             # every member has to be read, wanted or not
+    for key in reader.members():            # of the next object
+        if key == "products": ...           # descend, or:
+        else: reader.value()                # every member has to be read, wanted or not
 
-A member is decoded by the standard library in one go; what is held is a piece of the file.
+The standard library decodes each member in one go; only a piece of the file is in memory.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from typing import Any, TextIO
 from trnbench.facts.catalog.text_file import refused
 
 PIECE = 1 << 20
-"""Characters read at once."""
+"""Characters per read."""
 LONGEST = 1 << 26
-"""A member longer than this is no list of prices."""
+"""Characters of the longest member; a longer one is not a price list."""
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
 
 class JsonReader:
-    """Reads the members of objects and lists in the order in which they stand."""
+    """Reader of the members of objects and lists, in file order."""
 
     def __init__(self, file: TextIO, path: Path) -> None:
         self._file, self._path = file, path
         self._text, self._at, self._over = "", 0, False
 
     def members(self) -> Iterator[str]:
-        """Yield the keys of the object that comes next; each member is to be read before the next.
+        """Yield the keys of the next object; the caller reads each member before the next key.
 
-        Nothing, if something else comes next: that is passed over.
+        Yields nothing, and skips the value, if the next value is not an object.
         """
         if not self._enter("{"):
             return
@@ -54,7 +54,7 @@ class JsonReader:
         self._at += 1
 
     def items(self) -> Iterator[Any]:
-        """Yield the values of the list that comes next; nothing, if something else comes next."""
+        """Yield the values of the next list; nothing if the next value is not a list."""
         if not self._enter("["):
             return
         while self._peek() != "]":
@@ -66,7 +66,7 @@ class JsonReader:
         self._at += 1
 
     def skip(self, levels: int) -> None:
-        """Pass over what comes next, of which members so many levels down fit into memory."""
+        """Skip the next value, whose members `levels` deep fit into memory."""
         if levels == 0 or self._peek() != "{":
             self.value()
             return
@@ -74,7 +74,7 @@ class JsonReader:
             self.skip(levels - 1)
 
     def value(self) -> Any:  # noqa: ANN401
-        """Return the value that comes next, whole."""
+        """The whole next value."""
         self._peek()
         while True:
             try:
@@ -104,7 +104,7 @@ class JsonReader:
         self._at += 1
 
     def _peek(self) -> str:
-        """Return the next character that is no space; raise at the end of the file."""
+        """The next non-blank character; raise at the end of the file."""
         while True:
             found = _SPACE.match(self._text, self._at)
             self._at = found.end() if found else self._at

@@ -1,4 +1,4 @@
-"""Rates that were read join the user's own price lists: at their ends, nothing there is changed."""
+"""Newly read rates appended to the user's price lists; existing rows never change."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trnbench.facts.records import Record
 from trnbench.facts.units import significant
 
 RateChange = Literal["new", "changed", "unchanged", "older", "known"]
-"""What a rate is to those known: `older` than one, or `known` and so not written again."""
+"""A rate against the known ones: `older` than one of them, or `known` and not written again."""
 
 _SAME = 1e-6
 HEAD = "# Rates that `trnbench prices refresh` read; they join those that come with trnbench."
 
 
 class ComparedRate(Record):
-    """A rate beside the newest one known for the same thing; `source` is where it was read."""
+    """A rate with the newest known rate for the same purchase; `source` is its origin."""
 
     rate: FoundRate
     source: Source
@@ -34,7 +34,7 @@ class ComparedRate(Record):
 def compared(
     rates: Sequence[FoundRate], known: PriceList | None, source: Source, kind: str
 ) -> tuple[ComparedRate, ...]:
-    """Return the rates of one instance type beside those known."""
+    """Rates of one instance type, each compared with the known ones."""
     found = []
     for rate in rates:
         rows = [
@@ -68,7 +68,7 @@ def compared(
 
 
 def _is_of(row: Price, rate: FoundRate) -> bool:
-    """Tell whether a row says of the day what a rate says."""
+    """True when a row states the rate for its day."""
     return (
         row.date_to == rate.day
         and _same(row.usd_per_hour, rate.usd_per_hour)
@@ -84,13 +84,13 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def price_file_head(name: str, title: str) -> str:
-    """Return how a list begins that adds to those that come with trnbench."""
+    """Header of a list that extends the shipped prices."""
     heading = f"{title}, USD per hour"
     return f'{HEAD}\nname = "{name}"\ntitle = {_text(heading)}\nadds = true\nkind = "vendor"\n'
 
 
 def appended(text: str, known: Mapping[str, Source], rates: Sequence[ComparedRate]) -> str:
-    """Return the text of a price list with rates at its end; `known` are the sources in it."""
+    """Text of a price list with rates appended; `known` are its existing sources."""
     ids = {source: name for name, source in known.items()}
     lines = [text.rstrip("\n")]
     for one in rates:
@@ -125,7 +125,7 @@ def _row(one: ComparedRate, source: str) -> list[str]:
 
 
 def _since(one: ComparedRate) -> str | None:
-    """Return the earlier day from which on the rate holds, by the seller or by what is known."""
+    """Earliest day of the rate, by the seller or by the known rows; None for the day of reading."""
     days: list[datetime.date] = []
     if one.rate.unchanged_since is not None:
         days.append(one.rate.unchanged_since)
@@ -143,7 +143,7 @@ def _text(text: str | None) -> str:
 
 
 def _id(source: Source, taken: Iterable[str]) -> str:
-    """Return a short name for a source that no other has: its title in plain letters, its day."""
+    """A unique short id of a source: its title in plain letters, and its date."""
     used = set(taken)
     words = re.sub(r"[^a-z0-9]+", "-", source.title.casefold()).strip("-")[:40].strip("-")
     first = f"{words or 'source'}-{source.date}"

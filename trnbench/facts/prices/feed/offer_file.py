@@ -1,8 +1,8 @@
-"""Amazon's Price List: the offer file of a region, as JSON or CSV, and answers of its query.
+"""Amazon's Price List: a region's offer file, as JSON or CSV, and answers of the query API.
 
-A product says what it is (instance type, region, system), its terms say what it costs. Counted are
-Linux machines without further software, shared, that run on demand. What is paid upfront is spread
-over the hours of the term.
+A product has attributes (instance type, region, system), and its terms have the price. Shared Linux
+machines without further software that run on demand count. Upfront payments are spread over the
+hours of the term.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WANTED: Mapping[str, str] = {
     "tenancy": "Shared",
     "marketoption": "OnDemand",
 }
-"""Attributes of the products that are counted; an attribute that is missing is as wanted."""
+"""Required attributes of products; a missing attribute passes."""
 _COLUMNS: Mapping[str, str] = {
     "operatingSystem": "Operating System",
     "preInstalledSw": "Pre Installed S/W",
@@ -42,7 +42,7 @@ _COLUMNS: Mapping[str, str] = {
 
 
 class _Counted(State):
-    """What a list came to so far."""
+    """Rates of a list so far."""
 
     known: Known
     rates: list[FoundRate] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Counted(State):
     ignored: int = 0
 
     def place(self, attributes: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return (instance, region) of a product that counts."""
+        """(instance, region) of a product that counts; None for all others."""
         sold = attributes.get("instanceType")
         name = self.known(sold) if isinstance(sold, str) else None
         region = attributes.get("regionCode")
@@ -61,7 +61,7 @@ class _Counted(State):
         return name, region
 
     def reading(self, title: str, url: str | None = None) -> RatesRead:
-        """Return what was read."""
+        """The result."""
         rates, warnings = settled(self.rates)
         money = (
             f"{count:,} rates in {currency}, not in USD, are left out"
@@ -77,9 +77,9 @@ class _Counted(State):
 
 
 def read_offer_json(file: TextIO, path: Path, known: Known, day: datetime.date) -> RatesRead:
-    """Return the rates of an offer file; `day` is that of the file, where it names none.
+    """Rates of an offer file; `day` is the file's date if the file states none.
 
-    Products come before their terms; a file that has them the other way round is read twice.
+    Products come before their terms; a file in the other order is read twice.
     """
     places: dict[str, tuple[str, str]] = {}
     published, title, early, products = day, TITLE, False, False
@@ -120,7 +120,7 @@ def read_offer_json(file: TextIO, path: Path, known: Known, day: datetime.date) 
 def read_products(
     texts: Iterable[Mapping[str, Any]], known: Known, day: datetime.date
 ) -> RatesRead:
-    """Return the rates of decoded products with their terms, as the query of the list has them."""
+    """Rates of decoded products with their terms, in the form of the query API."""
     counted = _Counted(known=known)
     for product in texts:
         about = product.get("product")
@@ -137,7 +137,7 @@ def read_products(
 
 
 def read_offer_csv(file: TextIO, path: Path, known: Known, day: datetime.date) -> RatesRead:
-    """Return the rates of an offer file in CSV: lines about the file, a heading, a line a rate."""
+    """Rates of an offer file in CSV: lines about the file, a heading, one line per rate."""
     rows = csv.reader(file)
     published, heading = day, None
     for row in rows:
@@ -183,7 +183,7 @@ def _add(
 
 
 def _parts(counted: _Counted, dimensions: object) -> Iterator[tuple[str, float]]:
-    """Yield (unit, amount) of what a term charges, in USD."""
+    """Yield (unit, USD) of each charge of a term."""
     for one in dimensions.values() if isinstance(dimensions, dict) else ():
         amounts = mapping(one).get("pricePerUnit")
         if not isinstance(amounts, dict):
@@ -204,7 +204,7 @@ def _rate(
     day: datetime.date,
     since: datetime.date | None,
 ) -> None:
-    """Add a rate: what an hour costs, and what is paid upfront over the hours of the term."""
+    """Add a rate: the hourly charge, plus the upfront payment over the hours of the term."""
     hourly = upfront = 0.0
     for unit, amount in parts:
         if unit.casefold() in ("hrs", "hours"):
@@ -228,7 +228,7 @@ def _rate(
 
 
 def _terms(about: Mapping[str, Any]) -> str:
-    """Return the terms in the words of price lists; nothing for what is not reserved."""
+    """The terms in the wording of price lists; empty for on-demand."""
     years = {"1yr": 1, "3yr": 3}.get(str(about.get("LeaseContractLength")).replace(" ", ""))
     if years is None:
         return ""

@@ -1,4 +1,7 @@
-"""Price lists of others: ec2instances.info, SkyPilot's catalogue, and a table of one's own."""
+"""Price lists of third parties:
+
+ec2instances.info, SkyPilot's catalogue, and the user's own table.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def read_vantage(file: TextIO, path: Path, known: Known, day: datetime.date) -> RatesRead:
-    """Return the Linux rates of the instances.json of ec2instances.info."""
+    """Linux rates of the instances.json of ec2instances.info."""
     rates: list[FoundRate] = []
     ignored = 0
     for one in JsonReader(file, path).items():
@@ -85,7 +88,7 @@ def _vantage(
 
 
 def read_skypilot(file: TextIO, known: Known, day: datetime.date) -> RatesRead:
-    """Return the rates of SkyPilot's vms.csv: a line for each zone, by the names of its columns."""
+    """Rates of SkyPilot's vms.csv: one line per zone, by column name."""
     rates: dict[PurchaseOption, list[FoundRate]] = {"on-demand": [], "spot": []}
     ignored = 0
     for row in csv.DictReader(file):
@@ -112,7 +115,7 @@ def read_skypilot(file: TextIO, known: Known, day: datetime.date) -> RatesRead:
 
 
 def read_own(file: TextIO, path: Path, known: Known, names: tuple[str, ...]) -> RatesRead:
-    """Return the rates of a table of one's own, or raise with every fault in it."""
+    """Rates of the user's own table, or an error with every fault."""
     reader = csv.DictReader(file)
     heading = [name.strip() for name in reader.fieldnames or ()]
     missing = [name for name in OWN_COLUMNS if name not in heading]
@@ -144,7 +147,7 @@ def read_own(file: TextIO, path: Path, known: Known, names: tuple[str, ...]) -> 
 def _own(
     cells: Mapping[str, str], known: Known, names: tuple[str, ...]
 ) -> tuple[FoundRate | None, list[str]]:
-    """Return the rate of a line, and what is wrong with it."""
+    """Rate of a line, and the line's faults."""
     wrong = [f"{name} is empty" for name, text in cells.items() if not text]
     name = known(cells["instance"])
     if cells["instance"] and name is None:

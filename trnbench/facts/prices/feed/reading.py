@@ -1,4 +1,4 @@
-"""Rates as they were read somewhere, before they join a price list."""
+"""Rates as read from one place, before they join a price list."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from trnbench.facts.units import SANE, Dimension
 
 LEAST_USD, MOST_USD = SANE[Dimension.USD_PER_HOUR]
 Known = Callable[[str], str | None]
-"""The name by which trnbench knows an instance type, from the seller's; None for all others."""
+"""Maps a seller's name of an instance type to trnbench's; None for unknown types."""
 
 
 class FoundRate(Record):
-    """A rate of an instance type, USD an hour, as read on a day.
-
-    `low_usd_per_hour` and `high_usd_per_hour` are of the cheapest and the dearest of `zones`.
-    `unchanged_since`: an earlier day from which on the seller says that it holds.
-    """
+    """A rate of an instance type, USD per hour, as read on a day."""
 
     instance: str
     region: str
@@ -31,37 +27,37 @@ class FoundRate(Record):
     day: datetime.date
     terms: str | None = None
     low_usd_per_hour: float | None = None
+    """Rate of the cheapest zone; `high_usd_per_hour`: of the dearest of `zones`."""
     high_usd_per_hour: float | None = None
     zones: int | None = None
     unchanged_since: datetime.date | None = None
+    """Earlier day from which on the seller states the same rate."""
     note: str | None = None
     source: str | None = None
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """What it is a rate of."""
+        """Key of the purchase: instance, region, option and terms."""
         return self.instance, self.region, self.option, self.terms or ""
 
 
 class RatesRead(Record):
-    """What was read in one place: its title and address, the rates, and what was left out.
-
-    `warnings` are worth a person's thought; `ignored` counts rates of machines trnbench does not
-    know, of other systems or tenancies.
-    """
+    """Rates read from one place, with its title and address, and the omissions."""
 
     title: str
     rates: tuple[FoundRate, ...]
     url: str | None = None
     kind: str = "vendor"
     warnings: tuple[str, ...] = ()
+    """Omissions that a person should review."""
     ignored: int = 0
+    """Number of rates of unknown machines, other systems or other tenancies."""
 
 
 def settled(rates: Iterable[FoundRate]) -> tuple[tuple[FoundRate, ...], tuple[str, ...]]:
-    """Return one rate for each place and day, and warnings where there were several.
+    """One rate per purchase and day, and warnings where there were several.
 
-    Of several the one in force last, then the dearest: nobody shall find it costs more.
+    The rate in force last wins, then the dearest: a real bill must not exceed the list.
     """
     found: dict[tuple[object, ...], FoundRate] = {}
     warnings: dict[str, None] = {}
@@ -81,7 +77,7 @@ def settled(rates: Iterable[FoundRate]) -> tuple[tuple[FoundRate, ...], tuple[st
 
 
 def over_zones(rates: Sequence[FoundRate]) -> tuple[FoundRate, ...]:
-    """Return rates of single zones as one for each place and day: the median, and both ends."""
+    """Rates of single zones merged per purchase and day: the median, and both ends."""
     zones: dict[tuple[object, ...], list[FoundRate]] = {}
     for rate in rates:
         zones.setdefault((*rate.place, rate.day), []).append(rate)
@@ -98,13 +94,13 @@ def over_zones(rates: Sequence[FoundRate]) -> tuple[FoundRate, ...]:
 
 
 def usd(text: object) -> float | None:
-    """Return USD above 0 that stand there as text or number, as anything real costs, or None."""
+    """A price above 0 in USD, from text or number, within the range of real prices; else None."""
     value = real(text)
     return value if value is not None and LEAST_USD <= value <= MOST_USD else None
 
 
 def real(text: object) -> float | None:
-    """Return the finite number that stands there as text or number; None for anything else."""
+    """A finite number, from text or number; None for anything else."""
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         return None
     try:
@@ -115,5 +111,5 @@ def real(text: object) -> float | None:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return a value if it is an object of JSON, else an empty one: a seller's left-out part."""
+    """The value if it is a JSON object, else an empty one, for a part that a seller left out."""
     return value if isinstance(value, Mapping) else {}
