@@ -1,1 +1,5 @@
-"""What is trained and how it is laid out: models, weights, layouts, suites. Knows no hardware."""
+"""Workloads: models, layouts, jobs, suites, fleets and studies.
+
+`model.py` has a model's shapes, `weights.py` its tensors, and `layout.py` the table of all parallel
+degrees and modes; begin with these three. `hf_config.py` imports Hugging Face configurations.
+"""

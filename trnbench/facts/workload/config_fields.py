@@ -1,4 +1,4 @@
-"""Reading typed fields out of a foreign configuration, collecting every fault on the way."""
+"""Typed fields of a foreign configuration, with every fault collected."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from trnbench.facts.catalog.quantity import kind_of
 from trnbench.facts.workload.sizes import MAX_SIZE
 
 _STAND_IN = 1
-"""What a faulty number is read as, so that one pass finds every fault."""
+"""Value in place of a faulty number, so that one pass finds every fault."""
 
 
 class Fields:
-    """The fields of one configuration; `faults` lists what was wrong with those asked for.
+    """Fields of one configuration; `faults` collects the errors of the fields read.
 
-    A key whose value is null counts as absent, as the libraries that write these files treat it.
+    A null value counts as absent, as in the libraries that write these files.
     """
 
     def __init__(self, config: Mapping[str, object]) -> None:
@@ -28,15 +28,15 @@ class Fields:
         self.faults.append(Fault(path=key, message=message))
 
     def has(self, key: str) -> bool:
-        """Return whether the key is there and not null."""
+        """True when the key is present and not null."""
         return self._config.get(key) is not None
 
     def mentions(self, key: str) -> bool:
-        """Return whether the key is there, null or not."""
+        """True when the key is present, null or not."""
         return key in self._config
 
     def whole(self, key: str, default: int | None = None, *, minimum: int = 1) -> int:
-        """Return a whole number; without a default the key must be there."""
+        """A whole number; without a default the key is required."""
         value = self._present(key, default)
         if value is None:
             return _STAND_IN
@@ -49,7 +49,7 @@ class Fields:
         return _STAND_IN
 
     def real(self, key: str, default: float) -> float:
-        """Return a positive number, or the default."""
+        """A positive number, or the default."""
         value = self._present(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.fault(key, f"expected a number, found {kind_of(value)}")
@@ -60,7 +60,7 @@ class Fields:
         return default
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """Return true or false, or the default."""
+        """A boolean, or the default."""
         value = self._present(key, default)
         if isinstance(value, bool):
             return value
@@ -68,7 +68,7 @@ class Fields:
         return default
 
     def text(self, key: str, default: str) -> str:
-        """Return a text, or the default."""
+        """A text, or the default."""
         value = self._present(key, default)
         if isinstance(value, str):
             return value
@@ -76,7 +76,7 @@ class Fields:
         return default
 
     def choice(self, key: str, known: Mapping[str, str], default: str) -> str:
-        """Return the value in `known` of the text under the key, or of the default."""
+        """The value in `known` for the text under the key, or for the default."""
         value = self.text(key, default)
         if value not in known:
             hint = did_you_mean(value, known)
@@ -85,7 +85,7 @@ class Fields:
         return known[value]
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts, empty where the key is absent."""
+        """A list of texts; empty if the key is absent."""
         value = self._present(key, [])
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
@@ -93,7 +93,7 @@ class Fields:
         return ()
 
     def items(self, key: str) -> list[object]:
-        """Return a list of texts or numbers, empty where the key is absent."""
+        """A list of texts or numbers; empty if the key is absent."""
         value = self._present(key, [])
         if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
             return value
@@ -101,7 +101,7 @@ class Fields:
         return []
 
     def table(self, key: str) -> Mapping[str, object]:
-        """Return a table, empty where the key is absent."""
+        """A table; empty if the key is absent."""
         value = self._present(key, {})
         if isinstance(value, Mapping):
             return value
@@ -109,13 +109,13 @@ class Fields:
         return {}
 
     def only(self, key: str, value: bool | int | str, why: str) -> None:
-        """Add a fault if the key is there with another value than the one that can be imported."""
+        """Add a fault if the key has another value than the importable one."""
         found = self._config.get(key)
         if found is not None and (type(found) is not type(value) or found != value):
             self.fault(key, f"only {value!r} can be imported, found {kind_of(found)}: {why}")
 
     def share(self, of: str, key: str) -> int:
-        """Return the number under `of` divided by the one under `key`, which must divide it."""
+        """The number under `of` divided by the number under `key`, which must divide it."""
         known = len(self.faults)
         whole, parts = self.whole(of), self.whole(key)
         if len(self.faults) == known and whole % parts:

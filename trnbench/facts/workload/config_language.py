@@ -1,7 +1,7 @@
-"""Expressions over the keys of a foreign configuration, as `families.toml` writes them.
+"""Expressions over the keys of a foreign configuration, as in `families.toml`.
 
-Arithmetic, comparisons, conditions and a few functions, walked as a syntax tree: nothing is run.
-What cannot be worked out is a fault of the key that it is about.
+Arithmetic, comparisons, conditions and a few functions, evaluated on a syntax tree: no code is run.
+An expression without a value is a fault of its key.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _WRONG = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, Overfl
 
 
 class Scope:
-    """What names stand for: keys of a configuration, typed by a family's defaults.
+    """Values of the names in expressions: keys of a configuration, typed by a family's defaults.
 
-    `inner` is looked into before `outer`, which holds it. `used` collects the keys asked for.
-    `tables` are the scopes of nested tables.
+    `inner` is searched before the enclosing table `outer`. `used` collects the keys read, `tables`
+    the scopes of nested tables.
     """
 
     def __init__(self, family: Mapping[str, object], inner: Fields, outer: Fields) -> None:
@@ -68,11 +68,11 @@ class Scope:
         self.fields[0].fault(key, message)
 
     def has(self, key: str) -> bool:
-        """Return whether a key is there and not null."""
+        """True when a key is present and not null."""
         return any(fields.has(key) for fields in self.fields)
 
     def value(self, key: str) -> object:
-        """Return the value of a key, its default, or a stand-in for one that is missing."""
+        """Value of a key, its default, or a stand-in for a missing one."""
         if key in self.bound:
             return self.bound[key]
         default = self._of("defaults").get(key)
@@ -111,7 +111,7 @@ class Scope:
         return [str(name) for name in found] if isinstance(found, list) else ()
 
     def evaluate(self, text: str) -> object:
-        """Return what an expression comes to; None where it cannot be worked out."""
+        """Value of an expression; None, and a fault, where it has no value."""
         tree = _tree(text)
         try:
             return self._of_node(tree)
@@ -202,7 +202,7 @@ def _activation(scope: Scope, arguments: Sequence[ast.expr]) -> object:
 
 
 def _divisor(scope: Scope, arguments: Sequence[ast.expr]) -> object:
-    """Return the first argument, which must divide the second."""
+    """The first argument, which must divide the second."""
     parts, whole = (scope._of_node(one) for one in arguments)
     assert isinstance(whole, int)
     assert isinstance(parts, int)
@@ -214,7 +214,7 @@ def _divisor(scope: Scope, arguments: Sequence[ast.expr]) -> object:
 
 
 def _rotary_base(scope: Scope, arguments: Sequence[ast.expr]) -> object:
-    """Return the base that a key gives, or that of the newer table, which may be one by layer."""
+    """Base under a key, or in the newer table, which may differ by kind of layer."""
     plain, tables = (scope._of_node(one) for one in arguments)
     assert isinstance(tables, Mapping)
     by_layer = tables.get("full_attention")
@@ -225,7 +225,7 @@ def _rotary_base(scope: Scope, arguments: Sequence[ast.expr]) -> object:
 
 
 def _task(scope: Scope, arguments: Sequence[ast.expr]) -> object:
-    """Return which of two named tasks a configuration is for, the second where it says none."""
+    """The configuration's task of two named ones; the second if unstated."""
     key, *known = arguments
     tasks = [scope._of_node(one) for one in known]
     named = scope._of_node(key)

@@ -1,8 +1,8 @@
-"""How ranks that share a sequence exchange it for attention: the texts of the knob.
+"""Exchange of a sequence for attention between context-parallel ranks: values of the knob.
 
-ring          keys and values go round all of them
-all-to-all    each gets all tokens of some heads
-hybrid:4      all-to-all among 4 neighbours, whose tokens' keys and values go round the others
+ring          keys and values circulate through all ranks
+all-to-all    each rank gets all tokens of some heads
+hybrid:4      all-to-all among 4 neighbours, whose tokens' keys and values circulate in a ring
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _HYBRID = "hybrid:"
 
 
 def exchange_named(text: str) -> str:
-    """Return an exchange as it is always written; ValueError says what of the text is wrong."""
+    """Canonical text of an exchange; ValueError for an invalid text."""
     if text in EXCHANGES[:2]:
         return text
     number = text.removeprefix(_HYBRID)
@@ -24,5 +24,5 @@ def exchange_named(text: str) -> str:
 
 
 def neighbours_of(exchange: str) -> int | None:
-    """Return how many ranks exchange all to all inside a ring; None where no ring is split so."""
+    """Ranks of an all-to-all inside a ring; None without a hybrid."""
     return int(exchange.removeprefix(_HYBRID)) if exchange.startswith(_HYBRID) else None

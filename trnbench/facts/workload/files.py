@@ -1,4 +1,4 @@
-"""Which record a workload file holds, and what must hold between files."""
+"""Record class of each workload file, and consistency checks between files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MARKS = {
 
 
 def section_of(table: Mapping[str, object]) -> str | None:
-    """Return the section that a workload file's contents belong to, or None."""
+    """Section of a workload file, by its contents; None if unrecognised."""
     if "transformer" in table or "recommender" in table:
         return "models"
     return next((section for key, section in _MARKS.items() if key in table), None)

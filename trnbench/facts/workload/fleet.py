@@ -35,13 +35,10 @@ LONGEST_DAYS = 3 * 366
 
 
 class JobEntry(Record):
-    """A training run of a fleet; what it leaves open is chosen.
+    """A training run of a fleet; unset fields are chosen by the planner.
 
-    Its length is `tokens`, `samples`, or `phases` with contexts and knobs of their own
-    (1.9T@8192, or in % of `tokens`). It begins on `earliest` or later and ends by `deadline`, or
-    `within` so much time of the first day. `on`,
-    `nodes`, `max_nodes` and `purchase` are those of the fleet unless said here. `layout` settles
-    knobs. `spot_shares` are the parts of its nodes that may be spot machines.
+    The length is `tokens`, `samples`, or `phases` with their own contexts and knobs (1.9T@8192, or
+    in % of `tokens`). `on`, `nodes`, `max_nodes` and `purchase` override those of the fleet.
     """
 
     name: str
@@ -50,19 +47,23 @@ class JobEntry(Record):
     samples: str | None = None
     phases: tuple[str, ...] = ()
     deadline: datetime.date | None = None
+    """Last day of the run; alternatively `within_s` after the first day of the fleet."""
     within_s: Seconds | None = None
     earliest: datetime.date | None = None
+    """First possible day of the run."""
     priority: int = 1
     on: tuple[str, ...] = ()
     nodes: tuple[int, ...] = ()
     max_nodes: int | None = None
     purchase: tuple[str, ...] = ()
     spot_shares: tuple[float, ...] = ()
+    """Allowed shares of spot machines among the nodes."""
     stack: str | None = None
     layout: dict[str, Any] = field(default_factory=dict)
+    """Fixed knobs of the layout."""
 
     def __post_init__(self) -> None:
-        """Refuse a job of no length or of two, and one with two deadlines."""
+        """Refuse a job without a length or with two, and one with two deadlines."""
         if (self.tokens is not None or bool(self.phases)) == (self.samples is not None):
             raise ValueError("expected one of `tokens`, `samples` and `phases`")
         if self.deadline is not None and self.within_s is not None:
@@ -76,13 +77,13 @@ class JobEntry(Record):
 
 
 class MonthBudget(Record):
-    """What a month (2027-01) may cost at most."""
+    """Spending limit of a month (2027-01)."""
 
     month: str
     usd: Usd
 
     def __post_init__(self) -> None:
-        """Refuse what is no month."""
+        """Refuse a malformed month."""
         try:
             datetime.date.fromisoformat(f"{self.month}-01")
         except ValueError:
@@ -90,7 +91,7 @@ class MonthBudget(Record):
 
 
 class NodeQuota(Record):
-    """So many nodes of an instance type at once at most; in a region and of options, if named."""
+    """Most simultaneous nodes of an instance type; in a region and for options, if named."""
 
     instance: str
     nodes: int
@@ -99,7 +100,7 @@ class NodeQuota(Record):
 
 
 class HeldCommitment(Record):
-    """Machines that are committed to and paid for whether used or not, from one day to another."""
+    """Machines committed to and paid for between two days, used or not."""
 
     instance: str
     region: str
@@ -109,16 +110,13 @@ class HeldCommitment(Record):
     ends_on: datetime.date
 
     def __post_init__(self) -> None:
-        """Refuse one that ends before it starts."""
+        """Check that `ends_on` is after `starts_on` and that there is a node."""
         if self.ends_on <= self.starts_on or self.nodes < 1:
             raise ValueError("expected `ends_on` after `starts_on`, and a node or more")
 
 
 class BlockOnOffer(Record):
-    """Capacity Blocks on offer: `size` nodes for `days` from each of some days, `count` of each.
-
-    Their price is `usd` for a whole block; unless given, that of the price list.
-    """
+    """Capacity Blocks on offer: `count` blocks of `size` nodes for `days`, from each start day."""
 
     instance: str
     region: str
@@ -127,21 +125,16 @@ class BlockOnOffer(Record):
     starts_on: tuple[datetime.date, ...]
     count: int = 1
     usd: Usd | None = None
+    """Price of a whole block; None: the price list's."""
 
     def __post_init__(self) -> None:
-        """Refuse a block of nothing."""
+        """Refuse an empty block."""
         if min(self.size, self.days, self.count) < 1 or not self.starts_on:
             raise ValueError("`size`, `days` and `count` are 1 or more, with days to start on")
 
 
 class FleetFile(Sourced):
-    """A fleet: its jobs, the days they have, what is limited and what there is already.
-
-    `objective`: least cost, or the earliest end of the last job, or both against each other.
-    `regions`: those to choose from; none named: where buyers look, the cheapest. `price_date`,
-    `discount`, `prices`, `assumed_prices`, `term_years` are as on the command line. `confidence`:
-    with which deadlines are to be kept; by the estimate unless given.
-    """
+    """A fleet: jobs, horizon, limits and existing commitments."""
 
     name: str
     title: str
@@ -149,6 +142,7 @@ class FleetFile(Sourced):
     starts_on: datetime.date
     horizon_s: Seconds
     objective: Literal["cost", "time", "pareto"] = "cost"
+    """Least cost, earliest end of the last job, or the trade-off of both."""
     budget: Usd | None = None
     month: tuple[MonthBudget, ...] = ()
     on: tuple[str, ...] = ()
@@ -156,19 +150,22 @@ class FleetFile(Sourced):
     max_nodes: int | None = None
     purchase: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
+    """Regions to choose from; empty: the cheapest of the provider's defaults."""
     price_date: datetime.date | None = None
+    """From here to `term_years`: as on the command line."""
     discount: str | None = None
     prices: tuple[str, ...] = ()
     assumed_prices: tuple[str, ...] = ()
     term_years: int | None = None
     confidence: str | None = None
+    """Probability of meeting deadlines; None: by the estimate."""
     job: tuple[JobEntry, ...] = ()
     quota: tuple[NodeQuota, ...] = ()
     commitment: tuple[HeldCommitment, ...] = ()
     block: tuple[BlockOnOffer, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse names that stand twice, and days that are none."""
+        """Refuse duplicate names and dates out of range."""
         for what, names in (
             ("job", [job.name for job in self.job]),
             ("month", [one.month for one in self.month]),
@@ -183,16 +180,16 @@ class FleetFile(Sourced):
 
     @property
     def horizon_days(self) -> int:
-        """The number of days."""
+        """Length of the plan, days."""
         return int(self.horizon_s // DAY_S)
 
     def day(self, on: datetime.date) -> int:
-        """Return the number of a date, the first being 0."""
+        """Day number of a date, from 0."""
         return (on - self.starts_on).days
 
 
 def read_fleet(path: Path) -> FleetFile:
-    """Return the fleet in a file, or raise DataFileError with every fault in it."""
+    """The fleet in a file, or DataFileError with every fault."""
     found = structure(read_toml(path), FleetFile)
     if isinstance(found, list):
         raise DataFileError(str(path), found, hint=f"also {'; '.join(map(str, found[1:]))}")

@@ -1,6 +1,6 @@
-"""Hugging Face config.json -> a model file, by the family tables of `families.toml`.
+"""Import of Hugging Face's config.json as a model file, by the tables of `families.toml`.
 
-Absent keys get the defaults that the library itself gives them; sizes have none and must be there.
+Absent keys get the library's own defaults; sizes have none and are required.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _STRUCTURAL = re.compile(
     r"size|dim|rank|head|layer|expert|window|hidden|ffn|group|kernel|conv|state|mlp|attn|attention"
     r"|vocab|adapter|projector|index|embed|depth|width|tower|compress|share"
 )
-"""Words in the keys that may change parameters or FLOP."""
+"""Words in keys that may change parameters or FLOP."""
 _PREDICTED = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
 _LISTS = ("optional", "zero", "inert", "unread")
 
 
 class ImportedModel(Record):
-    """A model file from a configuration; `ignored` says in words what of it was not read."""
+    """A model file made from a configuration, and remarks on ignored keys."""
 
     name: str
     family: str
@@ -46,7 +46,7 @@ class ImportedModel(Record):
 
 
 def read_config(path: Path) -> dict[str, object]:
-    """Return the configuration in a config.json, or in the folder of one."""
+    """The configuration in a config.json, or in the folder of one."""
     if path.is_dir():
         inside = path / FILE
         if not inside.is_file():
@@ -57,7 +57,7 @@ def read_config(path: Path) -> dict[str, object]:
 
 @cache
 def families() -> Mapping[str, Mapping[str, object]]:
-    """Return every family of models that can be imported, with all that it takes over."""
+    """Every importable family of models, with its inherited tables."""
     written = read_toml(Path(__file__).with_name("families.toml"))
     found: dict[str, Mapping[str, object]] = {}
 
@@ -102,7 +102,7 @@ def _copied(table: object) -> ConfigTable:
 
 
 def family_names() -> tuple[str, ...]:
-    """Return the names of all families, as `model_type` has them."""
+    """Names of all families, as in `model_type`."""
     return tuple(sorted(name for name in families() if name not in BASES))
 
 
@@ -115,11 +115,10 @@ def import_config(
     family: str | None = None,
     depths: bool = False,
 ) -> ImportedModel:
-    """Return the file `name`.toml that describes the configured model.
+    """The file `name`.toml for the configured model.
 
-    `date` is when the configuration was read; `origin` names it in messages; `family` reads it as
-    one of that family, whatever it says of itself. `depths`: modules that predict further tokens
-    are a part of it.
+    `date` is the date of the configuration, `origin` its name in messages; `family` overrides the
+    configuration's own. `depths` includes the modules of multi-token prediction.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -186,7 +185,7 @@ def _family(config: Mapping[str, object], origin: str) -> str:
 
 
 class _Reader:
-    """Reads a configuration, or a table of one, as a family."""
+    """Reader of a configuration, or of a table in one, as a family."""
 
     def __init__(self, family: str, config: Mapping[str, object]) -> None:
         self.table = families()[family]
@@ -206,7 +205,7 @@ class _Reader:
 
     @property
     def faults(self) -> list[Fault]:
-        """Everything that is wrong."""
+        """Every fault so far."""
         own = [fault for fields in self.scope.fields for fault in fields.faults]
         return [
             *own,
@@ -218,12 +217,12 @@ class _Reader:
         ]
 
     def part(self, name: str) -> object:
-        """Return a part of this model, or the value of a key."""
+        """A part of this model, or the value of a key."""
         made = self.model()
         return made[name] if name in made else self.scope.value(name)
 
     def model(self) -> ConfigTable:
-        """Return the tables of a model file."""
+        """Tables of the model file."""
         if self._made is not None:
             return self._made
         self._made = {}
@@ -248,7 +247,7 @@ class _Reader:
         return made
 
     def _built(self, table: ConfigTable) -> ConfigTable:
-        """Return a table with its expressions worked out, without what comes to nothing."""
+        """A table with its expressions evaluated, without empty results."""
         made: ConfigTable = {}
         order = table.pop("order", None)
         for key, leaf in table.items():
@@ -293,7 +292,7 @@ class _Reader:
                 yield key, about
 
     def _left(self) -> Iterator[str]:
-        """Yield the keys that say something and that nobody read."""
+        """Yield non-empty keys that nothing read."""
         skipped = [*self.table.get("inert", ()), *self.table.get("unread", ())]  # type: ignore[misc]
         inert = re.compile("|".join(skipped))
         seen = self.scope.used | self.nested | set(self.parts)
@@ -308,7 +307,7 @@ class _Reader:
                 yield key
 
     def refuse_unread(self) -> None:
-        """Add a fault for every key that may change what is counted and was not read."""
+        """Add a fault for every unread key that may change parameters or FLOP."""
         for part in self.parts.values():
             part.refuse_unread()
         for key in self._left():
@@ -316,7 +315,7 @@ class _Reader:
                 self.scope.fault(key, "not read, and it may change parameters or FLOP")
 
     def ignored(self) -> Iterator[str]:
-        """Yield in words what was left out."""
+        """Yield remarks on ignored keys."""
         for key in self._left():
             yield f"{key} is ignored"
         for name, part in self.parts.items():
@@ -324,13 +323,13 @@ class _Reader:
 
     @property
     def predicted(self) -> tuple[tuple[str, object], ...]:
-        """The key that says how many further tokens are predicted, and what it says."""
+        """Key and number of the further tokens predicted, if any."""
         tables = (self.config,) if self.inner is self.config else (self.config, self.inner)
         found = ((key, table.get(key)) for table in tables for key in _PREDICTED)
         return tuple((key, count) for key, count in found if count)
 
     def without_depths(self) -> Iterator[str]:
-        """Yield in words that depths are left out."""
+        """Yield a remark on omitted modules of multi-token prediction."""
         for key, count in self.predicted:
             yield (
                 f"{key} {count}: modules that predict further tokens are left out; "
@@ -359,6 +358,7 @@ def _settle_layers(transformer: ConfigTable, scope: Scope) -> None:
             transformer.pop(part, None)
     if len(used) == 1 and mixers == {"attention"} and feeds != {"none"}:
         (kind,) = made.values()
+        # Equal layers need no pattern: the window moves to the model's attention.
         if kind.rotary and kind.first_norm:
             bounds = {"window": kind.window, "chunk": kind.chunk}
             attention = transformer["attention"]

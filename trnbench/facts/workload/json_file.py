@@ -1,4 +1,4 @@
-"""Reading one JSON file that must hold an object: every way to fail becomes one clear message."""
+"""Reading one JSON file with an object; every failure becomes one clear message."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trnbench.facts.catalog.foreign import bounded_int
 from trnbench.facts.catalog.text_file import read_text, refused
 
 MAX_BYTES = 8 << 20
-"""A configuration has some kilobytes; one with 20,000 class names less than two mebibytes."""
+"""Configurations have some kilobytes, even with 20,000 class names less than two mebibytes."""
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """Return the JSON object in `path`, or raise DataFileError saying what is wrong with it."""
+    """The JSON object in `path`, or DataFileError."""
     try:
         value = json.loads(
             read_text(path, what="JSON", max_bytes=MAX_BYTES),

@@ -1,4 +1,4 @@
-"""Texts that people type for a knob of a layout -> its values."""
+"""Parsers of the texts for a layout's knobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SWITCH = {"on": True, "off": False}
 
 
 def knob_parser(knob: Knob, what: str) -> Callable[[str], Value]:
-    """Return a parser of a knob's values, and of `any` where a search may choose it."""
+    """Parser of a knob's values, and of `any` where a search may choose."""
     one = value_parser(knob, what)
     if not (knob.searched or knob.on_request):
         return one
@@ -20,7 +20,7 @@ def knob_parser(knob: Knob, what: str) -> Callable[[str], Value]:
 
 
 def value_parser(knob: Knob, what: str) -> Callable[[str], Value]:
-    """Return a parser of a knob's values that calls it `what` in errors."""
+    """Parser of a knob's values, named `what` in errors."""
     if knob.tokens:
         return parsing.sequence(what)
     if knob.counts:
@@ -46,7 +46,7 @@ def _formed(form: Callable[[str], str], what: str, text: str) -> str:
 
 
 def knob_texts(knob: Knob) -> tuple[str, ...]:
-    """Return the texts of a knob's values, those preferred first; none if it has too many."""
+    """Texts of a knob's values, preferred ones first; empty for unlisted values."""
     if knob.kind is bool:
         return tuple(SWITCH)
     return tuple(map(str, knob.preferred or knob.choices))

@@ -1,6 +1,6 @@
-"""Kinds of layers, in which order they stand, and the scan that some have instead of attention.
+"""Kinds of layers, their order, and scans (state-space layers) in place of attention.
 
-A pattern is names with repeats: "(sliding*5 full)*5 sliding*4".
+A pattern is a list of names with repeats: "(sliding*5 full)*5 sliding*4".
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ _TOKEN = re.compile(r"\s*(\(|\)|[a-z][a-z0-9-]*|\*\s*\d{1,5})")
 
 
 class Scan(Record):
-    """A state for each head that tokens update in turn, computed in chunks of `chunk` tokens.
+    """A per-head state that tokens update in turn, computed in chunks of `chunk` tokens.
 
     `mamba-2`: state-space duality (arXiv 2405.21060); `gated-delta`: the gated delta rule (arXiv
-    2412.06464). A state has `state_size` x `head_size` numbers. Heads share the keys and queries
-    of `key_heads` (B and C of `mamba-2`, in groups). In front stands a convolution over so many
-    tokens.
+    2412.06464).
     """
 
     form: Literal["mamba-2", "gated-delta"]
     heads: int
     head_size: int
     key_heads: int
+    """Heads of keys and queries (B and C of `mamba-2`), shared by groups of heads."""
     state_size: int
+    """A state has `state_size` x `head_size` numbers."""
     convolution: int = 4
+    """Tokens of the convolution in front; 0 is invalid."""
     convolution_bias: bool = False
     chunk: int
 
@@ -43,21 +44,20 @@ class Scan(Record):
 
 
 class LayerKind(Record):
-    """What stands in the layers of a kind; a layer of one part alone has one norm.
-
-    `window` and `chunk` bound what its attention sees, before what the model's says. Without
-    `rotary` its attention knows no positions; without `first_norm` the first part reads the stream.
-    """
+    """Parts of the layers of a kind; a layer of a single part has one norm."""
 
     mixer: Mixer = "attention"
     feed_forward: FeedsForward = "mlp"
     window: int | None = None
+    """Attention window; `chunk`: attention chunk; both override the model's."""
     chunk: int | None = None
     rotary: bool = True
+    """False: the attention ignores positions."""
     first_norm: bool = True
+    """False: the first part reads the residual stream without a norm."""
 
     def __post_init__(self) -> None:
-        """Refuse layers without any part, and windows of what is no attention."""
+        """Refuse layers without any part, and windows without attention."""
         check_sizes(self)
         if self.mixer == self.feed_forward == "none":
             raise ValueError("a layer needs a `mixer` or a `feed_forward`")
@@ -66,7 +66,7 @@ class LayerKind(Record):
 
 
 def layer_order(pattern: str) -> tuple[str, ...]:
-    """Return the kind of every layer that a pattern lists; raise ValueError if it is none."""
+    """Kind of every layer of a pattern; ValueError for an invalid pattern."""
     stack: list[list[str]] = [[]]
     last: list[str] = []
     at = 0
@@ -98,7 +98,7 @@ def layer_order(pattern: str) -> tuple[str, ...]:
 
 
 def as_pattern(order: tuple[str, ...]) -> str:
-    """Return a pattern that lists these layers: the shortest that repeats one group, or runs."""
+    """The shortest pattern for these layers, of one repeated group or of runs."""
     found = [_runs(order)]
     for size in range(2, len(order) // 2 + 1):
         times = 1

@@ -1,11 +1,9 @@
-"""How one training step is spread over ranks and in time: the table of its knobs.
+"""The layout of a training step over ranks and time: the table of its knobs.
 
 The fields of `Layout` are the table: a degree or mode is declared there and nowhere else. Options
-of the command line, fields of forms, axes of a search, keys of suites and of result rows, and the
-words of command lines are read from it. What a knob does to a step is said in `program.grid`.
-
-Whether a layout divides, is legal on a platform or fits in memory is an answer that others give;
-here only malformed values are refused.
+of the command line, form fields, search axes, keys of suites and of result rows are read from it.
+`program.grid` describes each knob's effect on a step. Only malformed values are refused here;
+divisibility, legality on a platform and memory are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ OptimizerOffload = Literal["none", "host"]
 Value: TypeAlias = bool | int | float | str
 ActsOn = Literal["step", "layers", "experts"]
 ANY = "any"
-"""The text that asks a search for a knob."""
+"""The text that leaves a knob to the search."""
 
 
 def _about(
@@ -80,31 +78,26 @@ def _about(
     least: int = 1,
     most: int = MAX_SIZE - 1,
 ) -> Mapping[str, object]:
-    """Return the metadata of a field of `Layout`: the arguments of its `Knob`."""
     return locals()
 
 
 def _knob(default: Value | None, help: str, **about: Any) -> Any:  # noqa: ANN401
-    """Return a field of `Layout` that has a default."""
     return field(default=default, metadata=_about(help, **about))
 
 
 def _of_answers(help: str, *, default: str | None = None, **about: Any) -> Any:  # noqa: ANN401
-    """Return a field of `Layout` for jobs that write answers; None is what the job takes."""
+    """Field of `Layout` for jobs that generate answers; None means the job's default."""
     return field(default=default, metadata=_about(help, of_jobs=REINFORCED, **about))
 
 
 class Layout(Record):
     """The parallel degrees, batch and execution mode of a training step.
 
-    The ranks are tp * pp * cp * dp; expert parallelism takes its `ep` ranks out of cp * dp.
-    With an `expert_tp` of their own, experts are cut over so many of the tensor-parallel ranks, and
-    `ep` is taken out of all that this leaves: tp * cp * dp / expert_tp. `vpp` is the number of
-    model chunks on each pipeline stage, `global_batch` counts samples, `sequence` tokens.
-    With a `shard`, ZeRO slices over groups of so many data ranks, `cp` innermost.
-    Degrees and batch sizes may be arrays that broadcast together.
-    What `recompute` may be is said in `workload.recompute`.
-    Without `capacity_factor` no token is dropped.
+    The ranks are tp * pp * cp * dp; expert parallelism takes its `ep` ranks out of cp * dp. With an
+    `expert_tp`, experts are split over that many tensor-parallel ranks, and `ep` is taken out of tp
+    * cp * dp / expert_tp. `vpp` is the number of model chunks per pipeline stage; `global_batch`
+    counts samples, `sequence` tokens. With a `shard`, ZeRO slices over groups of that many data
+    ranks, `cp` innermost. Degrees and batch sizes may be arrays that broadcast together.
     """
 
     tp: Degree = _knob(
@@ -333,7 +326,7 @@ class Layout(Record):
     )
 
     def __post_init__(self) -> None:
-        """Refuse values that mean nothing on any machine."""
+        """Refuse values that are invalid on any machine."""
         if faults := "; ".join(_out_of_bounds(self)):
             raise ValueError(faults)
         values = dict(zip(KNOBS, _values_of(self), strict=True))
@@ -360,67 +353,66 @@ class Layout(Record):
 
     @property
     def ranks(self) -> Degree:
-        """The number of ranks the layout spans."""
+        """Number of ranks of the layout."""
         return self.tp * self.pp * self.cp * self.dp
 
     @property
     def sample_tokens(self) -> Degree:
-        """The tokens of a sample, in all its sequences."""
+        """Tokens of a sample, over all its sequences."""
         return self.sequence * sequences_per_sample(self.job)
 
 
 class Knob(Record):
-    """A degree or mode of a layout.
-
-    `kind` is what its value is: int, float, str or bool. `choices` are all its values, where they
-    can be listed. `needed`: it has no default, a layout has to say it. `title` is its name as
-    people read it, `short` as it heads a column. `searched`: whether a search chooses it where it
-    is open; then `preferred` are its values, those that win among equals first (none for a degree,
-    whose values are what divides). `on_request`: what of it a search chooses only where it is asked
-    to, in words. `part` says of which models it is a knob: of all, of those with
-    layers, or of those with experts. Where the degrees in `acts_with` are 1 it changes nothing.
-    `tokens`: it counts tokens, of which 8k are 8,192. `of_jobs`: it is a knob of these alone.
-    `form` returns a text as it is always written, or raises a ValueError. `least` and
-    `most` bound counts.
-    """
+    """A degree or mode of a layout."""
 
     name: str
     kind: type[Value]
     choices: tuple[Value, ...]
+    """All values, where they can be listed."""
     default: Value | None
     needed: bool
+    """True without a default: every layout has to set the knob."""
     help: str
     title: str
+    """Name in texts; `short`: name in column headings."""
     short: str
     metavar: str | None
     searched: bool
+    """True when searches choose the value of an open knob."""
     preferred: tuple[Value, ...]
+    """Values of a search, best first among equals; empty for degrees (divisors)."""
     on_request: str
+    """Values that a search tries only on request, in words."""
     part: ActsOn
+    """Models with the knob: all, those with layers, or those with experts."""
     acts_with: tuple[str, ...]
+    """Degrees without which (all 1) the knob has no effect."""
     tokens: bool
+    """True for a number of tokens, where 8k is 8,192."""
     of_jobs: tuple[Job, ...]
+    """The only jobs with the knob; empty: all."""
     form: Callable[[str], str] | None
+    """Canonical form of a text; ValueError for an invalid text."""
     least: int
     most: int
 
     @property
     def option(self) -> str:
-        """Its option on the command line."""
+        """The knob's option on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     def is_for(self, job: Value | None) -> bool:
-        """Tell whether it is a knob of a job."""
+        """True when a job has the knob."""
         return not self.of_jobs or job in self.of_jobs
 
     @property
     def counts(self) -> bool:
-        """Whether its values are the whole numbers from the `least`."""
+        """True for whole numbers from `least` on."""
         return self.kind is int and not self.choices
 
     @property
     def is_degree(self) -> bool:
-        """Whether it counts ranks, samples or tokens: every layout has a number, or an array."""
+        """True for required counts of ranks, samples or tokens, which may be arrays."""
         return self.counts and (self.needed or self.default is not None)
 
 
@@ -451,7 +443,7 @@ def _knobs() -> Mapping[str, Knob]:
 
 
 def _kind(form: object) -> tuple[type[Value], tuple[Value, ...]]:
-    """Return the type of a knob's values, and all of them if they are listed."""
+    """Type of a knob's values, and all values if listed."""
     if get_origin(form) is Literal:
         return type(get_args(form)[0]), get_args(form)
     if get_origin(form) is Annotated:
@@ -463,7 +455,7 @@ def _kind(form: object) -> tuple[type[Value], tuple[Value, ...]]:
 
 
 KNOBS = _knobs()
-"""Every knob by name, in the order in which they are listed everywhere."""
+"""Every knob by name, in the order of all listings."""
 DEGREES = tuple(name for name, knob in KNOBS.items() if knob.is_degree)
 """Knobs that are whole numbers, and arrays in a grid of layouts."""
 RANK_DEGREES = tuple(name for name in DEGREES if KNOBS[name].searched and name != "micro_batch")
@@ -472,7 +464,7 @@ _values_of = attrgetter(*KNOBS)
 
 @cache
 def _looked_at(job: Job) -> tuple[tuple[Knob, bool], ...]:
-    """Return the knobs with more rules than bounds, each with whether it is for a job."""
+    """Knobs with more rules than bounds, each with True if the job has it."""
     of_job = ((knob, knob.is_for(job)) for knob in KNOBS.values())
     return tuple((knob, own) for knob, own in of_job if not (own and knob.is_degree))
 
@@ -487,7 +479,6 @@ def _formed(knob: Knob, value: object) -> str:
 
 @cache
 def _counting() -> tuple[Knob, ...]:
-    """Return the knobs that are whole numbers."""
     return tuple(knob for knob in KNOBS.values() if knob.counts)
 
 

@@ -1,4 +1,4 @@
-"""Workloads by name: models and suites out of the catalogue."""
+"""Workloads by name: models and suites of the catalogue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trnbench.facts.workload.weights import parameter_count
 
 
 def read_model(path: Path) -> Model:
-    """Return the model in the file; its shapes must give the parameter count it cites."""
+    """The model in the file, whose shapes must give the cited parameter count."""
     model = load(path, Model)
     counted = parameter_count(model)
     if model.published is not None and not model.published.agrees(counted):
@@ -23,21 +23,21 @@ def read_model(path: Path) -> Model:
 
 
 def load_model(catalog: Catalog, name: str, *, where: str = "") -> Model:
-    """Return the model with this name or alias."""
+    """The model with this name or alias."""
     path = catalog.find("models", name, where=where).path
     return catalog.once(path, Model, lambda: read_model(path))
 
 
 def load_matrix_suite(catalog: Catalog, name: str) -> MatrixSuite:
-    """Return the matrix suite with this name or alias."""
+    """The matrix suite with this name or alias."""
     return load_named(catalog, "matrix", name, MatrixSuite)
 
 
 def load_collective_suite(catalog: Catalog, name: str) -> CollectiveSuite:
-    """Return the collective suite with this name or alias."""
+    """The collective suite with this name or alias."""
     return load_named(catalog, "collective", name, CollectiveSuite)
 
 
 def load_training_suite(catalog: Catalog, name: str) -> TrainingSuite:
-    """Return the training suite with this name or alias."""
+    """The training suite with this name or alias."""
     return load_named(catalog, "training", name, TrainingSuite)

@@ -1,7 +1,8 @@
-"""The form in which mamba_ssm writes its configurations, as the `mamba2` of Hugging Face.
+"""Conversion of mamba_ssm's configurations to Hugging Face's `mamba2` form.
 
-It names no architecture, keeps the mixer's numbers in `ssm_cfg`, and pads the vocabulary when a
-model is built. Defaults are those of `MambaConfig` and `Mamba2` (state-spaces/mamba).
+The original form names no architecture, keeps the mixer's numbers in `ssm_cfg`, and pads the
+vocabulary when a model is built. Defaults are those of `MambaConfig` and `Mamba2`
+(state-spaces/mamba).
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ _MIXER_KEYS: Mapping[str, tuple[str, object]] = {
 }
 """Key of a mixer -> the key of Hugging Face, and the default."""
 _PLAIN: Mapping[str, object] = {"attn_layer_idx": [], "attn_cfg": {}, "d_intermediate": 0}
-"""Keys of further kinds of layers, which plain Mamba-2 models have none of."""
+"""Keys of other kinds of layers, absent from plain Mamba-2 models."""
 _MIXER_PLAIN: Mapping[str, object] = {"d_ssm": None, "D_has_hdim": False, "rmsnorm": True}
 _INERT = ("layer", "A_init_range", "norm_before_gate", "conv_init", "use_mem_eff_path")
 
 
 def is_mamba_config(config: Mapping[str, object]) -> bool:
-    """Return whether a configuration is in the form of mamba_ssm."""
+    """True for a configuration in mamba_ssm's form."""
     return "model_type" not in config and "d_model" in config and _MIXER in config
 
 
 def as_hugging_face(config: Mapping[str, object], origin: str) -> dict[str, object]:
-    """Return the same model as Hugging Face describes it; another one than Mamba-2 is refused."""
+    """The same model in Hugging Face's form; other models than Mamba-2 are refused."""
     config = {key: value for key, value in config.items() if value is not None}
     mixer = config.get(_MIXER)
     if not isinstance(mixer, Mapping):

@@ -1,6 +1,6 @@
-"""A model as its publisher describes it: shapes and structure, no batch, no layout, no hardware.
+"""A model as its publisher describes it: shapes and structure, no batch, layout or hardware.
 
-A model is either a transformer or a recommender. What surrounds the transformer tells its family:
+A model is either a transformer or a recommender. A transformer's inputs determine its family:
 
     vocabulary, causal attention      decoder
     vocabulary, two-way attention     encoder
@@ -23,18 +23,19 @@ from trnbench.facts.workload.sizes import MAY_BE_ZERO, MOST_DEPTHS, check_sizes
 Activation = Literal["gelu", "relu", "relu2", "silu"]
 Family = Literal["decoder", "encoder", "vision", "diffusion", "recommender"]
 ROTARY_BASE = 10_000.0
-"""Of models that name none (RoFormer, arXiv 2104.09864)."""
+"""Default base (RoFormer, arXiv 2104.09864)."""
 
 
 class Latent(Record):
-    """Multi-head latent attention: queries, keys and values pass through low-rank projections.
+    """Multi-head latent attention: low-rank projections of queries, keys and values.
 
-    Each head adds `rope_head_size` rotated dimensions to its query; the rotated key part is shared
-    by all heads. Without `query_rank` the query is projected at once.
+    Each head adds `rope_head_size` rotated dimensions to its query; all heads share the rotated key
+    part.
     """
 
     kv_rank: int
     query_rank: int | None = None
+    """None: a full-rank query projection."""
     rope_head_size: int
     value_head_size: int
 
@@ -44,27 +45,28 @@ class Latent(Record):
 
 
 class Attention(Record):
-    """The attention of a layer; `head_size` is that of queries and keys without a rotated part.
-
-    `biases` says which projections have one; `window` bounds how far back a token looks (to both
-    sides together where it is not causal), and `chunk` cuts the sequence into pieces that do not
-    see each other. The norm of queries and keys is `over` each head or all of them at once.
-    `sinks`: a number for each head in the softmax's sum. `output_gate`: a gate as wide as the
-    queries. `dropout`: whether training drops out attention weights.
-    """
+    """The attention of a layer."""
 
     heads: int
     kv_heads: int
     head_size: int
+    """Size of queries and keys, without a rotated latent part."""
     causal: bool
     biases: Literal["none", "qkv", "all"] = "none"
+    """Projections with a bias."""
     query_key_norm: bool = False
     query_key_norm_over: Literal["head", "all"] = "head"
+    """Norm of queries and keys over each head or over all together."""
     sinks: bool = False
+    """A number per head in the softmax's sum."""
     output_gate: bool = False
+    """A gate as wide as the queries."""
     dropout: bool = False
+    """True when training drops attention weights."""
     window: int | None = None
+    """Visible tokens: backwards if causal, else both sides together."""
     chunk: int | None = None
+    """Length of pieces of the sequence that do not see each other."""
     latent: Latent | None = None
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class Attention(Record):
 
     @property
     def variant(self) -> Literal["MHA", "GQA", "MQA", "MLA"]:
-        """The usual name of this way of sharing keys and values."""
+        """The usual name of the sharing of keys and values."""
         if self.latent is not None:
             return "MLA"
         if self.kv_heads == self.heads:
@@ -103,27 +105,27 @@ class Mlp(Record):
 
 
 class Moe(Record):
-    """A mixture of experts: each token visits `top_k` of `experts`, and every shared expert.
-
-    The first `dense_layers` layers have the model's plain MLP instead. `selection_bias` is a number
-    per expert that steers the choice and is not trained by gradient; `router_bias` one that is.
-    Shared experts are `shared_hidden` wide, or as the others; `shared_gate` weighs their answer.
-    With `latent` tokens are projected to that width before they travel, and back after it.
-    """
+    """A mixture of experts: each token visits `top_k` of `experts`, and every shared expert."""
 
     experts: int
     top_k: int
     expert: Mlp
     shared_experts: int = field(default=0, metadata=MAY_BE_ZERO)
     shared_hidden: int | None = None
+    """Width of shared experts; None: the others' width."""
     shared_gate: bool = False
+    """A gate on the output of shared experts."""
     latent: int | None = None
+    """Width to which tokens are projected before the exchange, and back after."""
     dense_layers: int = field(default=0, metadata=MAY_BE_ZERO)
+    """Leading layers with the model's plain MLP instead."""
     selection_bias: bool = False
+    """A number per expert that steers the choice, untrained by gradient."""
     router_bias: bool = False
+    """A trained number per expert."""
 
     def __post_init__(self) -> None:
-        """Refuse a choice of more experts than there are."""
+        """Refuse a `top_k` above the number of experts."""
         check_sizes(self)
         if self.top_k > self.experts:
             raise ValueError(f"`top_k` {self.top_k} is above `experts` {self.experts}")
@@ -132,16 +134,16 @@ class Moe(Record):
 
     @property
     def shared(self) -> Mlp:
-        """What a shared expert is."""
+        """The network of a shared expert."""
         return replace(self.expert, hidden=self.shared_hidden or self.expert.hidden)
 
 
 class Position(Record):
-    """How tokens know their place, up to `length` of them.
+    """Encoding of up to `length` token positions.
 
-    `learned` and `fixed` add a table to the input (`fixed` is not trained); `rotary` turns the
-    first `rotary_size` dimensions of each head (all of them when not given); with `none` order is
-    known by what mixes tokens alone.
+    `learned` and `fixed` add a table to the input (`fixed` is untrained); `rotary` turns the first
+    `rotary_size` dimensions of each head (all if unset); with `none` only mixing layers see the
+    order.
     """
 
     encoding: Literal["learned", "fixed", "rotary", "none"]
@@ -150,7 +152,7 @@ class Position(Record):
     rotary_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a rotary base with another encoding, and its absence with this one."""
+        """Refuse a rotary base with another encoding, and rotary without a base."""
         check_sizes(self)
         rotary = self.encoding == "rotary"
         if rotary != (self.rotary_base is not None) or (self.rotary_size and not rotary):
@@ -160,25 +162,23 @@ class Position(Record):
 
 
 class Transformer(Record):
-    """A stack of layers: equal ones but for the leading dense ones of a mixture of experts, or
-    those that `pattern` lists, by the names of `kinds`.
-
-    `rms` has a scale, `layer` a scale and a shift, `plain` neither. `pre` normalises the input of
-    attention and MLP and the last output, `post` the embeddings and the residual sums, `branch`
-    what is added to the stream and the last output, `both` input and what is added. `norm_input`:
-    the embeddings too; without `norm_final` not the last output. A parallel residual feeds
-    attention and MLP from the same input. `dropout`: whether training drops out embeddings and what
-    is added to the residual stream.
-    """
+    """A stack of layers: equal but for leading dense ones, or listed by `pattern` of `kinds`."""
 
     layers: int
     hidden: int
     norm: Literal["rms", "layer", "plain"]
+    """`rms` has a scale, `layer` a scale and a shift, `plain` neither."""
     norm_placement: Literal["pre", "post", "branch", "both"] = "pre"
+    """`pre`: inputs of attention and MLP, and the final output; `post`: embeddings and residual
+    sums; `branch`: additions to the stream, and the final output; `both`: inputs and additions.
+    """
     norm_input: bool = False
+    """True: the embeddings too; `norm_final`: the final output."""
     norm_final: bool = True
     residual: Literal["sequential", "parallel"] = "sequential"
+    """`parallel`: attention and MLP read the same input."""
     dropout: bool = False
+    """True when training drops embeddings and residual additions."""
     pattern: str | None = None
     kinds: dict[str, LayerKind] = field(default_factory=dict)
     attention: Attention | None = None
@@ -188,7 +188,7 @@ class Transformer(Record):
     position: Position
 
     def __post_init__(self) -> None:
-        """Refuse layers without a feed-forward part, and parts that no layer has."""
+        """Refuse layers without a feed-forward part, and unused parts."""
         check_sizes(self)
         if self.layers > MAX_LAYERS:
             raise ValueError(f"`layers` {self.layers:,} are more than {MAX_LAYERS:,}")
@@ -213,7 +213,7 @@ class Transformer(Record):
             raise ValueError("a parallel residual is for layers with attention and an MLP alone")
 
     def __hash__(self) -> int:
-        """Return a hash of what tells most models apart; tables of kinds have none."""
+        """Hash the fields that distinguish most models; tables of kinds are unhashable."""
         parts = (self.attention, self.scan, self.mlp, self.moe, self.position)
         return hash((self.layers, self.hidden, self.norm, self.pattern, *parts))
 
@@ -230,12 +230,12 @@ class Transformer(Record):
 
     @property
     def leading_dense(self) -> int:
-        """The layers without experts in front of those with, of models without a pattern."""
+        """Leading layers without experts, in models without a pattern."""
         return 0 if self.moe is None else self.moe.dense_layers
 
     @property
     def layer_kinds(self) -> Mapping[str, LayerKind]:
-        """Kinds of layers by name; of models without a pattern `dense` and `moe`."""
+        """Kinds of layers by name; `dense` and `moe` in models without a pattern."""
         if self.kinds:
             return self.kinds
         dense = {"dense": LayerKind()} if self.dense_layers else {}
@@ -243,14 +243,14 @@ class Transformer(Record):
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The kind of every layer, from the first to the last."""
+        """The kind of every layer, from first to last."""
         if self.pattern is not None:
             return layer_order(self.pattern)
         dense = self.dense_layers
         return ("dense",) * dense + ("moe",) * (self.layers - dense)
 
     def of_kind(self, name: str) -> Transformer:
-        """Return one layer of a kind, as a model of it alone."""
+        """One layer of a kind, as a one-layer model."""
         kind, attention = self.layer_kinds[name], self.attention
         if attention is not None and (kind.window or kind.chunk):
             attention = replace(attention, window=kind.window, chunk=kind.chunk)
@@ -273,27 +273,25 @@ class Transformer(Record):
 
     @property
     def causal(self) -> bool:
-        """Whether no token sees a later one."""
+        """True when no token sees a later one."""
         return self.attention is None or self.attention.causal
 
     @property
     def dense_layers(self) -> int:
-        """The number of layers with a plain MLP."""
+        """Number of layers with a plain MLP."""
         return self.layers if self.moe is None else self.moe.dense_layers
 
 
 class Vocabulary(Record):
-    """The tokens of a text model; `tied` uses the embedding as output weights too.
-
-    `bias`: the output projection has one. `predicted` is the share of positions whose token the
-    training objective predicts.
-    """
+    """The tokens of a text model."""
 
     size: int
     tied: bool
+    """The embedding also serves as output weights; `bias`: of the output projection."""
     bias: bool = False
     token_types: int = field(default=0, metadata=MAY_BE_ZERO)
     predicted_ratio: Ratio = 1.0
+    """Share of positions whose token the training objective predicts."""
 
     def __post_init__(self) -> None:
         """Refuse a share outside (0, 1]."""
@@ -303,16 +301,15 @@ class Vocabulary(Record):
 
 
 class Image(Record):
-    """A square image (or latent) cut into square patches; each is a token, and a class token is.
-
-    `bias`: the projection of patches has one.
-    """
+    """A square image (or latent) cut into square patches; each patch is a token."""
 
     size: int
     channels: int
     patch: int
     class_token: bool = False
+    """One more token for the class."""
     bias: bool = True
+    """Bias of the patch projection."""
 
     def __post_init__(self) -> None:
         """Refuse patches that do not tile the image."""
@@ -322,18 +319,16 @@ class Image(Record):
 
     @property
     def tokens(self) -> int:
-        """The number of tokens of one image."""
+        """Number of tokens per image."""
         return (self.size // self.patch) ** 2 + self.class_token
 
 
 class Diffusion(Record):
-    """The inputs of a denoiser besides the image, time step and label, and its output.
-
-    `labels` counts the class labels and the one for "none".
-    """
+    """Inputs of a denoiser besides the image (time step, label), and its output."""
 
     time_features: int
     labels: int
+    """Class labels, including the one for "none"."""
     output_channels: int
 
     def __post_init__(self) -> None:
@@ -342,16 +337,15 @@ class Diffusion(Record):
 
 
 class Head(Record):
-    """What follows the last layer of an encoder: a pooler, a classifier of so many classes.
-
-    `attention_pool`: a query that is learned attends to all tokens, an MLP follows. `transform`: a
-    projection and a norm before the output projection of a vocabulary.
-    """
+    """Parts after the last layer of an encoder."""
 
     pooler: bool = False
     attention_pool: bool = False
+    """A learned query attends to all tokens; an MLP follows."""
     transform: bool = False
+    """A projection and a norm before the output projection of a vocabulary."""
     classes: int | None = None
+    """Classes of a classifier."""
 
     def __post_init__(self) -> None:
         """Refuse sizes out of bounds."""
@@ -359,21 +353,19 @@ class Head(Record):
 
 
 class Tower(Record):
-    """A vision encoder beside a decoder: its tokens, projected, stand among those of the text.
-
-    An image becomes `tokens` of the decoder, by way of layers of the widths that `projector` lists
-    (a norm first if `projector_norm`). A sample has `images` of them.
-    """
+    """A vision encoder of a decoder: its projected tokens join those of the text."""
 
     image: Image
     transformer: Transformer
     projector: tuple[int, ...]
+    """Layer widths of the projector; `projector_norm`: a norm first."""
     projector_norm: bool = False
     tokens: int
+    """Decoder tokens per image; `images`: per sample."""
     images: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse projectors that do not start from the encoder's output, and what is no encoder."""
+        """Refuse projectors of the wrong input width, and towers that are not encoders."""
         check_sizes(self)
         width = self.projector[0] if self.projector else 0
         if len(self.projector) < 2 or width % self.transformer.hidden:
@@ -383,21 +375,18 @@ class Tower(Record):
 
 
 class Published(Record):
-    """The parameter count that its makers state: exact unless a tolerance is given."""
+    """Parameter count stated by the publisher, exact unless a tolerance is given."""
 
     parameters: Total
     tolerance_ratio: Ratio = 0.0
 
     def agrees(self, count: int) -> bool:
-        """Return whether a counted number of parameters is the published one."""
+        """True when a counted number of parameters matches the published one."""
         return abs(count - self.parameters) <= self.tolerance_ratio * self.parameters
 
 
 class Model(Sourced):
-    """A model; of `mtp_depths` further tokens a module of its own predicts each (arXiv 2412.19437).
-
-    A depth joins the stream with the next token's embedding, and is one more layer like the last.
-    """
+    """A transformer or recommender, with its inputs and outputs."""
 
     name: str
     title: str
@@ -410,10 +399,14 @@ class Model(Sourced):
     tower: Tower | None = None
     recommender: Recommender | None = None
     mtp_depths: int = 0
+    """Further tokens predicted, each by a module of its own (arXiv 2412.19437).
+
+    A module joins the stream with the next token's embedding, in one more layer like the last.
+    """
     published: Published | None = None
 
     def __post_init__(self) -> None:
-        """Refuse tables that do not make up one of the families."""
+        """Refuse tables that form none of the families."""
         if not 0 <= self.mtp_depths <= MOST_DEPTHS:
             raise ValueError(f"`mtp_depths` must be from 0 to {MOST_DEPTHS}: {self.mtp_depths}")
         around = (self.vocabulary, self.image, self.diffusion)
@@ -444,7 +437,7 @@ class Model(Sourced):
 
     @property
     def family(self) -> Family:
-        """What kind of model this is."""
+        """The family of the model."""
         if self.transformer is None:
             return "recommender"
         if self.image is not None:
@@ -453,7 +446,7 @@ class Model(Sourced):
 
     @property
     def without_depths(self) -> str:
-        """Why no depths can predict further tokens; empty where they can."""
+        """Reason against multi-token prediction; empty if possible."""
         transformer = self.transformer
         if transformer is None or self.family != "decoder" or self.diffusion is not None:
             return "only decoders predict further tokens"
@@ -467,7 +460,9 @@ class Model(Sourced):
         return ""
 
     def with_depths(self, depths: int | None) -> Model:
-        """Return it with so many depths; as it is where none is said, or it can have none."""
+        """The model with `depths` modules of multi-token prediction; unchanged if None or
+        impossible.
+        """
         if depths is None or self.without_depths:
             return self
         return replace(self, mtp_depths=depths)

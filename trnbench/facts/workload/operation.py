@@ -1,4 +1,4 @@
-"""The collective operations that work may ask for: the one list of their names."""
+"""Names of the collective operations."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Pipeline stages drawn by hand, as Megatron-LM's --pipeline-model-parallel-layout has them.
+"""Pipeline stages drawn by hand, as in Megatron-LM's --pipeline-model-parallel-layout.
 
-`E` is the embedding, `t` a layer, `m` a depth of multi-token prediction, `L` the loss, `|` goes to
-the next stage. `x*n` repeats a letter,
-`(...)*n` a group without another inside; commas mean nothing. Of p ranks, rank r runs the stages
-r, p + r, 2 p + r, ... as its chunks. (megatron/core/transformer/pipeline_parallel_layer_layout.py)
+`E` is the embedding, `t` a layer, `m` a module of multi-token prediction, `L` the loss, `|` ends a
+stage. `x*n` repeats a letter, `(...)*n` an unnested group; commas are ignored. Of p ranks, rank r
+runs the stages r, p + r, 2 p + r, ... as its chunks.
+(megatron/core/transformer/pipeline_parallel_layer_layout.py)
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from itertools import groupby, zip_longest
 from typing import TypeAlias
 
 Units: TypeAlias = tuple[tuple[str, int], ...]
-"""Letters, each with its place in the text, from 1."""
+"""Letters, each with its position in the text, from 1."""
 
 EMBEDDING, LAYER, DEPTH, LOSS, NEXT = "E", "t", "m", "L", "|"
 MOST = 20_000
-"""Letters of all repeats together."""
+"""The most letters after expansion of all repeats."""
 _LETTERS = {
     EMBEDDING: "the embedding",
     LAYER: "a layer",
@@ -29,23 +29,23 @@ _LETTERS = {
 
 
 def drawn_text(text: str) -> str:
-    """Return a layout as it is always written; ValueError names the place that is wrong."""
+    """Canonical text of a drawing; ValueError names the position of an error."""
     return written(stages_of(text), depths_of(text))
 
 
 def stages_of(text: str) -> tuple[int, ...]:
-    """Return the layers of each stage; the first has the embedding, the last the loss."""
+    """Layers of each stage; the first has the embedding, the last the loss."""
     return tuple(stage.count(LAYER) for stage in _stages(text))
 
 
 def depths_of(text: str) -> tuple[int, ...]:
-    """Return the depths of multi-token prediction of each stage; one stage has all of them."""
+    """Modules of multi-token prediction of each stage; one stage has them all."""
     return tuple(stage.count(DEPTH) for stage in _stages(text))
 
 
 @cache
 def _stages(text: str) -> tuple[str, ...]:
-    """Return the letters of each stage."""
+    """Letters of each stage."""
     units = tuple(_repeated(tuple(_ungrouped(_units(text)))))
     letters = "".join(letter for letter, _ in units)
     for letter, where, at_end in (
@@ -68,7 +68,7 @@ def _stages(text: str) -> tuple[str, ...]:
 
 
 def written(stages: tuple[int, ...], depths: tuple[int, ...] = ()) -> str:
-    """Return the text of stages with so many layers each, and depths."""
+    """Canonical text of stages with these layers and modules."""
     last = len(stages) - 1
     texts = [
         f"{EMBEDDING if i == 0 else ''}{_times(LAYER, n)}{_times(DEPTH, m)}"
@@ -86,10 +86,10 @@ def written(stages: tuple[int, ...], depths: tuple[int, ...] = ()) -> str:
 
 
 def lighter_ends(layers: int, stages: int, first: int, last: int) -> tuple[int, ...] | None:
-    """Return the layers of stages whose first and last have so many less than those between.
+    """Layers per stage, with `first` and `last` fewer on the end stages than between.
 
-    What is left over goes to the later ones of these, which hold fewer micro-batches. None where
-    that does not come out, or a stage between the ends would be empty.
+    The remainder goes to later middle stages, which hold fewer micro-batches in flight. None where
+    the layers do not divide, or a middle stage would be empty.
     """
     each, more = divmod(layers + first + last, stages)
     between = stages - 2
@@ -107,7 +107,7 @@ def _units(text: str) -> Units:
 
 
 def _ungrouped(units: Units) -> Iterator[tuple[str, int]]:
-    """Yield the letters with groups written out."""
+    """Yield the letters with groups expanded."""
     start: int | None = None
     i = total = 0
     while i < len(units):
@@ -135,7 +135,7 @@ def _ungrouped(units: Units) -> Iterator[tuple[str, int]]:
 
 
 def _repeated(units: Units) -> Iterator[tuple[str, int]]:
-    """Yield the letters with repeats of single ones written out."""
+    """Yield the letters with repeats of single letters expanded."""
     i = total = 0
     while i < len(units):
         letter, place = units[i]
@@ -152,7 +152,7 @@ def _repeated(units: Units) -> Iterator[tuple[str, int]]:
 
 
 def _number(units: Units, i: int, place: int) -> tuple[int, int]:
-    """Return the number behind a `*` at i, and where the text goes on."""
+    """The number after a `*` at i, and the position after it."""
     digits = ""
     if i < len(units) and units[i][0] == "*":
         i, place = i + 1, units[i][1]

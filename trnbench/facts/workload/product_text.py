@@ -1,4 +1,4 @@
-"""Matrix products as people write them: MxKxN, or MxKxNxBATCH."""
+"""Texts of matrix products: MxKxN, or MxKxNxBATCH."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
 
 
 def parse_product(text: str) -> Product:
-    """Return the product that a text such as 4096x8192x8192 names."""
+    """The product in a text such as 4096x8192x8192."""
     from trnbench.facts.workload.suite import Product
 
     match = _SHAPE.fullmatch(text.strip().lower())
@@ -31,6 +31,6 @@ def parse_product(text: str) -> Product:
 
 
 def product_text(product: Product) -> str:
-    """Return the text that names a product."""
+    """The text of a product."""
     batch = f"x{product.batch}" if product.batch > 1 else ""
     return f"{product.m}x{product.k}x{product.n}{batch}"

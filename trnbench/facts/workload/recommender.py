@@ -1,4 +1,4 @@
-"""A recommender as its publisher describes it: embedding tables, and MLPs around cross layers."""
+"""A recommender as its publisher describes it: embedding tables, MLPs and cross layers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from trnbench.facts.workload.sizes import check_sizes
 
 
 class Recommender(Record):
-    """Embedding tables and two MLPs around low-rank cross layers (DCN v2).
-
-    Table i has `rows[i]` rows, of which a sample looks up `lookups[i]` and adds them up. `bottom`
-    and `top` are the output widths of the MLPs on the dense features and on the crossed features.
-    """
+    """Embedding tables and two MLPs around low-rank cross layers (DCN v2)."""
 
     dense_features: int
     embedding_size: int
     rows: tuple[int, ...]
+    """Rows of each table."""
     lookups: tuple[int, ...]
+    """Rows of each table that a sample reads and sums."""
     bottom: tuple[int, ...]
+    """Output widths of the MLP on the dense features."""
     cross_layers: int
     cross_rank: int
     top: tuple[int, ...]
+    """Output widths of the MLP on the crossed features."""
 
     def __post_init__(self) -> None:
-        """Refuse lists that do not belong together."""
+        """Refuse lists of contradicting lengths or widths."""
         check_sizes(self)
         if not self.rows or len(self.rows) != len(self.lookups):
             raise ValueError("`rows` and `lookups` need one number for each table, and a table")
@@ -34,7 +34,7 @@ class Recommender(Record):
 
     @property
     def crossed_features(self) -> int:
-        """The width of the cross layers: every embedding and the bottom MLP's output."""
+        """Width of the cross layers: every embedding and the bottom MLP's output."""
         return (len(self.rows) + 1) * self.embedding_size
 
     @property

@@ -1,9 +1,9 @@
-"""What of a layer is computed again instead of kept: the texts of the knob, and what they mean.
+"""Activation recomputation: values of the knob, and their meaning.
 
-    none            everything that the backward pass reads is kept
-    full            the layer's input is kept; the layer runs again
-    full:4          so in the first 4 layers of each pipeline stage (of each of its chunks)
-    norms,...       of every layer, what these modules put out is computed again
+    none            keep everything that the backward pass reads
+    full            keep each layer's input; run the layer again
+    full:4          the same in the first 4 layers of each pipeline stage (of each of its chunks)
+    norms,...       in every layer, recompute the outputs of these modules
 
 `selective` is the module attention-core alone. Modules are those of Megatron-LM's
 --recompute-modules (layernorm, moe_act, mla_up_proj, core_attn), the layers its method `block`.
@@ -25,7 +25,7 @@ SOME_LAYERS = "some layers"
 
 
 def recompute_named(text: str) -> str:
-    """Return a mode as it is always written; ValueError names what of the text is wrong."""
+    """Canonical text of a mode; ValueError for an invalid text."""
     if text in PLAIN:
         return text
     if text.startswith(_SOME):
@@ -45,7 +45,7 @@ def recompute_named(text: str) -> str:
 
 
 def modules_of(mode: str) -> tuple[Module, ...]:
-    """Return the modules that a mode runs again in layers which are not repeated whole."""
+    """Modules recomputed in layers that do not run again whole."""
     if mode == "selective":
         return (CORE,)
     if mode in PLAIN or mode.startswith(_SOME):
@@ -54,24 +54,24 @@ def modules_of(mode: str) -> tuple[Module, ...]:
 
 
 def repeated_layers(mode: str) -> int | None:
-    """Return how many layers of a chunk a mode runs again whole, where only some."""
+    """Layers of a chunk that run again whole; None without a limit."""
     return int(mode.removeprefix(_SOME)) if mode.startswith(_SOME) else None
 
 
 def parts_of(mode: str) -> tuple[str, ...]:
-    """Return what a mode asks software for: a plain mode, modules, or that some layers repeat."""
+    """Features that a mode needs: a plain mode, modules, or repetition of some layers."""
     if repeated_layers(mode) is not None:
         return (SOME_LAYERS,)
     return (mode,) if mode in PLAIN else modules_of(mode)
 
 
 def of_layers(mode: str) -> str:
-    """Return the mode of those layers that are not named: none beside some that are repeated."""
+    """Mode of the remaining layers: none next to fully repeated ones."""
     return "none" if mode.startswith(_SOME) else mode
 
 
 def without(mode: str, module: Module) -> str:
-    """Return a mode without one of its modules."""
+    """A mode without one of its modules."""
     left = [one for one in modules_of(mode) if one != module]
     if len(left) == len(modules_of(mode)):
         return mode

@@ -1,4 +1,4 @@
-"""The bounds every whole number of a workload record is checked against."""
+"""Bounds of the whole numbers in workload records."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from trnbench.facts.records import fields
 
 MAX_SIZE = 2**31
-"""No dimension, layer count or degree reaches this; products of two still fit 64 bits."""
+"""Exclusive bound of all dimensions, layer counts and degrees; products of two fit 64 bits."""
 MOST_DEPTHS = 16
-"""Modules of multi-token prediction that are modelled, at most."""
+"""Most modelled modules of multi-token prediction."""
 MAY_BE_ZERO = {"minimum": 0}
-"""Metadata of the fields whose least value is not 1."""
+"""Metadata of fields whose least value is 0, not 1."""
 
 
 def check_sizes(record: object) -> None:
-    """Raise ValueError naming every whole number of the record that is out of bounds."""
+    """Raise ValueError for every whole number of the record that is out of bounds."""
     faults = list(_out_of_bounds(record))
     if faults:
         raise ValueError("; ".join(faults))
@@ -33,5 +33,4 @@ def _out_of_bounds(record: Any) -> Iterator[str]:  # noqa: ANN401
 
 @cache
 def _minima(kind: Any) -> tuple[tuple[str, int], ...]:  # noqa: ANN401
-    """Return the least whole number that each field of a record may hold."""
     return tuple((field.name, field.metadata.get("minimum", 1)) for field in fields(kind))

@@ -37,15 +37,15 @@ from trnbench.facts.catalog.toml_file import read_toml
 from trnbench.facts.records import Record, field, replace
 
 VERB = "verb"
-"""An option of a table of an axis: another verb than the study's."""
+"""Key in an axis' table for another verb than the study's."""
 STUDIED = ("matrix", "collective", "train", "compare", "plan", "fleet", "validate", "numerics")
-"""Verbs that a study may ask."""
+"""Verbs available to studies."""
 _BOUNDS = ("above", "below")
 _PLAIN = (str, int, float, bool)
 
 
 class Cell(Record):
-    """One question of a study: its place, what it is called on each axis, and what is asked."""
+    """One question of a study: position, label on each axis, verb and options."""
 
     position: int
     axes: Mapping[str, str]
@@ -54,10 +54,7 @@ class Cell(Record):
 
 
 class Study(Sourced):
-    """A study: `verb` with the options `fixed`, in every combination of `axes` not excluded.
-
-    Of each answer the figures `keep` are kept; unless given, those that people see.
-    """
+    """A study: `verb` with the options `fixed`, in every combination of `axes` not excluded."""
 
     name: str
     title: str
@@ -67,9 +64,10 @@ class Study(Sourced):
     axes: dict[str, Any] = field(default_factory=dict)
     exclude: tuple[dict[str, Any], ...] = ()
     keep: tuple[str, ...] = ()
+    """Figures kept of each answer; empty: those shown to people."""
 
     def __post_init__(self) -> None:
-        """Refuse verbs that cannot be studied, axes without values, and limits on no axis."""
+        """Refuse unknown verbs, axes without values, and limits on unknown axes."""
         verbs = [self.verb]
         for name, values in self.axes.items():
             if not isinstance(values, list) or not values:
@@ -97,12 +95,11 @@ class Study(Sourced):
 
     @property
     def size(self) -> int:
-        """The number of combinations, those that are excluded among them."""
+        """Number of combinations, including excluded ones."""
         return math.prod(len(values) for values in self.axes.values())
 
 
 def _is_option(value: object) -> bool:
-    """Return whether a value can be an option: a text, a number, or a list of these."""
     values = value if isinstance(value, list) else [value]
     return all(isinstance(one, _PLAIN) for one in values)
 
@@ -117,7 +114,7 @@ def _is_limit(limit: Mapping[str, object]) -> bool:
 
 
 def cells_of(study: Study) -> Iterator[Cell]:
-    """Yield the cells, the last axis moving fastest."""
+    """Yield the cells; the last axis varies fastest."""
     position = 0
     for values in itertools.product(*study.axes.values()):
         chosen = dict(zip(study.axes, values, strict=True))
@@ -137,14 +134,14 @@ def cells_of(study: Study) -> Iterator[Cell]:
 
 
 def label_of(value: object) -> str:
-    """Return what a value of an axis is called in tables."""
+    """Label of an axis value in tables."""
     if isinstance(value, dict):
         return " ".join(label_of(one) for one in value.values())
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def read_study(path: Path) -> Study:
-    """Return the study in a file, or raise DataFileError with every fault in it."""
+    """The study in a file, or DataFileError with every fault."""
     found = structure(read_toml(path), Study)
     if isinstance(found, list):
         raise DataFileError(str(path), found, hint=f"also {'; '.join(map(str, found[1:]))}")
@@ -155,7 +152,7 @@ def read_study(path: Path) -> Study:
 
 
 def axis_of(study: Study, name: str) -> str:
-    """Return an axis by its name."""
+    """Check the name of an axis."""
     if name not in study.axes:
         raise InputError(f"{study.name} has no axis {name!r}; its axes: {', '.join(study.axes)}")
     return name
@@ -174,7 +171,6 @@ def _holds(value: object, limit: object) -> bool:
 
 
 def _option(value: object) -> object:
-    """Return an option as it would be written on the command line."""
     if isinstance(value, bool | list):
         return value if isinstance(value, bool) else [str(one) for one in value]
     return str(value)

@@ -1,4 +1,4 @@
-"""Suites: lists of work that one command runs. Chips, instances and models appear by name only."""
+"""Suites: lists of work for one command. Chips, instances and models appear by name only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trnbench.facts.workload.sizes import check_sizes
 
 
 class Product(Record):
-    """A matrix product: m x k by k x n, `batch` times; the label says where it comes from."""
+    """A matrix product: m x k by k x n, `batch` times; the label names its origin."""
 
     m: int
     k: int
@@ -36,7 +36,7 @@ class MatrixSuite(Sourced):
     products: tuple[Product, ...]
 
     def __post_init__(self) -> None:
-        """Refuse empty lists and formats nobody knows."""
+        """Refuse empty lists and unknown formats."""
         _refuse_empty(self, "chips", "formats", "products")
         unknown = sorted(set(self.formats) - set(FORMATS))
         if unknown:
@@ -44,7 +44,7 @@ class MatrixSuite(Sourced):
 
 
 class Place(Record):
-    """So many instances of a type."""
+    """A number of instances of a type."""
 
     instance: str
     nodes: int = 1
@@ -75,7 +75,7 @@ class CollectiveSuite(Sourced):
 
 
 class TrainingCase(Record):
-    """One training configuration: a model on so many instances in a layout."""
+    """One training configuration: a model on `nodes` instances in a layout."""
 
     label: str
     model: str
@@ -98,7 +98,7 @@ class TrainingSuite(Sourced):
     case: tuple[TrainingCase, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty suite and labels that name two cases."""
+        """Refuse an empty suite and duplicate labels."""
         _refuse_empty(self, "case")
         labels = [case.label for case in self.case]
         twice = sorted({label for label in labels if labels.count(label) > 1})

@@ -1,8 +1,8 @@
-"""The one place that lists a model's weight tensors: names, dimensions, blocks and copies.
+"""A model's weight tensors: names, dimensions, blocks and copies; the only such list.
 
-Dimension names say what is counted, so that a layout can cut along them: `head` and `kv_head`,
-`ffn`, `vocabulary`, `expert`, `row` (of an embedding table). A bias has its weight's name and
-".bias". Blocks, in the order data passes them:
+Dimension names describe the counted things, so that a layout can split along them: `head` and
+`kv_head`, `ffn`, `vocabulary`, `expert`, `row` (of an embedding table). A bias has its weight's
+name and ".bias". Blocks, in data order:
 
     embedding | patch, conditioning      kinds of layers (one copy a layer)      mtp.1 ...    head
     tables, bottom, interaction, top     (recommender)
@@ -27,17 +27,17 @@ FINAL_MODULATIONS = 2
 """Shift and scale before the output projection."""
 
 DEPTH = "mtp."
-"""What the names of blocks begin with that predict further tokens."""
+"""Prefix of the blocks of multi-token prediction."""
 MERGE = "merge"
-"""The weight that makes one stream of a stream and the embedding of the next token."""
+"""Weight that merges the stream with the embedding of the next token."""
 TABLES = ("learned", "fixed")
-"""Encodings of positions that are tables."""
+"""Encodings of positions with a table."""
 
 Dims = tuple[tuple[str, int], ...]
 
 
 class Weight(Record):
-    """One weight tensor: its dimensions in order, and how many layers of its block have one."""
+    """One weight tensor: its dimensions in order, and its copies (layers of its block)."""
 
     name: str
     dims: Dims
@@ -47,18 +47,18 @@ class Weight(Record):
 
     @property
     def elements(self) -> int:
-        """The number of elements of one copy."""
+        """Elements of one copy."""
         return prod(size for _, size in self.dims)
 
     @property
     def total(self) -> int:
-        """The number of elements of all copies."""
+        """Elements of all copies."""
         return self.elements * self.count
 
 
 @lru_cache(maxsize=64)
 def weights(model: Model) -> tuple[Weight, ...]:
-    """Return every weight tensor of the model, block by block."""
+    """Every weight tensor of the model, block by block."""
     if model.recommender is not None:
         return tuple(_recommender(model.recommender))
     transformer = model.transformer
@@ -86,17 +86,17 @@ def weights(model: Model) -> tuple[Weight, ...]:
 
 
 def depth_blocks(model: Model) -> tuple[str, ...]:
-    """Return the names of the blocks that predict further tokens, one for each depth."""
+    """Names of the blocks of multi-token prediction, one per predicted token."""
     return tuple(f"{DEPTH}{number}" for number in range(1, model.mtp_depths + 1))
 
 
 def parameter_count(model: Model) -> int:
-    """Return the number of parameters of the model."""
+    """Number of parameters of the model."""
     return sum(weight.total for weight in weights(model))
 
 
 def active_parameter_count(model: Model) -> int:
-    """Return the parameters one token meets: of the routed experts only those it visits."""
+    """Parameters that one token meets: of the routed experts only the visited ones."""
     moe = model.transformer.moe if model.transformer else None
     total = 0
     for weight in weights(model):
@@ -106,7 +106,7 @@ def active_parameter_count(model: Model) -> int:
 
 
 def parameters_by_block(model: Model) -> Mapping[str, int]:
-    """Return the parameters of each block (all layers of it), in the order data passes them."""
+    """Parameters of each block (all its layers), in data order."""
     counts: dict[str, int] = {}
     for weight in weights(model):
         counts[weight.block] = counts.get(weight.block, 0) + weight.total
@@ -114,7 +114,7 @@ def parameters_by_block(model: Model) -> Mapping[str, int]:
 
 
 def has_final_norm(transformer: Transformer) -> bool:
-    """Return whether what leaves the last layer is normalised."""
+    """True when the last layer's output is normalised."""
     return transformer.norm_final and transformer.norm_placement != "post"
 
 
@@ -150,7 +150,7 @@ def _embedding(model: Model, transformer: Transformer) -> Iterator[Weight]:
 
 
 def _tower(tower: Tower) -> Iterator[tuple[str, int, Iterable[Weight]]]:
-    """Yield the blocks of a vision encoder beside a decoder."""
+    """Yield the blocks of a vision encoder."""
     transformer = tower.transformer
     (kind,) = transformer.layer_kinds
     yield "tower.patch", 1, _patch(tower.image, transformer)
@@ -206,7 +206,7 @@ def _conditioning(model: Model, transformer: Transformer) -> Iterator[Weight]:
 
 
 def _layer(model: Model | None, transformer: Transformer, name: str) -> Iterator[Weight]:
-    """Yield the weights of one layer of a kind, whose model of it alone is given."""
+    """Yield the weights of one layer of a kind, given as a one-layer model."""
     kind = transformer.layer_kinds[name]
     if model is not None and model.diffusion is not None:
         yield from _modulation("modulation", transformer, LAYER_MODULATIONS)
@@ -239,7 +239,7 @@ def _mixer(transformer: Transformer) -> Iterator[Weight]:
 
 
 def _scan(scan: Scan, transformer: Transformer) -> Iterator[Weight]:
-    """Yield what a scan projects from, convolves, and updates its states by."""
+    """Yield the weights of a scan: projections, convolutions and state updates."""
     hidden, heads = ("hidden", transformer.hidden), ("head", scan.heads)
     value = (heads, ("head_size", scan.head_size))
     key = (("kv_head", scan.key_heads), ("state_size", scan.state_size))
@@ -358,7 +358,7 @@ def _feed_forward(name: str, mlp: Mlp, hidden: tuple[str, int], lead: Dims) -> I
 
 
 def _depth(model: Model, transformer: Transformer) -> Iterator[Weight]:
-    """Yield the weights of a depth: token table and output weights are the model's."""
+    """Yield the weights of one module; token table and output weights are the model's."""
     hidden = ("hidden", transformer.hidden)
     for what in ("stream", "embedded"):
         yield from _norm(f"norm.{what}", hidden, transformer.norm)
