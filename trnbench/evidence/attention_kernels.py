@@ -129,7 +129,7 @@ class TimedAttention(Record):
         return Tensor(name=name, dims=tuple(dims), format=self.number_format)
 
     def times_s(self, chip: Chip, efficiency: ChipEfficiency) -> FloatArray:
-        """Return the closed form's time by the chip's attention numbers, s; a row for samples."""
+        """The closed form's time by the chip's attention numbers, s; a row for samples."""
         if np.max(efficiency.attention_forward_share) == 0:
             raise RowFault(f"no attention kernel of {chip.name} was timed")
         keys = efficiency.attention_keys if self.tile_keys is None else float(self.tile_keys)
@@ -145,7 +145,6 @@ class TimedAttention(Record):
         return np.asarray(efficiency.attention_call_s + rows_s + tiles_s)
 
     def _rows(self, chip: Chip) -> int:
-        """Return how many rows of query tiles the busiest core goes through."""
         assert isinstance(chip.unit, NeuronCores)
         heads = -(-self.batch * self.heads // self.cores)
         return heads * -(-self.queries // chip.unit.tensor.rows)
@@ -154,7 +153,7 @@ class TimedAttention(Record):
 def interval_s(
     kernel: TimedAttention, chip: Chip, efficiency: ChipEfficiency
 ) -> tuple[float, float, float]:
-    """Return the closed form's time and the ends of its 80 % interval, s.
+    """The closed form's time and the ends of its 80 % interval, s.
 
     One kernel of a chip differs from another as kernels do, and the chip's numbers are not sure.
     """
@@ -168,18 +167,18 @@ def interval_s(
 
 
 def is_attention(row: EvidenceRow) -> bool:
-    """Return whether a row's kernel is attention."""
+    """True when a row's kernel is attention."""
     return any(name in row.text("kernel").lower() for name in _NAMES)
 
 
 def chip_of(row: EvidenceRow) -> str | None:
-    """Return the chip that a row's hardware is, by name; None of hardware called otherwise."""
+    """The chip that a row's hardware is, by name; None of hardware called otherwise."""
     found = _CHIP.match(row.needed("hardware"))
     return f"trainium{found[1]}" if found else None
 
 
 def attention_kernel(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> TimedAttention:
-    """Return the attention kernel that a row timed; raise RowFault where that is none to compare.
+    """The attention kernel that a row timed; raise RowFault where that is none to compare.
 
     `rows` are those of its file.
     """
@@ -232,7 +231,7 @@ def _refuse_step(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> None:
 
 
 def _sizes(row: EvidenceRow) -> dict[str, int]:
-    """Return the sizes of a call by the names of its record."""
+    """The sizes of a call by the names of its record."""
     shape = row.needed("shape")
     said: dict[str, int] = {}
     for name, pattern in _SIZES.items():

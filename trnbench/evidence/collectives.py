@@ -72,17 +72,17 @@ class Systems(State, kw_only=False):
     _stacks: Memo[tuple[str, str], str] = field(default_factory=Memo)
 
     def instance(self, system: str, chip: str) -> Instance | None:
-        """Return the machine that a publication means."""
+        """The machine that a publication means."""
         key = system, chip
         return self._instances.of(key, lambda: load_published(self.catalog, system, chip))
 
     def stack(self, instance: str, library: str) -> str:
-        """Return the name of the stack of a library's version, or else of the instance's own."""
+        """The name of the stack of a library's version, or else of the instance's own."""
         return self._stacks.of((instance, library), lambda: _stack(self.catalog, instance, library))
 
 
 def compare_collectives(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
-    """Return every row of a set of collectives beside its prediction."""
+    """Every row of a set of collectives beside its prediction."""
     systems = Systems(catalog)
     read = {row.id: _read(systems, file, row) for row in file.rows if row.fault is None}
     exchanges = [found for found in read.values() if isinstance(found, Exchange)]
@@ -94,7 +94,7 @@ def compare_collectives(catalog: Catalog, file: EvidenceFile) -> tuple[Compariso
 
 
 def exchange_of(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Exchange:
-    """Return the operation that a row timed; raise RowFault if it cannot be predicted."""
+    """The operation that a row timed; raise RowFault if it cannot be predicted."""
     if _HOST in row.text("time_stat").lower():
         raise RowFault("timed on the host, where dispatch takes longer than the exchange")
     op = _op(row)
@@ -123,7 +123,7 @@ def exchange_of(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Excha
 def predict_exchanges(
     catalog: Catalog, exchanges: Iterable[Exchange]
 ) -> Mapping[str, float | Refusal]:
-    """Return the predicted time of each exchange by its row's id, s, or why there is none."""
+    """The predicted time of each exchange by its row's id, s, or why there is none."""
     found: dict[str, float | Refusal] = {}
     for rows, selected in selected_exchanges(catalog, exchanges):
         ids = [row.id for row in rows]
@@ -159,7 +159,7 @@ def selected_exchanges(
 
 
 def fitted(stack_rows: Sequence[str], row: str) -> bool:
-    """Return whether a row is among those a calibration was set from.
+    """True when a row is among those a calibration was set from.
 
     Its entries begin with the rows' ids, or patterns of them, up to a colon.
     """
@@ -169,7 +169,6 @@ def fitted(stack_rows: Sequence[str], row: str) -> bool:
 
 @cache
 def _named_rows(stack_rows: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the ids among the rows that a calibration was set from, and the patterns of ids."""
     named = [one for entry in stack_rows for one in entry.partition(":")[0].split()]
     patterns = tuple(one for one in named if not _PLAIN_ID.fullmatch(one))
     return frozenset(named) - {*patterns}, patterns
@@ -256,7 +255,7 @@ def _algorithm(row: EvidenceRow) -> str | None:
 
 
 def _stack(catalog: Catalog, instance: str, library: str) -> str:
-    """Return the name of the stack of a library's version, or else of the instance's own.
+    """The name of the stack of a library's version, or else of the instance's own.
 
     A version's stack has the same name as the instance's, with the version behind the library's.
     """

@@ -26,12 +26,11 @@ class StepColumn(Record):
 
 
 def _column(name: str, help: str, aliases: str = "", *, example: str = "") -> StepColumn:
-    """Return a column; its aliases are words of one text."""
     return StepColumn(name=name, help=help, example=example, aliases=tuple(aliases.split()))
 
 
 def column_of(knob: str) -> str:
-    """Return the column of a knob."""
+    """The column of a knob."""
     return _SHORT.get(knob, knob)
 
 
@@ -132,12 +131,12 @@ _BY_NAME: Mapping[str, str] = {
 
 
 def template_csv() -> str:
-    """Return the text of a CSV file with every column and no row."""
+    """The text of a CSV file with every column and no row."""
     return ",".join(column.name for column in COLUMNS) + "\n"
 
 
 def cells_of(knobs: Mapping[str, Value]) -> dict[str, str]:
-    """Return the cells of a row that say some knobs."""
+    """The cells of a row that say some knobs."""
     cells = {
         column_of(name): str(int(value) if isinstance(value, bool) else value)
         for name, value in knobs.items()
@@ -149,7 +148,7 @@ def cells_of(knobs: Mapping[str, Value]) -> dict[str, str]:
 
 
 def named_columns(columns: Iterable[str]) -> list[str]:
-    """Return columns under the names of the table: aliases, capitals and hyphens set right."""
+    """Columns under the names of the table: aliases, capitals and hyphens set right."""
     return [_BY_NAME.get(_plain(column), column) for column in columns]
 
 

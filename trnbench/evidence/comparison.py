@@ -29,7 +29,7 @@ class Contrast(NamedTuple):
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval holds what was measured; None where either is missing."""
+        """True when the interval holds what was measured; None where either is missing."""
         if self.low is None or self.high is None or self.measured is None:
             return None
         return self.low <= self.measured <= self.high
@@ -96,7 +96,7 @@ class Comparison(Record):
 
     @classmethod
     def of_row(cls, file: EvidenceFile, row: EvidenceRow, *, model: str, system: str) -> Comparison:
-        """Return the measured side of a row, without a prediction; two of its columns by name."""
+        """The measured side of a row, without a prediction; two of its columns by name."""
         return cls(
             id=row.id,
             set=file.set,
@@ -129,15 +129,15 @@ class Comparison(Record):
 
     @property
     def ran(self) -> bool:
-        """Whether the run went through."""
+        """True when the run went through."""
         return self.outcome == "measured"
 
     @property
     def called_fitting(self) -> bool | None:
-        """Whether the layout is predicted to fit; None where nothing is predicted."""
+        """True when the layout is predicted to fit; None where nothing is predicted."""
         return None if self.fit_probability is None else self.fit_probability >= EVEN
 
     @property
     def within_stack(self) -> bool:
-        """Whether the software's own stack was in use, fitted to step times."""
+        """True when the software's own stack was in use, fitted to step times."""
         return self.own_stack and self.basis == "measured"

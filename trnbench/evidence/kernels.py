@@ -79,7 +79,7 @@ class KernelProduct(Record):
     assumed: tuple[str, ...] = ()
 
     def time_s(self, chip: Chip) -> float:
-        """Return the closed form's time, s."""
+        """The closed form's time, s."""
         product = matrix_product(*self.shape, format_a=self.number_format)
         found = matrix_time(product, chip, kernel=self.kernel)
         if not found.feasible:
@@ -87,7 +87,7 @@ class KernelProduct(Record):
         return float(found.time_s)
 
     def played_s(self, chip: Chip) -> float:
-        """Return the emulator's time, s."""
+        """The emulator's time, s."""
         program = matrix_product(*self.shape, format_a=self.number_format)
         found = run_matrix(program, chip, kernel=self.kernel)
         if not found.feasible:
@@ -103,7 +103,7 @@ class Stream(Record):
     assumed: tuple[str, ...] = ()
 
     def time_s(self, chip: Chip) -> float:
-        """Return the closed form's time, s."""
+        """The closed form's time, s."""
         return stream_time_s(self.size_bytes, ROW_BYTES, chip)
 
     def played_s(self, chip: Chip) -> float:
@@ -114,12 +114,12 @@ class Stream(Record):
 def compare_kernels(
     catalog: Catalog, file: EvidenceFile, *, played: bool = False
 ) -> tuple[Comparison, ...]:
-    """Return every row of a set of kernels beside its prediction, or beside how it plays."""
+    """Every row of a set of kernels beside its prediction, or beside how it plays."""
     return tuple(_compared(catalog, file, row, played) for row in file.rows)
 
 
 def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | Stream:
-    """Return the kernel that a row timed; raise RowFault if it is not modelled."""
+    """The kernel that a row timed; raise RowFault if it is not modelled."""
     name, stat = row.needed("kernel").lower(), row.text("latency_stat").lower()
     for word, reason in _NO_MEASUREMENT:
         if word in stat:
@@ -140,7 +140,7 @@ def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | 
 
 
 def seconds(row: EvidenceRow) -> float:
-    """Return the measured time of a kernel, s."""
+    """The measured time of a kernel, s."""
     return row.positive("latency_ms") * 1e-3
 
 
@@ -187,7 +187,7 @@ def _attention(
 def _played(
     catalog: Catalog, file: EvidenceFile, row: EvidenceRow, closed: Comparison
 ) -> Comparison:
-    """Return a call of fused attention as its instructions play, those of a published kernel.
+    """A call of fused attention as its instructions play, those of a published kernel.
 
     Where a row timed another algorithm, the comparison says so. A kernel timed by itself starts a
     program, which the chip's file prices.

@@ -49,7 +49,7 @@ class GridPrograms(Record, eq=False):
     _by_mode: Memo[tuple[Value | None, ...], StepProgram] = field(default_factory=Memo)
 
     def of(self, layout: Layout) -> StepProgram:
-        """Return the program of layouts that are varied like one of them."""
+        """The program of layouts that are varied like one of them."""
 
         def lower() -> StepProgram:
             like = next((program for _, program in self._by_mode.items()), None)
@@ -83,7 +83,7 @@ class LoweredLayout(Record, eq=False):
 
 
 def modes_of(layout: Layout) -> tuple[Value | None, ...]:
-    """Return the knobs in which all layouts of one lowering are alike."""
+    """The knobs in which all layouts of one lowering are alike."""
     return tuple(getattr(layout, name) for name in _MODES)
 
 
@@ -107,7 +107,7 @@ def family_of(model: Model) -> tuple[Model, int]:
 def lowered(
     model: Model, placed: Sequence[PlacedLayout]
 ) -> list[tuple[PlacedLayout, LoweredLayout]]:
-    """Return layouts of equal modes as programs, each with its place, as many on one grid as pay.
+    """Layouts of equal modes as programs, each with its place, as many on one grid as pay.
 
     `model` is of the family of all. Every place has neighbours of its own.
     """

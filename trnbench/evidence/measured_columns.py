@@ -71,18 +71,18 @@ MEASURED_COLUMNS: tuple[StepColumn, ...] = tuple(_NAMED.values())
 
 
 def is_measured_json(path: Path) -> bool:
-    """Return whether a file begins as the JSON of such a table does."""
+    """True when a file begins as the JSON of such a table does."""
     head = next(chunks(path, what="JSON"), b"")
     return SCHEMA.encode() in head[:_HEAD_BYTES]
 
 
 def is_measured(columns: Iterable[str]) -> bool:
-    """Return whether a table with these columns is one of several kinds."""
+    """True when a table with these columns is one of several kinds."""
     return {"kind", "software", "repeats"} <= set(columns)
 
 
 def measured_text(rows: Sequence[Mapping[str, str]], *, as_json: bool = False) -> str:
-    """Return rows as the text of a file: CSV, or JSON with the same cells."""
+    """Rows as the text of a file: CSV, or JSON with the same cells."""
     filled = {name for row in rows for name, cell in row.items() if cell}
     names = [column.name for column in MEASURED_COLUMNS if column.name in filled]
     if as_json:
@@ -96,7 +96,7 @@ def measured_text(rows: Sequence[Mapping[str, str]], *, as_json: bool = False) -
 
 
 def csv_of_json(path: Path, text: str) -> str:
-    """Return the CSV text of a JSON file of measured rows; any other JSON is refused."""
+    """The CSV text of a JSON file of measured rows; any other JSON is refused."""
     document = json_value(path, text)
     rows = document.get("rows") if isinstance(document, dict) else None
     if not isinstance(rows, list) or document.get("schema") != SCHEMA:

@@ -17,7 +17,7 @@ _SETS: Mapping[MeasuredKind, EvidenceSet] = {
 
 
 def parts_of(file: EvidenceFile) -> tuple[EvidenceFile, ...]:
-    """Return a file by kinds, each as a file of its set; one of another set is its only part.
+    """A file by kinds, each as a file of its set; one of another set is its only part.
 
     A row of an unknown kind has that as its fault, and stands among the kernels.
     """
@@ -37,7 +37,7 @@ def parts_of(file: EvidenceFile) -> tuple[EvidenceFile, ...]:
 
 
 def steps_of(files: Iterable[EvidenceFile], use: str) -> list[EvidenceFile]:
-    """Return files, of those of several kinds the training steps; `use` is what these are for.
+    """Files, of those of several kinds the training steps; `use` is what these are for.
 
     The other kinds tell what their machine is.
     """
@@ -56,5 +56,5 @@ def steps_of(files: Iterable[EvidenceFile], use: str) -> list[EvidenceFile]:
 
 
 def rows_of_kind(rows: Iterable[EvidenceRow], *kinds: MeasuredKind) -> list[EvidenceRow]:
-    """Return the sound rows of some kinds."""
+    """The sound rows of some kinds."""
     return [row for row in rows if row.text("kind") in kinds and row.fault is None]

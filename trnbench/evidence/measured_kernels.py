@@ -27,12 +27,12 @@ _SIZES = re.compile(r"([MKNB])(\d+)")
 
 
 def compare_measured_kernels(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
-    """Return every row of kernels that were timed here beside its prediction."""
+    """Every row of kernels that were timed here beside its prediction."""
     return tuple(_compared(catalog, file, row) for row in file.rows)
 
 
 def measured_product(row: EvidenceRow) -> MatrixProduct:
-    """Return the product that a row timed."""
+    """The product that a row timed."""
     sizes = {name: int(size) for name, size in _SIZES.findall(row.needed("shape"))}
     if not {"M", "K", "N"} <= set(sizes) or min(sizes.values()) < 1:
         raise RowFault(f"shape: {row.text('shape')[:40]!r} does not give M, K and N")

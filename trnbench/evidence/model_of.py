@@ -56,7 +56,7 @@ class Models(State, kw_only=False):
         return self._known
 
     def of(self, name: str, shape: Shape, sequence: int | None) -> FoundModel:
-        """Return the model of a row; raise RowFault if some of its shapes are unknown."""
+        """The model of a row; raise RowFault if some of its shapes are unknown."""
         # A model is bound to a sequence only by the length of its position table.
         found = self._made.of(
             (shape, name, sequence or 0), lambda: self._found(name, shape, sequence or 1)
@@ -98,7 +98,7 @@ class Models(State, kw_only=False):
         return self._by_name.of(None, self._spelled).get(_plain(name))
 
     def _spelled(self) -> Mapping[str, Model]:
-        """Return every model by its names without what spellings differ in; the first of each."""
+        """Every model by its names without what spellings differ in; the first of each."""
         found: dict[str, Model] = {}
         for model in self.known:
             for known in (model.name, *model.aliases):
@@ -113,7 +113,6 @@ def refuse_unknown_model(catalog: Catalog, name: str) -> None:
 
 
 def _plain(name: str) -> str:
-    """Return a name without its maker, remarks in brackets, capitals and punctuation."""
     bare = _MAKER.sub("", _REMARK.sub("", name).strip())
     return re.sub(r"[^a-z0-9]", "", bare.lower())
 
@@ -125,7 +124,7 @@ def _long_enough(model: Model, sequence: int) -> bool:
 
 
 def _matches(model: Model, shape: Shape) -> bool:
-    """Return whether a model has all shapes that a row says, and experts only if the row does."""
+    """True when a model has all shapes that a row says, and experts only if the row does."""
     transformer = model.transformer
     if transformer is None:
         return False
@@ -143,7 +142,7 @@ def _matches(model: Model, shape: Shape) -> bool:
 def _like(
     model: Model, shape: WholeShape, name: str, sequence: int, known: Sequence[Model]
 ) -> FoundModel:
-    """Return a known model with a row's shapes; what shapes do not tell is as it was."""
+    """A known model with a row's shapes; what shapes do not tell is as it was."""
     own, transformer, vocabulary = shape_of_model(model), model.transformer, model.vocabulary
     assert own is not None
     assert transformer is not None
@@ -184,7 +183,7 @@ def _like(
 
 
 def _new(shape: WholeShape, name: str, sequence: int, known: Sequence[Model]) -> FoundModel:
-    """Return a model of shapes alone.
+    """A model of shapes alone.
 
     Models with plain MLPs are of the GPT family: layer norms, biases, a table of positions, and one
     vocabulary for both ends; those of its users that did away with some are not told apart.

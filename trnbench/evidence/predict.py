@@ -59,7 +59,7 @@ class PricedSteps(State, kw_only=False):
         efficiency: TrainingEfficiency,
         of: StepPart = "step",
     ) -> FloatArray:
-        """Return the time of a layout's step or a part of it, s.
+        """Time of a layout's step or a part of it, s.
 
         Raise RowFault where it cannot be priced.
         """
@@ -108,7 +108,7 @@ class Prepared(Record, eq=False):
         priced: PricedSteps | None = None,
         of: StepPart = "step",
     ) -> FloatArray:
-        """Return the time of each micro-batch tried and each sample [tried, samples], s.
+        """Time of each micro-batch tried and each sample [tried, samples], s.
 
         Of the step, or of a part of it. `priced` are steps that were priced by efficiencies of
         their set-ups before; else by this one alone.
@@ -138,7 +138,7 @@ class PreparedPart(Record, eq=False):
     of: StepPart
 
     def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
-        """Return the time of each micro-batch tried and each sample [tried, samples], s."""
+        """Time of each micro-batch tried and each sample [tried, samples], s."""
         return self.step.times_s(efficiency, of=self.of)
 
 
@@ -194,7 +194,7 @@ class Predictor(State, kw_only=False):
             self._lowered.update(lowered(model, placed))
 
     def _number_of(self, model: Model) -> tuple[int, int]:
-        """Return the number of a model's family, and the rows of its table of positions."""
+        """Number of a model's family, and the rows of its table of positions."""
 
         def found() -> tuple[Model, int, int]:
             family, positions = family_of(model)
@@ -205,7 +205,7 @@ class Predictor(State, kw_only=False):
         return number, positions
 
     def _placed(self, setup: TrainSetup, layout: Layout) -> PlacedLayout:
-        """Return a layout with what those that are priced together with it have in common.
+        """A layout with what those that are priced together with it have in common.
 
         Those that fill their nodes may be on any number of them.
         """
@@ -216,7 +216,7 @@ class Predictor(State, kw_only=False):
         return (family, id(setup.memo), used, setup.domain.joined_nodes), layout, positions
 
     def prepared(self, case: EvidenceCase) -> Prepared:
-        """Return the case ready to be priced; or raise RowFault where no layout divides."""
+        """The case ready to be priced; or raise RowFault where no layout divides."""
         # Cases of one machine and stack share the memo of their set-ups.
         setup = case.setup
         key = (id(setup.model), id(setup.memo), setup.nodes, setup.own_stack, case.ways)
@@ -233,7 +233,7 @@ class Predictor(State, kw_only=False):
         )
 
     def predict(self, case: EvidenceCase) -> RowPrediction:
-        """Return the prediction of a case; or raise RowFault for why there is none."""
+        """The prediction of a case; or raise RowFault for why there is none."""
         prepared = self.prepared(case)
         return self._found.of(id(prepared), lambda: _predicted(prepared, self._priced))
 
@@ -247,7 +247,7 @@ class Predictor(State, kw_only=False):
     def _chosen(
         self, case: EvidenceCase, variants: Sequence[LayoutVariant]
     ) -> tuple[Mixture, bool]:
-        """Return the first variant that fits in memory, or else the last; and whether it fits."""
+        """The first variant that fits in memory, or else the last; and whether it fits."""
         mixture: Mixture = ()
         for variant in variants:
             mixture = tuple(
@@ -268,7 +268,7 @@ class Predictor(State, kw_only=False):
         return one
 
     def _filled(self, setup: TrainSetup, one: LoweredLayout) -> float:
-        """Return the part of a rank's memory that a layout fills: no reserve, no memory lost.
+        """The part of a rank's memory that a layout fills: no reserve, no memory lost.
 
         What did run may have run so where that is 1 or less.
         """

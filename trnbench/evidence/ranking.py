@@ -50,7 +50,7 @@ class Ranking(Record):
 
 
 def ranking(rows: Iterable[Comparison]) -> Ranking | None:
-    """Return the agreement in the order of layouts; None where no two of them compare."""
+    """The agreement in the order of layouts; None where no two of them compare."""
     groups: dict[str, dict[str, list[Comparison]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.error is not None and row.question and row.configuration and row.tokens:
@@ -101,7 +101,6 @@ def _group_ranking(question: str, layouts: Mapping[str, list[Comparison]]) -> Gr
 
 
 def _time_per_token(row: Comparison, time_s: float | None) -> float:
-    """Return the seconds that one rank spends on a token of the step."""
     return (time_s or 0.0) * (row.ranks or 1) / (row.tokens or 1.0)
 
 

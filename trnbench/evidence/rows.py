@@ -81,22 +81,22 @@ class EvidenceRow(Record):
     fault: str | None = None
 
     def text(self, column: str) -> str:
-        """Return a cell without the space around it; nothing where there is no such column."""
+        """A cell without the space around it; nothing where there is no such column."""
         return self.cells.get(column, "").strip()
 
     def said(self, column: str) -> bool:
-        """Return whether a cell has a value."""
+        """True when a cell has a value."""
         cell = self.cells.get(column)  # most are not there, or empty
         return cell is not None and cell.strip().lower() not in UNSAID
 
     def needed(self, column: str) -> str:
-        """Return a cell's text, which must not be empty."""
+        """A cell's text, which must not be empty."""
         if not self.said(column):
             raise RowFault(f"{column}: not given")
         return self.text(column)
 
     def positive(self, column: str) -> float:
-        """Return a cell's number, which must be above 0."""
+        """A cell's number, which must be above 0."""
         text = self.needed(column)
         try:
             number = float(text)
@@ -109,22 +109,22 @@ class EvidenceRow(Record):
         return number
 
     def positive_if_said(self, column: str) -> float | None:
-        """Return a cell's number, which must be above 0, or None where it is not given."""
+        """A cell's number, which must be above 0, or None where it is not given."""
         return self.positive(column) if self.said(column) else None
 
     def whole(self, column: str) -> int:
-        """Return a cell's whole number, which must be above 0."""
+        """A cell's whole number, which must be above 0."""
         number = self.positive(column)
         if number != int(number):
             raise RowFault(f"{column}: {_short(self.text(column))} is not a whole number")
         return int(number)
 
     def whole_if_said(self, column: str) -> int | None:
-        """Return a cell's whole number, or None where it is not given."""
+        """A cell's whole number, or None where it is not given."""
         return self.whole(column) if self.said(column) else None
 
     def flag_if_said(self, column: str) -> bool | None:
-        """Return whether a cell says yes or no, or None where it says neither."""
+        """True when a cell says yes or no, or None where it says neither."""
         if not self.said(column):
             return None
         text = self.text(column).lower()
@@ -147,7 +147,7 @@ class EvidenceFile(Record):
 
 @reads("a table of measurements")
 def read_evidence(path: Path, given: Mapping[str, str] | None = None) -> EvidenceFile:
-    """Return the rows of a CSV file; one of no known set is refused with what it lacks.
+    """Rows of a CSV file; one of no known set is refused with what it lacks.
 
     `given` are cells of every row by column, for the columns that a file of steps lacks.
     """
@@ -178,7 +178,7 @@ def read_evidence(path: Path, given: Mapping[str, str] | None = None) -> Evidenc
 
 
 def unread_columns(path: Path) -> tuple[str, ...]:
-    """Return the columns of a file of steps that are none of its table's, as they are written."""
+    """Columns of a file of steps that are none of its table's, as they are written."""
     if path.is_dir() or path.suffix == ".json":
         return ()
     if not is_table_of_steps(path):
@@ -198,7 +198,7 @@ def _safe(path: Path, line: int, row: list[str]) -> tuple[int, list[str]]:
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a file is a table of a known set, by its first line."""
+    """True when a file is a table of a known set, by its first line."""
     if first_line(path, what="CSV or log").startswith("{"):
         return is_measured_json(path)
     columns = {column.strip() for column in _heading(path)}
@@ -207,7 +207,7 @@ def is_table(path: Path) -> bool:
 
 
 def is_table_of_steps(path: Path) -> bool:
-    """Return whether a file's first line names columns of what ran, not only of how long it took.
+    """True when a file's first line names columns of what ran, not only of how long it took.
 
     A log of steps may be a CSV file too, of one run that it does not describe.
     """
@@ -216,12 +216,12 @@ def is_table_of_steps(path: Path) -> bool:
 
 
 def names_instance(path: Path) -> bool:
-    """Return whether a table has a column of where its rows ran."""
+    """True when a table has a column of where its rows ran."""
     return is_table(path) and "instance" in named_columns(_heading(path))
 
 
 def _heading(path: Path) -> list[str]:
-    """Return the cells of a file's first line; none where it is not CSV."""
+    """The cells of a file's first line; none where it is not CSV."""
     try:
         return next(csv.reader([first_line(path, what="CSV or log")]), [])
     except csv.Error:

@@ -47,7 +47,7 @@ class Shape(Record):
         return tuple(name for name in _NEEDED if getattr(self, name) is None)
 
     def over(self, other: WholeShape) -> WholeShape:
-        """Return another shape with what this one says."""
+        """Another shape with what this one says."""
         said = {one.name: getattr(self, one.name) for one in fields(self)}
         return replace(other, **{name: value for name, value in said.items() if value is not None})
 
@@ -103,7 +103,7 @@ def shape_of(row: EvidenceRow) -> Shape:
 
 
 def shape_of_model(model: Model) -> WholeShape | None:
-    """Return the shapes of a model of words, as a row would say them; None of another kind."""
+    """The shapes of a model of words, as a row would say them; None of another kind."""
     transformer, vocabulary = model.transformer, model.vocabulary
     if transformer is None or vocabulary is None or transformer.attention is None:
         return None

@@ -89,7 +89,7 @@ _GROUPS: Mapping[str, Callable[[Comparison], bool]] = {
 
 
 def summarise(rows: Sequence[Comparison]) -> Summary:
-    """Return the statistics of all rows together and of groups of them."""
+    """The statistics of all rows together and of groups of them."""
     naive = naive_baseline(rows)
     return Summary(
         rows=len(rows),
@@ -107,12 +107,12 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
 
 
 def errors_of(rows: Iterable[Comparison]) -> Errors | None:
-    """Return the errors of the times of rows that have a prediction; None where none has."""
+    """The errors of the times of rows that have a prediction; None where none has."""
     return _errors(row.time for row in rows)
 
 
 def memory_errors_of(rows: Iterable[Comparison]) -> Errors | None:
-    """Return the errors of the memory of rows that ran and have it; None where none has."""
+    """The errors of the memory of rows that ran and have it; None where none has."""
     return _errors(row.memory for row in rows if row.ran)
 
 
@@ -172,7 +172,7 @@ def _by(rows: Sequence[Comparison], key: Callable[[Comparison], str | None]) -> 
 
 
 def naive_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Return the rows as a constant utilisation per machine predicts them.
+    """The rows as a constant utilisation per machine predicts them.
 
     It is the median of the machine's rows marked `fit`, or of all its rows where none is, never
     with rows of the configuration that is predicted.
@@ -190,7 +190,7 @@ def naive_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def naive_memory(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Return the rows as the median memory of a machine's other configurations predicts them."""
+    """The rows as the median memory of a machine's other configurations predicts them."""
     known = [row for row in rows if row.ran and row.memory.error is not None and row.platform]
     sizes = [row.memory_measured_bytes or 0.0 for row in known]
     machines = [f"{row.platform} {row.memory_of}" for row in known]
@@ -210,7 +210,7 @@ def _medians_of_others(
     values: Sequence[float],
     used: Sequence[bool],
 ) -> list[float | None]:
-    """Return for each row the median value of its machine's rows of other configurations."""
+    """For each row the median value of its machine's rows of other configurations."""
     places_of: dict[str, list[int]] = {}
     for i, machine in enumerate(machines):
         places_of.setdefault(machine, []).append(i)

@@ -17,7 +17,7 @@ _TRAINIUM = "trn"
 
 
 def compare_training(reader: Reader, file: EvidenceFile) -> tuple[Comparison, ...]:
-    """Return every row of a file of steps beside its prediction."""
+    """Every row of a file of steps beside its prediction."""
     predictor, cases = Predictor(), reader.cases(file)
     predictor.lower_together(case for case in cases if not isinstance(case, str))
     return tuple(
@@ -106,7 +106,7 @@ def _with_memory(
 
 
 def _layout_text(layout: Layout) -> str:
-    """Return a layout in a few words: degrees above 1, the micro-batch, and modes in use."""
+    """A layout in a few words: degrees above 1, the micro-batch, and modes in use."""
     words = [f"{name}{getattr(layout, name)}" for name in RANK_DEGREES if getattr(layout, name) > 1]
     words.append(f"mbs{layout.micro_batch}")
     if layout.zero:

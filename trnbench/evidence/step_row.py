@@ -57,12 +57,12 @@ class StepRow(Record):
 
     @property
     def ran(self) -> bool:
-        """Whether the run went through."""
+        """True when the run went through."""
         return self.outcome == "measured"
 
 
 def step_of(row: EvidenceRow) -> StepRow:
-    """Return the typed cells of a row; raise RowFault for one that cannot be read or used."""
+    """The typed cells of a row; raise RowFault for one that cannot be read or used."""
     if row.fault is not None:
         raise RowFault(row.fault)
     if row.text("trust").lower() == UNTRUSTED:

@@ -108,7 +108,7 @@ class Reader(State, kw_only=False):
         return Stacks(self.catalog, self.stack, self.otherwise)
 
     def cases(self, file: EvidenceFile) -> tuple[EvidenceCase | str, ...]:
-        """Return the case of every row of a file, or why it is none."""
+        """The case of every row of a file, or why it is none."""
         return tuple(self._case_or_reason(row) for row in file.rows)
 
     def _case_or_reason(self, row: EvidenceRow) -> EvidenceCase | str:
@@ -142,7 +142,7 @@ class Reader(State, kw_only=False):
     def _setup(
         self, model: Model, platform: Platform, nodes: int, stack: TrainingStack, lnc: int | None
     ) -> TrainSetup:
-        """Return the set-up of a case; those on one machine with one stack share their memo."""
+        """The set-up of a case; those on one machine with one stack share their memo."""
         key = (platform.instance.name, stack.name, stack.release, lnc)
         alike = self._setups.of(
             key,
@@ -168,7 +168,7 @@ def _platform(catalog: Catalog, name: str, logical_size: int | None) -> Platform
 
 
 def _ranks(step: StepRow, platform: Platform) -> tuple[int, int]:
-    """Return the ranks in use, and the nodes they are on."""
+    """The ranks in use, and the nodes they are on."""
     per_node = platform.instance.chips * platform.chip.ranks(step.lnc)
     dp = step.layout.number("dp")
     told = step.ranks or (dp and dp * step.layout.replica_ranks)
@@ -181,7 +181,7 @@ def _ranks(step: StepRow, platform: Platform) -> tuple[int, int]:
 
 
 def _replicas(step: StepRow, ranks: int) -> int:
-    """Return the replicas of a layout: those that are said must fill the ranks."""
+    """The replicas of a layout: those that are said must fill the ranks."""
     layout = step.layout
     others = layout.replica_ranks
     dp = layout.number("dp") or max(ranks // others, 1)
@@ -195,7 +195,6 @@ def _replicas(step: StepRow, ranks: int) -> int:
 def _ways(
     step: StepRow, model: Model, stack: TrainingStack, dp: int
 ) -> tuple[tuple[tuple[LayoutVariant, ...], ...], tuple[str, ...]]:
-    """Return the ways that a row may have run, and what was assumed."""
     open_ = _Open(step, model, stack, dp)
     return open_.ways(), tuple(open_.assumed)
 
@@ -203,7 +202,6 @@ def _ways(
 def _mixed(
     mixes: Sequence[RecomputeMix], layouts: Mapping[str, Layout]
 ) -> tuple[LayoutVariant, ...]:
-    """Return mixtures of modes as those of the layouts that have them."""
     return tuple(LayoutVariant(parts=tuple((s, layouts[m]) for s, m in mix)) for mix in mixes)
 
 
@@ -221,7 +219,7 @@ class _Open:
         self.assumed.append(f"{name}: {value}")
 
     def ways(self) -> tuple[tuple[LayoutVariant, ...], ...]:
-        """Return for each micro-batch the variants to be tried."""
+        """For each micro-batch the variants to be tried."""
         step, said, stack = self._step, self._said, self._stack
         for name in ("tp", "pp", "global_batch"):
             if said[name] is None:
@@ -302,7 +300,7 @@ class _Open:
         return found
 
     def _frozen(self, layout: Layout) -> FrozenFormat:
-        """Return in what frozen weights are kept; where the row does not say, as is the habit."""
+        """In what frozen weights are kept; where the row does not say, as is the habit."""
         narrow = format_named(recipe_named(layout.precision).linear).bits <= BITS_PER_BYTE
         if self._said["frozen_format"] is not None or layout.job != "lora" or not narrow:
             return layout.frozen_format
@@ -310,7 +308,7 @@ class _Open:
         return self._stack.habits.fp8_frozen
 
     def _recompute(self) -> tuple[RecomputeMix, ...]:
-        """Return the mixtures of modes to be tried in turn."""
+        """The mixtures of modes to be tried in turn."""
         habits, experts = self._stack.habits, self._stack.experts
         half: RecomputeMix = ((0.5, "none"), (0.5, "full"))
         selective: RecomputeMix = half if habits.selective == "half" else ((1.0, "selective"),)
@@ -333,7 +331,7 @@ class _Open:
         return (selective,) if said == "selective" else (((1.0, said),),)
 
     def _precision(self) -> str:
-        """Return the recipe that a row means.
+        """The recipe that a row means.
 
         A bare format says in what a step multiplies; which copies of the weights it keeps is the
         habit of the stack, or else a master copy.

@@ -54,7 +54,7 @@ class Measure(Record):
 
 
 def measure(text: str) -> Measure:
-    """Return the figure in a text such as "9.8 TB/s", whatever it measures."""
+    """The figure in a text such as "9.8 TB/s", whatever it measures."""
     unit = text.lstrip("0123456789.,").strip()
     for dimension in _DIMENSIONS:
         if unit in UNITS[dimension]:
@@ -64,7 +64,7 @@ def measure(text: str) -> Measure:
 
 
 def multiple(text: str) -> float:
-    """Return the number of "4x"."""
+    """Number of "4x"."""
     match = _TIMES.fullmatch(text.strip())
     if match is None:
         raise UnitError(f"{text!r} is not a multiple; expected e.g. 4x")
@@ -72,7 +72,7 @@ def multiple(text: str) -> float:
 
 
 def threshold(gain: Gain, text: str) -> float:
-    """Return from which advantage (their cost over ours, our speed over theirs) a gain is there."""
+    """From which advantage (their cost over ours, our speed over theirs) a gain is there."""
     match gain:
         case "saving":
             return 1 / (1 - _share(text, most=1))
@@ -288,7 +288,7 @@ class ClaimList(Sourced):
 
 
 def load_claims(path: Path) -> ClaimList:
-    """Return the claims in a file, or raise DataFileError with every fault in it."""
+    """The claims in a file, or raise DataFileError with every fault in it."""
     claims = load(path, ClaimList)
     faults = list(_unknown(claims))
     if faults:
@@ -297,7 +297,7 @@ def load_claims(path: Path) -> ClaimList:
 
 
 def instances_of(check: Check) -> tuple[str, ...]:
-    """Return the instances a check names."""
+    """The instances a check names."""
     if isinstance(check, FigureCheck | PriceCheck):
         return check.instances
     return () if isinstance(check, NoCheck) else (*check.of, *check.to)

@@ -55,13 +55,13 @@ class PriceBook(Record, eq=False):
     def offers(
         self, instance: str, option: PurchaseOption, on: datetime.date, region: str | None
     ) -> Offers:
-        """Return the offers of an instance under one purchase option, on a day."""
+        """The offers of an instance under one purchase option, on a day."""
         record = self.machines.platform(instance).instance
         terms = PriceTerms(on=on, region=region, options=(option,))
         return load_offers(self.machines.catalog, record, terms)
 
     def cost(self, run: ClaimedRun, instance: str, offers: Offers) -> Costs | None:
-        """Return (low, expected, high) USD of a run on these offers; None if it cannot be had."""
+        """(Low, expected, high) USD of a run on these offers; None if it cannot be had."""
         if not offers.tariffs:
             return None
         tariff = offers.tariffs[0]
@@ -91,7 +91,7 @@ class PriceBook(Record, eq=False):
 def cost_finding(
     check: CostCheck, runs: Sequence[ClaimedRun], since: datetime.date, book: PriceBook
 ) -> Finding:
-    """Return whether runs cost so much less on some machines than on others, and when.
+    """True when runs cost so much less on some machines than on others, and when.
 
     `since`: the day of the claim, at whose prices it is tried first.
     """
@@ -118,7 +118,7 @@ def cost_finding(
 def _days(
     check: CostCheck, since: datetime.date, region: str | None, book: PriceBook
 ) -> tuple[datetime.date, ...]:
-    """Return the days since a claim on which a price may have changed, ascending."""
+    """The days since a claim on which a price may have changed, ascending."""
     if book.price_date is not None:
         return (book.price_date,)
     lists = [find_prices(book.machines.catalog, name) for name in (*check.of, *check.to)]
@@ -143,7 +143,7 @@ class _Trial(Record, eq=False):
     region: str | None
 
     def offers(self, instance: str, option: PurchaseOption) -> Offers:
-        """Return the offers of an instance: in any region where the usual ones have none."""
+        """The offers of an instance: in any region where the usual ones have none."""
         found = self.book.offers(instance, option, self.day, self.region)
         usual = self.region not in self.check.also_in or self.book.region is not None
         return (
@@ -159,7 +159,7 @@ class _Trial(Record, eq=False):
         )
 
     def move(self) -> Move:
-        """Return the verdict."""
+        """The verdict."""
         tried = tuple(self._cases())
         told = known(tried)
         return Move(
@@ -228,7 +228,7 @@ def _unpriced(offers: Offers) -> tuple[str, ...]:
 
 
 def price_finding(check: PriceCheck, rounding: float, book: PriceBook) -> Finding:
-    """Return whether machines cost so much less as one option, or on one day, than before."""
+    """True when machines cost so much less as one option, or on one day, than before."""
     wanted = threshold("saving", check.saving) * (1 - rounding)
     cases = []
     for name in check.instances:

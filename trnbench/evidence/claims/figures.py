@@ -16,7 +16,7 @@ from trnbench.facts.units import Dimension, show, significant, unit_scale
 
 
 def claimable(platform: Platform) -> Mapping[str, SheetFigure]:
-    """Return every figure that a claim may name, by key: those compared, and a few more."""
+    """Every figure that a claim may name, by key: those compared, and a few more."""
     compared = figures(platform)
     found = [*compared, *_ways(platform, compared), *_stated(platform), *_sparse(platform)]
     return {figure.key: figure for figure in found}
@@ -96,7 +96,7 @@ def _sparse(platform: Platform) -> Iterator[SheetFigure]:
 
 
 def figure_finding(check: FigureCheck, platforms: Sequence[Platform], rounding: float) -> Finding:
-    """Return whether the instances have the figures that are claimed."""
+    """True when the instances have the figures that are claimed."""
     claimed = measure(check.claimed)
     cases = tuple(
         _figure_case(check, platform, key, claimed, rounding)
@@ -162,7 +162,7 @@ _MUCH = 1.1
 def ratio_finding(
     check: RatioCheck, of: Sequence[Platform], to: Sequence[Platform], rounding: float
 ) -> Finding:
-    """Return whether figures of some machines are so many times those of others."""
+    """True when figures of some machines are so many times those of others."""
     wanted = multiple(check.times)
     cases = []
     for above in of:

@@ -50,18 +50,18 @@ class Machines(Record, eq=False):
     checkpoints: dict[ClaimedRun, float] = field(default_factory=dict)
 
     def platform(self, instance: str) -> Platform:
-        """Return the instance with its chip."""
+        """The instance with its chip."""
         return load_platform(self.catalog, instance)
 
     def pace(self, run: ClaimedRun, instance: str, precision: str | None = None) -> Pace:
-        """Return tokens/s of a run on its number of nodes, in its own precision unless given."""
+        """Tokens/s of a run on its number of nodes, in its own precision unless given."""
         key = (run, instance, precision or run.precision)
         if key not in self.paces:
             self.paces[key] = self.timed(*key)
         return self.paces[key]
 
     def checkpoint_bytes(self, run: ClaimedRun) -> float:
-        """Return the bytes of a checkpoint of the run."""
+        """The bytes of a checkpoint of the run."""
         if run not in self.checkpoints:
             self.checkpoints[run] = checkpoint_bytes(
                 load_model(self.catalog, run.model),
@@ -71,7 +71,7 @@ class Machines(Record, eq=False):
 
 
 def advantage(ours: Sequence[float], theirs: Sequence[float], *, same: bool = False) -> Advantage:
-    """Return ours over theirs, each (low, expected, high); their errors add in squares, as logs.
+    """Ours over theirs, each (low, expected, high); their errors add in squares, as logs.
 
     On the `same` machine both are off by the same factor, which drops out.
     """
@@ -84,7 +84,7 @@ def advantage(ours: Sequence[float], theirs: Sequence[float], *, same: bool = Fa
 
 
 def gain_of(gain: Gain, times: float) -> float:
-    """Return an advantage in a claim's own terms: a share saved or gained, or a multiple."""
+    """An advantage in a claim's own terms: a share saved or gained, or a multiple."""
     match gain:
         case "saving":
             return 1 - 1 / times if times else -math.inf
@@ -97,7 +97,7 @@ def gain_of(gain: Gain, times: float) -> float:
 
 
 def gain_text(gain: Gain, found: Advantage) -> str:
-    """Return an advantage and its interval as text."""
+    """An advantage and its interval as text."""
     ends = [gain_of(gain, times) for times in (found.value, found.low, found.high)]
     shown = [significant(end, 3) if gain == "times" else f"{100 * end:.0f}" for end in ends]
     unit = "x" if gain == "times" else " %"
@@ -107,7 +107,7 @@ def gain_text(gain: Gain, found: Advantage) -> str:
 
 
 def gain_case(gain: Gain, claimed: str, what: str, found: Advantage) -> Case:
-    """Return a case that turns on an advantage."""
+    """A case that turns on an advantage."""
     return Case(
         what=what,
         verdict=of_interval(found.low, found.high, threshold(gain, claimed)),
@@ -119,22 +119,22 @@ def gain_case(gain: Gain, claimed: str, what: str, found: Advantage) -> Case:
 
 
 def unknown(what: str, reasons: Sequence[str]) -> Case:
-    """Return a case of which nothing is known."""
+    """A case of which nothing is known."""
     return Case(what=what, verdict="cannot be told", says="; ".join(reasons))
 
 
 def known(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Return the cases of which something is known."""
+    """The cases of which something is known."""
     return tuple(case for case in cases if case.value is not None)
 
 
 def best(cases: Sequence[Case]) -> Case:
-    """Return the case that speaks most for a claim."""
+    """The case that speaks most for a claim."""
     return max(cases, key=lambda case: (case.verdict == "holds", case.value or 0.0))
 
 
 def speed_finding(check: SpeedCheck, runs: Sequence[ClaimedRun], machines: Machines) -> Finding:
-    """Return whether runs are so many times as fast on some machines as on others."""
+    """True when runs are so many times as fast on some machines as on others."""
     cases = tuple(
         _speed_case(check, *which, machines) for which in product(runs, check.of, check.to)
     )

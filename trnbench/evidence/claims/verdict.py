@@ -79,7 +79,7 @@ class Claimed(Record):
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict on a claim that was tried in several cases."""
+    """The verdict on a claim that was tried in several cases."""
     found = set(verdicts)
     if found == {"holds"}:
         return "holds"
@@ -89,14 +89,14 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def of_interval(low: float, high: float, threshold: float) -> Verdict:
-    """Return whether a figure with an interval reaches a threshold."""
+    """True when a figure with an interval reaches a threshold."""
     if low >= threshold:
         return "holds"
     return "does not" if high < threshold else "cannot be told"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return the first of several names and how many more there are."""
+    """The first of several names and how many more there are."""
     unique = list(dict.fromkeys(names))
     more = len(unique) - most
     shown = ", ".join(unique[:most])

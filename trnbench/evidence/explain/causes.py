@@ -230,7 +230,7 @@ class CauseList(Sourced):
                 raise ValueError(f"`{name}` must be above 0 and below 1")
 
     def ways(self) -> tuple[tuple[Cause, CauseWay, UsualRange | None], ...]:
-        """Return every way of every cause, with what is met of its magnitude where it has one."""
+        """Every way of every cause, with what is met of its magnitude where it has one."""
         found: list[tuple[Cause, CauseWay, UsualRange | None]] = []
         for i, cause in enumerate(self.cause):
             for kind in KINDS:
@@ -261,7 +261,7 @@ class CauseList(Sourced):
 
 
 def load_causes(catalog: Catalog) -> CauseList:
-    """Return the causes of steps that do not take what was predicted."""
+    """The causes of steps that do not take what was predicted."""
     return load_once(catalog, catalog.find("explain", "steps").path, CauseList)
 
 

@@ -180,7 +180,6 @@ def _last(numbers: tuple[str, ...]) -> str:
 
 
 def _launching(setup: TrainSetup) -> TrainSetup:
-    """Return the set-up with what its host costs, kernels one by one where nothing is known."""
     stack = replace(setup.stack, host=setup.stack.host or HostLaunch(dispatch="eager"))
     return replace(setup, efficiency=replace(setup.efficiency, stack=stack))
 
@@ -199,7 +198,7 @@ def _linked(platform: Platform, way: SlowLink, by: float) -> Platform:
 
 
 def _divided(ran: Ran, by: int) -> Platform | None:
-    """Return the platform with nodes of fewer chips, each with its adapters, where a switch joins.
+    """The platform with nodes of fewer chips, each with its adapters, where a switch joins.
 
     None where groups still fit in one, or there are no such nodes.
     """
@@ -227,7 +226,7 @@ def _divided(ran: Ran, by: int) -> Platform | None:
 
 
 def _later(stack: CollectiveStack, way: SlowLink, by: float) -> CollectiveStack:
-    """Return the communication stack whose own steps over these links take as many times longer."""
+    """The communication stack whose own steps over these links take as many times longer."""
     name = "network_step_s" if way.part == "network" else "step_s"
     tunings = {
         key: replace(one, **{name: getattr(one, name) * by}) for key, one in stack.tunings.items()
@@ -236,7 +235,7 @@ def _later(stack: CollectiveStack, way: SlowLink, by: float) -> CollectiveStack:
 
 
 def _scattered(ran: Ran, by: float, *, alone: bool) -> Ran:
-    """Return the step with one slow node among several, or with nodes that scatter more."""
+    """The step with one slow node among several, or with nodes that scatter more."""
     own = _number(ran.setup.stack.node_scatter)
     nodes = np.array(_nodes(ran))
     if not alone or nodes <= 1:
@@ -274,20 +273,17 @@ def _value(knob: str, text: str) -> Value:
 
 
 def _count(ran: Ran, each: Each) -> float:
-    """Return how often a step has what something is done for."""
     samples = float(ran.parts[0][1].global_batch)
     return {"once": 1.0, "sample of a node": samples / _nodes(ran), "sample": samples}[each]
 
 
 def _nodes(ran: Ran) -> float:
-    """Return the nodes that the step's ranks lie on."""
     setup = ran.setup
     per_node = setup.platform.instance.chips * setup.platform.chip.ranks(setup.logical_size)
     return float(np.ceil(int(ran.parts[0][1].ranks) / per_node))
 
 
 def _bounded(key: str, value: float) -> float:
-    """Return the number, no more than 1 where it is a share."""
     share = key.endswith("_share") or key.startswith(OVERLAPS)
     return min(value, 1.0) if share else value
 

@@ -16,7 +16,7 @@ from trnbench.program.step import StepProgram, training_step
 def counted_otherwise(
     setup: TrainSetup, parts: tuple[tuple[float, Layout], ...], by: object
 ) -> float:
-    """Return the time worked out from an MFU or a throughput, over the time of the step.
+    """The time worked out from an MFU or a throughput, over the time of the step.
 
     `by` names a convention that the MFU was stated with, while the time was worked out by the usual
     one; ("time", name) the other way round; ("x", number) a peak, devices or tokens that the time
@@ -44,7 +44,7 @@ def counted_in_words(by: object) -> str:
 
 
 def _stated(setup: TrainSetup, parts: tuple[tuple[float, Layout], ...], convention: str) -> float:
-    """Return FLOP over the peak by the usual meaning of MFU, over the same by a convention."""
+    """FLOP over the peak by the usual meaning of MFU, over the same by a convention."""
     layout = parts[0][1]
     program = training_step(setup.model, layout)
     if convention == "headline peak":
@@ -70,7 +70,7 @@ def _stated(setup: TrainSetup, parts: tuple[tuple[float, Layout], ...], conventi
 
 
 def _attention_flop(program: StepProgram, *, causal: bool | None) -> float:
-    """Return the model FLOP of attention in a step: of all, or of what is causal."""
+    """The model FLOP of attention in a step: of all, or of what is causal."""
     found = sum(
         float(program.instances(kind) * op.model_flop)
         for kind, block in program.blocks.items()

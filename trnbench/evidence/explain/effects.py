@@ -69,7 +69,7 @@ class StepFigure(Record, eq=False):
 
     @property
     def inside(self) -> bool:
-        """Whether the interval holds what was measured."""
+        """True when the interval holds what was measured."""
         return self.low <= self.measured <= self.high
 
 
@@ -94,7 +94,7 @@ class Pricer(State, kw_only=False):
     _held: Memo[tuple[int, Layout], MemoryInterval] = field(default_factory=Memo)
 
     def figures(self, steps: Sequence[ObservedStep]) -> tuple[StepFigure, ...]:
-        """Return every measured figure that can be predicted."""
+        """Every measured figure that can be predicted."""
         return tuple(figure for step in steps for figure in self._figures(step))
 
     def effects(self, causes: CauseList, figures: Sequence[StepFigure]) -> tuple[Effect, ...]:
@@ -116,7 +116,7 @@ class Pricer(State, kw_only=False):
     def shifts(
         self, figures: Sequence[StepFigure], changes: Sequence[tuple[CauseWay, Magnitude]]
     ) -> FloatArray:
-        """Return the logarithm of each figure with a change over that without it [change, figure].
+        """The logarithm of each figure with a change over that without it [change, figure].
 
         Not a number where a step could not have run so.
         """
@@ -189,7 +189,7 @@ class Pricer(State, kw_only=False):
         efficiency: TrainingEfficiency,
         wanted: Mapping[Quantity, float],
     ) -> dict[Quantity, FloatArray] | None:
-        """Return the figures of a step, by samples of the efficiency; None where it cannot run."""
+        """The figures of a step, by samples of the efficiency; None where it cannot run."""
         found: dict[Quantity, FloatArray] = {}
         for share, layout in parts:
             program = self._program(setup.model, layout)
@@ -232,7 +232,7 @@ class Pricer(State, kw_only=False):
 
 
 def magnitudes_of(way: CauseWay, usual: UsualRange | None) -> tuple[Magnitude, ...]:
-    """Return the magnitudes of a way that are priced."""
+    """The magnitudes of a way that are priced."""
     if usual is not None:
         known = Range(value=usual.value, low=usual.low, high=usual.high, linear=usual.low <= 0)
         found = known.at(_deviations(way))
@@ -254,14 +254,13 @@ def magnitudes_of(way: CauseWay, usual: UsualRange | None) -> tuple[Magnitude, .
 
 
 def _deviations(way: CauseWay) -> FloatArray:
-    """Return where in the range of its magnitudes a way is priced, in standard deviations."""
     return np.linspace(-_REACH, _REACH, _PRICED if isinstance(way, SlowLink) else _READ)
 
 
 def _read(
     way: CauseWay, several: Sequence[Magnitude], shifts: FloatArray
 ) -> list[tuple[Magnitude, float, FloatArray]]:
-    """Return magnitudes with their shares and shifts: those priced, or more of them in between."""
+    """Magnitudes with their shares and shifts: those priced, or more of them in between."""
     # A step that could not have run so ran as said.
     shifts = np.nan_to_num(shifts)
     if isinstance(way, Setting | OtherOrder | Apart | Counted):
@@ -279,7 +278,7 @@ def _read(
 def _sampled(
     efficiency: TrainingEfficiency, several: Sequence[Mapping[str, float]]
 ) -> TrainingEfficiency:
-    """Return the efficiency with a sample for each set of numbers that differ."""
+    """The efficiency with a sample for each set of numbers that differ."""
     keys = sorted({key for numbers in several for key in numbers})
     if not keys:
         return efficiency

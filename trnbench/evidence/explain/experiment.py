@@ -37,7 +37,7 @@ class TellingRun(Record):
 def telling_run(
     pricer: Pricer, steps: Sequence[ObservedStep], effects: Sequence[Effect]
 ) -> TellingRun | None:
-    """Return the run that tells causes apart best; None where none of those tried does."""
+    """The run that tells causes apart best; None where none of those tried does."""
     found: list[TellingRun] = []
     for step in steps:
         if len(step.ran.parts) > 1:

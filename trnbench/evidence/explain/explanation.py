@@ -42,7 +42,7 @@ class Explanation(Record, eq=False):
 
 
 def explained(causes: CauseList, steps: Sequence[ObservedStep]) -> Explanation:
-    """Return the explanation of measured steps by the causes of the table, all steps together."""
+    """The explanation of measured steps by the causes of the table, all steps together."""
     pricer = Pricer()
     figures = pricer.figures(steps)
     found = scored(causes, figures, pricer.effects(causes, figures))
@@ -63,7 +63,7 @@ def explained(causes: CauseList, steps: Sequence[ObservedStep]) -> Explanation:
 
 
 def _tied(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
-    """Return the likeliest cause and those that are nearly as likely instead of it."""
+    """The likeliest cause and those that are nearly as likely instead of it."""
     if not suspects:
         return ()
     first = suspects[0]

@@ -31,7 +31,7 @@ class ObservedStep(Record, eq=False):
 
 
 def observed(predictor: Predictor, case: EvidenceCase | str) -> ObservedStep:
-    """Return the measured step of a row; or raise RowFault where it cannot be predicted.
+    """The measured step of a row; or raise RowFault where it cannot be predicted.
 
     Where a row leaves its micro-batch open, the fastest of those tried stands for it.
     """

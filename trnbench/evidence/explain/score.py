@@ -105,7 +105,7 @@ def scored(causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[E
 
 
 def _prior(effects: Sequence[Effect], kept: Sequence[int] | None = None) -> FloatArray:
-    """Return the logarithm of how likely each effect is beforehand; of those that are `kept`.
+    """The logarithm of how likely each effect is beforehand; of those that are `kept`.
 
     A cause's weight is divided among what it may be.
     """
@@ -125,7 +125,7 @@ def _prior(effects: Sequence[Effect], kept: Sequence[int] | None = None) -> Floa
 
 
 def _coarse(effects: Sequence[Effect]) -> list[int]:
-    """Return the places of those effects that are tried as one of two."""
+    """The places of those effects that are tried as one of two."""
     coarse: list[int] = []
     seen: dict[int, int] = {}
     for place, effect in enumerate(effects):
@@ -138,7 +138,7 @@ def _coarse(effects: Sequence[Effect]) -> list[int]:
 
 
 def _pairs(effects: Sequence[Effect], coarse: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """Return the places of two effects of different causes, every pair once."""
+    """The places of two effects of different causes, every pair once."""
     places = np.array(coarse, dtype=int)
     names = np.array([effects[place].cause.id for place in coarse])
     first, second = np.triu_indices(len(places), k=1)
@@ -147,13 +147,11 @@ def _pairs(effects: Sequence[Effect], coarse: Sequence[int]) -> tuple[FloatArray
 
 
 def _together(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the shift by two causes, whose seconds add up; neither undoes more than there is."""
     sum_ = np.exp(first) + np.exp(second) - 1
     return np.asarray(np.log(np.maximum(sum_, np.exp(np.minimum(first, second)) / 2)))
 
 
 def _explained(gaps: FloatArray, shift: FloatArray) -> float:
-    """Return the part of the gap that goes away."""
     whole = float(np.abs(gaps).sum())
     return 0.0 if whole == 0 else max(0.0, 1 - float(np.abs(gaps - shift).sum()) / whole)
 
@@ -169,7 +167,7 @@ class _Errors(Record, eq=False):
 
 
 def _errors(causes: CauseList, figures: Sequence[StepFigure]) -> _Errors:
-    """Return the errors of figures that are left without any cause."""
+    """The errors of figures that are left without any cause."""
     samples = np.stack([figure.samples for figure in figures])
     centred = samples - samples.mean(axis=1, keepdims=True)
     calibrated = centred @ centred.T / max(samples.shape[1] - 1, 1)
@@ -194,7 +192,7 @@ def _errors(causes: CauseList, figures: Sequence[StepFigure]) -> _Errors:
 
 
 def _likelihood(left: FloatArray, errors: _Errors) -> FloatArray:
-    """Return the logarithm of the likelihood of what is left of the gaps, for rows of these."""
+    """The logarithm of the likelihood of what is left of the gaps, for rows of these."""
     found = []
     for rows in np.array_split(left, 1 + left.shape[0] * errors.whiten.shape[1] // _AT_ONCE):
         white = (rows @ errors.whiten).reshape(len(rows), len(errors.log_scale), -1)
@@ -205,5 +203,4 @@ def _likelihood(left: FloatArray, errors: _Errors) -> FloatArray:
 
 
 def _deviation(low: float, high: float) -> float:
-    """Return the standard deviation of a logarithm from the ends of an 80 % interval of a ratio."""
     return (math.log(high) - math.log(low)) / (2 * END)

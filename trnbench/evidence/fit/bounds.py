@@ -53,7 +53,7 @@ def _network_bytes_per_s(prepared: Prepared) -> float:
 
 
 def _leaving_bytes(prepared: Prepared) -> float:
-    """Return the fewest bytes that leave a node in a step: gradients out, weights out."""
+    """The fewest bytes that leave a node in a step: gradients out, weights out."""
     one, setup = prepared.tried[0][0][1], prepared.setup
     program, layout, network = one.program, one.layout, setup.platform.instance.network
     per_node = setup.platform.ranks(setup.logical_size)
@@ -66,7 +66,7 @@ def _leaving_bytes(prepared: Prepared) -> float:
 
 
 def _gradient_bytes(one: LoweredLayout) -> float:
-    """Return the bytes of a rank's gradients in 16 bits, on the stage that has the most."""
+    """The bytes of a rank's gradients in 16 bits, on the stage that has the most."""
     of_block = {
         kind: sum(
             float(one.of(tensor.bytes / element_bytes(tensor.format))) * _LEAST_BYTES

@@ -62,17 +62,17 @@ class Fitted(Record):
 
     @property
     def moved(self) -> bool:
-        """Whether the fit left it another value than it had."""
+        """True when the fit left it another value than it had."""
         return self.width < UNMOVED
 
     @property
     def told(self) -> bool:
-        """Whether the rows tell enough of it to say that it was measured."""
+        """True when the rows tell enough of it to say that it was measured."""
         return self.width < TOLD
 
     @property
     def data_share(self) -> float:
-        """The share of the prior's variance that the rows took away."""
+        """Share of the prior's variance that the rows took away."""
         return 1 - self.width**2
 
     @property
@@ -82,7 +82,7 @@ class Fitted(Record):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends of its 80 % interval."""
+        """Ends of its 80 % interval."""
         return self._at(-END), self._at(END)
 
     def _at(self, deviations: float) -> float:
@@ -135,7 +135,7 @@ class Calibration(Record, eq=False):
         return tuple(pair for pair in self.correlations if abs(pair[2]) > INSEPARABLE)
 
     def of(self, owner: str) -> Mapping[str, Fitted]:
-        """Return the numbers of one calibration by key, tied ones too."""
+        """Numbers of one calibration by key, tied ones too."""
         found = {one.parameter.key: one for one in self.parameters if one.parameter.owner == owner}
         for row in self.rows_of(owner)[:1]:
             ranges = ranges_of(row.row.efficiency) | chip_ranges(row.row.efficiency.chip)
@@ -146,12 +146,12 @@ class Calibration(Record, eq=False):
         return found
 
     def rows_of(self, owner: str) -> tuple[FittedRow, ...]:
-        """Return the rows that a chip's or a stack's calibration was fitted to."""
+        """The rows that a chip's or a stack's calibration was fitted to."""
         return tuple(one for one in self.rows if owner in (one.row.chip, one.row.stack))
 
 
 def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibration:
-    """Return the calibration by these rows; calibrations in `held` stay as they are."""
+    """The calibration by these rows; calibrations in `held` stay as they are."""
     if not rows:
         raise InputError("no row can be fitted")
     alone = len({row.configuration for row in rows}) == 1
@@ -199,7 +199,7 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
 
 
 def families_told(rows: Sequence[FittedRow]) -> list[str]:
-    """Return the families of models that a stack's rows tell how far it scatters for.
+    """The families of models that a stack's rows tell how far it scatters for.
 
     A few rows of models with experts do not: these differ more from each other than others do.
     """
@@ -209,7 +209,7 @@ def families_told(rows: Sequence[FittedRow]) -> list[str]:
 
 
 def _steps(rows: Iterable[FittedRow]) -> list[FittedRow]:
-    """Return the rows that are whole steps, of families that are told of."""
+    """The rows that are whole steps, of families that are told of."""
     steps = [row for row in rows if row.row.quantity == STEP]
     stacks = _by(steps, lambda row: row.stack)
     told = {stack: set(families_told(of_stack)) for stack, of_stack in stacks.items()}
@@ -217,13 +217,12 @@ def _steps(rows: Iterable[FittedRow]) -> list[FittedRow]:
 
 
 def _distance(rows: Sequence[FittedRow], error: Callable[[FittedRow], float]) -> float:
-    """Return how far configurations lie from what is predicted, on average, as a logarithm."""
     alike = _by(rows, lambda row: row.configuration).values()
     return float(np.mean([np.mean([abs(math.log1p(error(row))) for row in of]) for of in alike]))
 
 
 def _misfit(found: Fit) -> dict[str, float]:
-    """Return by stack how far its configurations scatter, where there are a few of them."""
+    """By stack how far its configurations scatter, where there are a few of them."""
     scattered: dict[str, dict[str, list[float]]] = {}
     for row, residual in zip(found.problem.rows, found.residuals, strict=True):
         of_stack = scattered.setdefault(row.stack, {})
@@ -236,7 +235,7 @@ def _misfit(found: Fit) -> dict[str, float]:
 
 
 def mean_error(errors: Iterable[float]) -> float:
-    """Return the mean of the absolute errors."""
+    """Mean of the absolute errors."""
     return float(np.mean(np.abs(list(errors))))
 
 
@@ -274,7 +273,7 @@ def _judged(found: Fit) -> tuple[FittedRow, ...]:
 
 
 def _alike(rows: Sequence[Measured], name: Callable[[Measured], str]) -> list[tuple[int, ...]]:
-    """Return the places of the rows of each name."""
+    """The places of the rows of each name."""
     groups: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
         groups.setdefault(name(row), []).append(i)
@@ -291,7 +290,7 @@ def _by(
 
 
 def _spread(rows: Sequence[FittedRow]) -> Spread:
-    """Return the spread of measured over predicted times, predicted without their configuration.
+    """The spread of measured over predicted times, predicted without their configuration.
 
     That is beyond what the parameters leave open, which intervals count by themselves, and no less
     than measurements repeat. What was thought before counts as a few configurations, so that one
@@ -312,7 +311,7 @@ def _spread(rows: Sequence[FittedRow]) -> Spread:
 
 
 def _unseen(rows: Sequence[FittedRow]) -> Spread | None:
-    """Return the spread of stacks about predictions made without any of their rows.
+    """The spread of stacks about predictions made without any of their rows.
 
     Stacks err to one side, and not as far to either: each side has a scatter of its own.
     """

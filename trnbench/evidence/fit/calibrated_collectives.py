@@ -28,7 +28,7 @@ class CalibratedCollectives(Record, eq=False):
     remarks: tuple[str, ...] = ()
 
     def text(self, *, name: str | None = None) -> str:
-        """Return its file, under another name if one is given."""
+        """Its file, under another name if one is given."""
         fit = self.fit
         table = read_toml(self.catalog.find("calibration", fit.stack.name).path)
         title = f"{fit.stack.title}, fitted to collectives of {fit.instance}"

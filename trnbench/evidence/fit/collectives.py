@@ -79,7 +79,7 @@ class CollectiveFit(Record, eq=False):
 
     @property
     def mean_errors(self) -> dict[str, float | None]:
-        """The mean of absolute errors: before the fit, by it, and of rows left out of it."""
+        """Mean of absolute errors: before the fit, by it, and of rows left out of it."""
         left_out = [row.left_out for row in self.rows if row.left_out is not None]
         return {
             "prior": mean_error(row.prior for row in self.rows),
@@ -98,7 +98,7 @@ class _Priced(Record, eq=False):
 
 
 def fit_collectives(catalog: Catalog, files: Sequence[EvidenceFile]) -> CollectiveFit:
-    """Return the stack of one instance, fitted to the exchanges of files."""
+    """The stack of one instance, fitted to the exchanges of files."""
     exchanges, unused = _exchanges(catalog, files)
     instances = sorted({one.instance for one in exchanges})
     if len(instances) > 1:
@@ -223,7 +223,7 @@ class _Problem:
                     yield number, (name, attribute)
 
     def tunings(self, deviations: FloatArray) -> Mapping[str, Tuning]:
-        """Return the protocols with their numbers so far from what was believed."""
+        """The protocols with their numbers so far from what was believed."""
         found = dict(self.stack.tunings)
         numbers = zip(self.parameters, self.places, deviations, strict=True)
         for parameter, (name, attribute), deviation in numbers:
@@ -232,7 +232,7 @@ class _Problem:
         return found
 
     def errors(self, deviations: FloatArray) -> FloatArray:
-        """Return the logarithm of predicted over measured of every row."""
+        """The logarithm of predicted over measured of every row."""
         tunings, found = self.tunings(deviations), np.empty(len(self.kept))
         for one in self.priced:
             times = collective_time(one.profile, tunings[one.tuning], one.size_bytes).time_s
@@ -240,7 +240,7 @@ class _Problem:
         return found - self.measured
 
     def fitted(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return deviations of the fit to some rows, and how wide each number still is.
+        """Deviations of the fit to some rows, and how wide each number still is.
 
         Numbers of which the rows tell next to nothing stay where they were.
         """
@@ -274,7 +274,7 @@ class _Problem:
         return whole(free), np.minimum(widths, 1.0)
 
     def left_out(self) -> FloatArray | None:
-        """Return the error of each row by a fit without its like; None of too few.
+        """The error of each row by a fit without its like; None of too few.
 
         Its like are the rows of its operation and group; of one such, every second size.
         """

@@ -32,7 +32,7 @@ def cited(table: Table, title: str, date: datetime.date) -> str:
 
 
 def moved_entry(entry: Table, one: Fitted, source: str) -> Table:
-    """Return the entry of a number that was fitted, with what it was before."""
+    """The entry of a number that was fitted, with what it was before."""
     ends = zip(ENDS, (one.value, *one.ends), strict=True)
     before = ", ".join(str(entry[key]) for key in ENDS if key in entry).replace(", ", " (", 1)
     before = before.replace(", ", " to ") + ")"
@@ -46,7 +46,7 @@ def moved_entry(entry: Table, one: Fitted, source: str) -> Table:
 
 
 def in_form(number: float, like: object, dimension: Dimension = Dimension.SECONDS) -> object:
-    """Return a number as the file writes it: as a quantity where it did, else by itself."""
+    """A number as the file writes it: as a quantity where it did, else by itself."""
     if isinstance(like, str):
         return show(number, dimension, digits=DIGITS)
     rounded = float(f"{number:.{DIGITS}g}")
@@ -54,7 +54,7 @@ def in_form(number: float, like: object, dimension: Dimension = Dimension.SECOND
 
 
 def behind(table: Table, key: str, new: Table) -> Table:
-    """Return a table with more keys behind one of its own."""
+    """A table with more keys behind one of its own."""
     found: Table = {}
     for name, value in table.items():
         if name not in new:

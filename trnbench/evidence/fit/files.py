@@ -59,7 +59,7 @@ class CalibrationFiles(Record):
     _made: dict[str, Table] = field(default_factory=dict)
 
     def names(self) -> tuple[str, ...]:
-        """Return every calibration of a chip or a training stack that these rows tell of.
+        """Every calibration of a chip or a training stack that these rows tell of.
 
         That is those that were fitted, their heirs, and those that no other could be fitted for.
         """
@@ -74,7 +74,7 @@ class CalibrationFiles(Record):
         return bool(self.calibration.rows_of(name))
 
     def text(self, of: str, *, name: str | None = None) -> str:
-        """Return the file of a calibration, under another name if one is given."""
+        """The file of a calibration, under another name if one is given."""
         table = self._table(of)
         if name not in (None, of):
             stack = table.get("stands_for", of)
@@ -143,7 +143,7 @@ class CalibrationFiles(Record):
         return behind(table, "title", new)
 
     def _correlations(self, stack: str, chips: set[str]) -> dict[str, dict[str, float]]:
-        """Return the correlations between a stack's numbers and those of the one chip it ran on."""
+        """The correlations between a stack's numbers and those of the one chip it ran on."""
         owners = {stack, *(chips if len(chips) == 1 else ())}
         release = self._before(stack).get("release")
         pairs: dict[str, dict[str, float]] = {}
@@ -159,7 +159,7 @@ class CalibrationFiles(Record):
         return pairs
 
     def _unfitted(self, before: Table) -> Table:
-        """Return a calibration without rows: what it inherits, and how far unseen stacks lie."""
+        """A calibration without rows: what it inherits, and how far unseen stacks lie."""
         table, parent = before, before.get("inherits_from")
         if isinstance(parent, str):
             self._hand_on(table, parent)
@@ -244,7 +244,7 @@ def _spread(spread: Spread, source: str) -> Table:
 
 
 def _reaching(spread: Table, before: object) -> Table:
-    """Return a spread with those ends of the one before the fit that reach farther."""
+    """A spread with those ends of the one before the fit that reach farther."""
     assert isinstance(before, dict)
     found = dict(spread)
     for key, further in (("low", min), ("high", max)):

@@ -60,7 +60,7 @@ class MemoryFit(Record):
 
 
 def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
-    """Return the numbers of one stack's memory by its rows."""
+    """Numbers of one stack's memory by its rows."""
     known = memory_ranges(rows[0].memory.stack)
     problem = _Problem(
         known=known,
@@ -96,7 +96,7 @@ def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
 
 
 def fits_by_stack(rows: Collection[HeldRow]) -> Mapping[str, MemoryFit]:
-    """Return the fit of every stack that has rows and numbers with ranges, by name."""
+    """The fit of every stack that has rows and numbers with ranges, by name."""
     stacks: dict[str, list[HeldRow]] = {}
     for row in rows:
         if WHOLE in memory_ranges(row.memory.stack):
@@ -112,14 +112,14 @@ class _Problem(Record, eq=False):
     measured_bytes: FloatArray
 
     def logs(self, points: FloatArray) -> FloatArray:
-        """Return logarithms of predicted over measured bytes [rows, points], by deviations."""
+        """Logarithms of predicted over measured bytes [rows, points], by deviations."""
         numbers = {
             key: one.at(points[:, place]) for place, (key, one) in enumerate(self.known.items())
         }
         return np.log(self.layouts.bytes_by(numbers) / self.measured_bytes[:, np.newaxis])
 
     def fitted(self, start: FloatArray, kept: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return the most likely deviations by the rows kept, and their widths over the priors'."""
+        """The most likely deviations by the rows kept, and their widths over the priors'."""
         now, cost = start, math.inf
         while True:
             size = len(now)
@@ -142,7 +142,6 @@ class _Problem(Record, eq=False):
 
 
 def _robust(residuals: FloatArray) -> FloatArray:
-    """Return residuals whose squares grow like absolute values where they are large."""
     return np.asarray(np.sign(residuals) * np.sqrt(2 * (np.hypot(1, residuals) - 1)))
 
 
@@ -158,7 +157,7 @@ def _after(prior: Range, deviation: float, width: float) -> Range:
 
 
 def _scattered(fitted: Range, prior: Range, logs: FloatArray) -> Range:
-    """Return the range of the whole: what rows scatter, near what was believed before."""
+    """The range of the whole: what rows scatter, near what was believed before."""
     believed = math.log(prior.high / prior.low) / (2 * END)
     # Of normal deviations the mean absolute one, which outliers move less.
     told = float(np.mean(np.abs(logs))) * math.sqrt(math.pi / 2)

@@ -62,7 +62,7 @@ class Timed(Protocol):
     """Something that takes a time by an efficiency: a step, a part of one, a kernel."""
 
     def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
-        """Return the time [ways it may have run, samples], s; the shortest way counts."""
+        """The time [ways it may have run, samples], s; the shortest way counts."""
         ...
 
 
@@ -135,7 +135,7 @@ class Problem(Record, eq=False):
         return np.log([row.measured_s for row in self.rows])
 
     def logs(self, deviations: FloatArray) -> FloatArray:
-        """Return the logarithms of the rows' times at several points [rows, points]."""
+        """The logarithms of the rows' times at several points [rows, points]."""
         logs = np.zeros((len(self.rows), len(deviations)))
         for alike in self._alike:
             for first in range(0, len(deviations), _MOST_POINTS):
@@ -144,7 +144,7 @@ class Problem(Record, eq=False):
         return logs
 
     def slopes(self, deviations: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return logarithms of times at one point [rows], and derivatives [rows, parameters]."""
+        """Logarithms of times at one point [rows], and derivatives [rows, parameters]."""
         logs = np.zeros(len(self.rows))
         slopes = np.zeros((len(self.rows), len(self.parameters)))
         for alike in self._alike:
@@ -158,7 +158,7 @@ class Problem(Record, eq=False):
         return logs, slopes
 
     def _logs(self, alike: Sequence[int], deviations: FloatArray) -> FloatArray:
-        """Return the logarithms of rows that one efficiency is about [rows, points]."""
+        """The logarithms of rows that one efficiency is about [rows, points]."""
         first = self.rows[alike[0]]
         ranges = _ranges(first)
         samples: dict[str, FloatArray] = {
@@ -181,7 +181,6 @@ class Problem(Record, eq=False):
         return _ranges(row)[key].at(deviations[:, place])
 
     def _free(self, row: Measured) -> dict[str, ParameterPlace]:
-        """Return the free numbers that a row's time may depend on, and where they stand."""
         keys = {key: _key(row, key) for key in _ranges(row)}
         return {key: place for key, place in keys.items() if place in self._places}
 
@@ -193,7 +192,7 @@ def problem(
     free: Collection[ParameterPlace] | None = None,
     misfit: Mapping[str, float] | None = None,
 ) -> Problem:
-    """Return the fit of some rows; `held` calibrations stay, and all but `free` parameters.
+    """The fit of some rows; `held` calibrations stay, and all but `free` parameters.
 
     `misfit`: by stack, how far its configurations were seen to scatter, where that is more than
     published times do.
@@ -222,7 +221,7 @@ def problem(
 
 
 def _alike(rows: Sequence[Measured]) -> tuple[tuple[int, ...], ...]:
-    """Return the places of rows of one chip, stack and release."""
+    """The places of rows of one chip, stack and release."""
     found: dict[tuple[object, ...], list[int]] = {}
     for i, row in enumerate(rows):
         found.setdefault((row.chip, row.stack, row.efficiency.stack.release), []).append(i)
@@ -240,7 +239,7 @@ def _group_scatter(
 
 
 def _ranges(row: Measured) -> dict[str, Range]:
-    """Return the numbers that a row's time may depend on: those of its release alone."""
+    """The numbers that a row's time may depend on: those of its release alone."""
     if row.quantity == KERNEL:
         of_chip = chip_ranges(row.efficiency.chip)
         return {key: one for key, one in of_chip.items() if key.startswith(OF_KERNELS)}
@@ -253,19 +252,17 @@ def _ranges(row: Measured) -> dict[str, Range]:
 
 
 def _release_key(efficiency: TrainingEfficiency) -> str:
-    """Return the key of the effect of an efficiency's release: the stack's own, or its chip's."""
     release = efficiency.stack.release or ""
     return join(RELEASES if efficiency.stack.releases else CHIP_RELEASES, release)
 
 
 def _key(row: Measured, key: str) -> ParameterPlace:
-    """Return whose number it is, and the key of the parameter that it goes with."""
     owner = row.chip if key.startswith(f"{CHIP}.") else row.stack
     return owner, TIED.get(key, key)
 
 
 def _correlation(parameters: Sequence[FitParameter], rows: Sequence[Measured]) -> FloatArray:
-    """Return the correlation of the priors: that of an earlier fit, kernels alike, releases."""
+    """The correlation of the priors: that of an earlier fit, kernels alike, releases."""
     names = [_name(one.place) for one in parameters]
     pairs: dict[tuple[str, str], float] = {}
     for i, one in enumerate(parameters):

@@ -50,7 +50,7 @@ class FitRows(Record, eq=False):
 
 
 def marked_rows(files: Sequence[EvidenceFile], *, also: Collection[str] = ()) -> list[EvidenceFile]:
-    """Return files with those rows alone that say `fit` or have an id in `also`.
+    """Files with those rows alone that say `fit` or have an id in `also`.
 
     A file where none does stays whole.
     """
@@ -71,7 +71,7 @@ def measured_rows(
     *,
     stack: TrainingStack | None = None,
 ) -> FitRows:
-    """Return the rows to fit, all by `stack` where one is named."""
+    """The rows to fit, all by `stack` where one is named."""
     reader, predictor, priced = Reader(catalog, stack=stack), Predictor(), PricedSteps()
     read = [(row, case) for file in files for row, case in _cases(reader, file)]
     predictor.lower_together(case for _, case in read if not isinstance(case, str))
@@ -89,7 +89,6 @@ def measured_rows(
 
 
 def _cases(reader: Reader, file: EvidenceFile) -> Iterator[tuple[EvidenceRow, EvidenceCase | str]]:
-    """Yield the rows of a file that ran, or that nobody can tell of."""
     for row, case in zip(file.rows, reader.cases(file), strict=True):
         if isinstance(case, str) or case.step.ran:
             yield row, case
@@ -172,7 +171,6 @@ def _measured(
 
 
 def _scatter(row: EvidenceRow, case: EvidenceCase) -> float:
-    """Return how far a row's times may lie from true ones, by what it leaves open and its trust."""
     known = ASSUMED_SCATTER if _is_open(case.assumed) else ROW_SCATTER
     return max(known, _TRUSTED.get(row.text("trust").lower(), 0.0))
 
@@ -188,14 +186,14 @@ class TimedKernel(Record, eq=False):
     chip: Chip
 
     def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
-        """Return the time of each sample [1, samples], s."""
+        """Time of each sample [1, samples], s."""
         return np.reshape(self.kernel.times_s(self.chip, efficiency.chip), (1, -1))
 
 
 def measured_kernels(
     catalog: Catalog, files: Iterable[EvidenceFile], steps: Sequence[Measured]
 ) -> FitRows:
-    """Return the attention kernels of files on the chips of steps, and why others are not fitted.
+    """The attention kernels of files on the chips of steps, and why others are not fitted.
 
     Kernels of one name are one configuration: what one of them differs by from the chip's others
     they have in common.

@@ -72,7 +72,7 @@ class Fit(Record, eq=False):
 
 
 def fit(problem: Problem, *, near: Mapping[ParameterPlace, float] | None = None) -> Fit:
-    """Return the fit of a problem, sought from the deviations `near`."""
+    """The fit of a problem, sought from the deviations `near`."""
     thought = np.array([(near or {}).get(one.place, 0.0) for one in problem.parameters])
     free = np.clip(np.linalg.solve(problem.mixing, thought), -_START, _START)
     kept = np.ones((len(problem.rows), 1), dtype=bool)
@@ -171,7 +171,7 @@ class _Search:
         return self._curve.stepped(self._free, self._residuals, damping)
 
     def aim(self) -> FloatArray:
-        """Return the best point, were times linear about the fit with all rows."""
+        """The best point, were times linear about the fit with all rows."""
         mixed, weights = self._mixed, self._weights
         free, residuals, self._expected = self._free, self._residuals, self._now
         for _ in range(_LINEAR_ROUNDS):
@@ -207,7 +207,7 @@ class _Search:
         return off < _ENOUGH or not going_on
 
     def outcome(self) -> tuple[FloatArray, FloatArray]:
-        """Return the errors of the rows that were left out, and what variance is expected."""
+        """The errors of the rows that were left out, and what variance is expected."""
         own = self._mixed[self._rows]
         expected = np.sum(own @ self._curve.inverse() * own, axis=1)
         return np.expm1(self._residuals[self._rows]), np.asarray(expected)
@@ -232,7 +232,7 @@ class _Cost:
         self._precision = kept / problem.scatter[:, np.newaxis] ** 2
 
     def of(self, residuals: FloatArray, free: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the costs of points, and the weights [rows, points] of rows: 0 if left out."""
+        """The costs of points, and the weights [rows, points] of rows: 0 if left out."""
         groups, precise = list(self._problem.groups), self._precision
         inside = 1 / self._problem.group_scatter[:, np.newaxis] ** 2
         weights, offsets = np.ones_like(residuals), np.zeros((len(inside), residuals.shape[1]))
@@ -260,7 +260,7 @@ class _Curvature(Record, eq=False):
         return np.clip(free - step, -FARTHEST, FARTHEST)
 
     def inverse(self) -> FloatArray:
-        """Return the covariance of the independent parameters."""
+        """The covariance of the independent parameters."""
         return np.asarray(np.linalg.inv(self.matrix))
 
 
@@ -275,7 +275,7 @@ def _curvature(problem: Problem, mixed: FloatArray, weights: FloatArray) -> _Cur
 
 
 def _summed(problem: Problem, values: FloatArray) -> FloatArray:
-    """Return the sums over the rows of each configuration."""
+    """The sums over the rows of each configuration."""
     order = np.argsort(problem.groups, kind="stable")
     in_order = np.asarray(problem.groups)[order]
     starts = np.flatnonzero(np.r_[True, np.diff(in_order) > 0])

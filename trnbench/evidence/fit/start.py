@@ -108,7 +108,7 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
 
 
 def _calibrated_name(stacks: Stacks, name: str, platforms: Sequence[Platform]) -> str:
-    """Return the stack that a framework stands for where rows ran; any other name stands.
+    """The stack that a framework stands for where rows ran; any other name stands.
 
     Where none is calibrated with it, that is a new one of its name and the chip's.
     """
@@ -157,7 +157,6 @@ def _platform(catalog: Catalog, step: StepRow) -> Platform | None:
 
 
 def _plain(framework: str) -> str:
-    """Return the name of a software without a version behind it."""
     return _VERSION.sub("", framework.strip()) or framework.strip()
 
 
@@ -205,7 +204,7 @@ def _base(
 def _serving(
     catalog: Catalog, start: Start, software: Sequence[str], platforms: Sequence[Platform]
 ) -> Start:
-    """Return a start that serves software on every instance of some chips."""
+    """A start that serves software on every instance of some chips."""
     chips = {platform.chip.name for platform in platforms}
     alike = [
         entry.name
@@ -225,14 +224,12 @@ def _serving(
 
 
 def _begun_before(catalog: Catalog, known: Entry) -> str | None:
-    """Return what the fit in a file of the user's began with, None where it says nothing of it."""
     table = catalog.table(known.path)
     begun = table.get("begun_as") if known.origin != BUILT_IN and table.get("fitted_rows") else None
     return begun if isinstance(begun, str) else None
 
 
 def _shipped(catalog: Catalog, full: str) -> Entry:
-    """Return the shipped file of a stack, which a user's file of its name may hide."""
     entry = catalog.find("calibration", full)
     return replace(entry, path=entry.hides[-1]) if entry.hides else entry
 

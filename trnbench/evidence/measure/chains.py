@@ -36,7 +36,7 @@ _HELD = 4.0
 
 
 def model_of(case: DecoderCase) -> Model:
-    """Return a case's decoder as a model of the catalogue would be."""
+    """A case's decoder as a model of the catalogue would be."""
     shape = WholeShape(
         layers=case.layers,
         hidden=case.hidden,
@@ -123,7 +123,7 @@ class _Timed:
         return lambda x: (self.pieces.probabilities(x),), [shape]
 
     def fused(self) -> LayerPart:
-        """Return fused attention, and the shapes that it takes."""
+        """Fused attention, and the shapes that it takes."""
         kernel = self.machine.can.fused_attention
 
         def run(query: Array, key: Array, value: Array) -> tuple[Array]:
@@ -132,7 +132,7 @@ class _Timed:
         return run, [(self.batch, self.heads, self.tokens, self.size)] * 3
 
     def loss(self) -> LayerPart:
-        """Return the loss of logits, and the shapes that it takes."""
+        """The loss of logits, and the shapes that it takes."""
         np = self.machine.jax.numpy
 
         def run(logits: Array) -> tuple[Array]:
@@ -188,7 +188,7 @@ class _Timed:
         return (10 if backward else 4) * pairs * self.size
 
     def update(self) -> KernelTime:
-        """Return the optimizer's pass over a layer's weights."""
+        """The optimizer's pass over a layer's weights."""
         case, mesh, np = self.case, self.mesh, self.machine.jax.numpy
         counted = _counted_update(self.program)
         layer = round(float(counted.writes[0].elements))
@@ -235,6 +235,5 @@ def program_bytes(program: StepProgram, name: str, *, backward: bool) -> float:
 
 
 def _counted_update(program: StepProgram) -> Elementwise:
-    """Return the optimizer's pass over a layer's weights, which it writes first."""
     ops = program.blocks["dense"].ops
     return next(op for op in ops if isinstance(op, Elementwise) and op.phase == "optimizer")

@@ -86,13 +86,11 @@ def exchanges(
 
 
 def _elements(op: Op, ranks: int, size_bytes: int) -> int:
-    """Return the numbers that a rank puts in, a multiple of the ranks."""
     parts = size_bytes // _ELEMENT_BYTES // ranks
     return parts if op == "all-gather" else parts * ranks
 
 
 def _counted(devices: int, elements: int) -> Array:
-    """Return small whole numbers, others on each device and in each place."""
     places = np.arange(elements) % 7
     return (np.arange(devices)[:, None] + places[None, :] + 1).astype(np.float32)
 

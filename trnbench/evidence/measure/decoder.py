@@ -32,7 +32,7 @@ class Decoder(Record, eq=False):
 
     @classmethod
     def on(cls, machine: AllDevices, case: DecoderCase) -> Decoder:
-        """Return a decoder on the first devices; neighbours share tensors."""
+        """A decoder on the first devices; neighbours share tensors."""
         axes = {name: size for name, size in (("dp", case.dp), ("tp", case.tp)) if size > 1}
         mesh = machine.mesh(**(axes or {"dp": 1}))
         return cls(machine=machine, case=case, pieces=Pieces(machine.jax), mesh=mesh)
@@ -43,7 +43,7 @@ class Decoder(Record, eq=False):
         return self.case.hidden // self.case.heads
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[str | None, ...]]]:
-        """Return each weight's whole shape, and the axis that cuts each of its dimensions."""
+        """Each weight's whole shape, and the axis that cuts each of its dimensions."""
         case, size = self.case, self.head_size
         found: dict[str, tuple[tuple[int, ...], tuple[str | None, ...]]] = {
             "embedding": ((case.vocab, case.hidden), ("tp", None)),
@@ -73,11 +73,10 @@ class Decoder(Record, eq=False):
         return name if name in self.mesh.axis_names else None
 
     def _sum(self, array: Array, axis: str) -> Array:
-        """Return the sum over the ranks of an axis, which may have just one."""
         return self.machine.jax.lax.psum(array, axis) if self._axis(axis) else array
 
     def loss(self, weights: Weights, words: Array) -> Array:
-        """Return the sum of the losses of a device's own tokens; `words` has one more each."""
+        """The sum of the losses of a device's own tokens; `words` has one more each."""
         np, lax, case = self.machine.jax.numpy, self.machine.jax.lax, self.case
         given, targets = words[:, :-1], words[:, 1:]
         branch = self._sum(self._looked_up(weights["embedding"], given), "tp")
@@ -98,7 +97,6 @@ class Decoder(Record, eq=False):
         return (np.log(whole[0]) + largest - whole[1]).sum()
 
     def _place(self, words: Array, held: int) -> Array:
-        """Return where in its slice of the vocabulary a device has words; -1 where it has not."""
         rank = self.machine.jax.lax.axis_index("tp") if self._axis("tp") else 0
         place = words - rank * held
         return self.machine.jax.numpy.where((place >= 0) & (place < held), place, -1)
@@ -119,7 +117,7 @@ class Decoder(Record, eq=False):
         return context @ weights[f"{layer}.output"]
 
     def step(self) -> Callable[..., Any]:
-        """Return the program of a step: (state, words) -> (state, loss).
+        """The program of a step: (state, words) -> (state, loss).
 
         The state is a count, weights as they multiply, masters (none where these are one), means
         and squares of gradients; `words` are [micro-batch, sample, token] of all replicas.
@@ -164,7 +162,7 @@ class Decoder(Record, eq=False):
         return jax.jit(parted, donate_argnums=0)  # type: ignore[no-any-return]
 
     def _norm(self, gradients: Weights) -> Array:
-        """Return the norm of all gradients; what ranks hold slices of is summed over them."""
+        """The norm of all gradients; what ranks hold slices of is summed over them."""
         np = self.machine.jax.numpy
         whole, cut = np.zeros(()), np.zeros(())
         for name, (_, axes) in self.shapes().items():
@@ -173,7 +171,7 @@ class Decoder(Record, eq=False):
         return np.sqrt(whole + self._sum(cut, "tp"))
 
     def state(self, seed: int) -> tuple[Any, ...]:
-        """Return the state before the first step, alike for a seed whatever the layout."""
+        """The state before the first step, alike for a seed whatever the layout."""
         jax, np = self.machine.jax, self.machine.jax.numpy
         kind = np.float32 if self.case.precision == "fp32" else np.bfloat16
         specs = self.specs()
@@ -196,7 +194,7 @@ class Decoder(Record, eq=False):
         return (count, weights, {} if kind is np.float32 else masters, *zeros)
 
     def words(self, seed: int) -> Array:
-        """Return the words of a step, alike for a seed and a global batch whatever the layout."""
+        """The words of a step, alike for a seed and a global batch whatever the layout."""
         jax, case = self.machine.jax, self.case
         shape = (case.micro_batches, case.micro_batch * case.dp, case.sequence + 1)
         drawn = numpy.random.default_rng(seed).integers(0, case.vocab, shape, dtype=numpy.int32)
@@ -204,7 +202,7 @@ class Decoder(Record, eq=False):
         return jax.device_put(drawn, jax.sharding.NamedSharding(self.mesh, spec))
 
     def _varying(self, array: Array) -> Array:
-        """Return a weight whose gradients are each replica's own, to be summed once a step."""
+        """A weight whose gradients are each replica's own, to be summed once a step."""
         lax = self.machine.jax.lax
         if not self._axis("dp"):
             return array

@@ -140,14 +140,14 @@ def capabilities(
 
 
 def host_flags(flags: str, devices: int) -> str:
-    """Return XLA_FLAGS that make so many devices of the host; of what is set already the rest."""
+    """XLA_FLAGS that make so many devices of the host; of what is set already the rest."""
     name = "--xla_force_host_platform_device_count"
     kept = [flag for flag in flags.split() if not flag.startswith(f"{name}=")]
     return " ".join([*kept, f"{name}={devices}"])
 
 
 def open_devices(choice: DeviceChoice, host_devices: int) -> list[Device]:
-    """Return the devices that JAX finds; JAX must not have been imported yet.
+    """The devices that JAX finds; JAX must not have been imported yet.
 
     On a host without others, so many devices are made of the host.
     """
@@ -171,13 +171,13 @@ def open_devices(choice: DeviceChoice, host_devices: int) -> list[Device]:
 
 
 def peak_memory_bytes(devices: Sequence[Device]) -> float | None:
-    """Return the most memory that any device held so far, where the backend tells."""
+    """The most memory that any device held so far, where the backend tells."""
     told = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
     return float(max(filter(None, told))) if all(told) else None
 
 
 def kept_variables(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the variables that decide what is measured, as they are set."""
+    """The variables that decide what is measured, as they are set."""
     return " ".join(
         f"{name}={environment[name]}" for name in _KEPT_VARIABLES if name in environment
     )

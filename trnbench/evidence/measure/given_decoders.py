@@ -49,14 +49,14 @@ def decoder_sizes(text: str) -> DecoderSizes:
 
 
 def with_given(suite: Suite, given: Sequence[DecoderSizes], can: Capabilities) -> Suite:
-    """Return a suite with the decoders that are given in place of its own, if any are."""
+    """A suite with the decoders that are given in place of its own, if any are."""
     if not given:
         return suite
     return replace(suite, decoders=tuple(_case(sizes, can) for sizes in given))
 
 
 def _case(sizes: DecoderSizes, can: Capabilities) -> DecoderCase:
-    """Return a decoder over all devices; what is not said is as in the first of the suite."""
+    """A decoder over all devices; what is not said is as in the first of the suite."""
     values: dict[str, Any] = dict(sizes)
     tp = int(values.get("tp", 1))
     case = replace(decoders_for(can)[0], **values, dp=max(can.devices // tp, 1))

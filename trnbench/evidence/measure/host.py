@@ -20,7 +20,7 @@ _TOOL_S = 10.0
 
 
 def processors() -> int:
-    """Return the processors that this process may use."""
+    """The processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -31,19 +31,19 @@ def processor_name() -> str:
 
 
 def cache_bytes() -> float | None:
-    """Return the last cache of a processor, where the host tells."""
+    """The last cache of a processor, where the host tells."""
     sizes = [_text(path) for path in _CACHES.glob("index*/size")]
     kib = [float(text[:-1]) for text in sizes if text.endswith("K") and text[:-1].isdigit()]
     return max(kib) * 1024 if kib else None
 
 
 def memory_bytes() -> float:
-    """Return the memory of the host."""
+    """The memory of the host."""
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def software() -> str:
-    """Return the releases that were measured."""
+    """The releases that were measured."""
     known = [f"python {platform.python_version()}"]
     for name in _PACKAGES:
         try:
@@ -54,7 +54,7 @@ def software() -> str:
 
 
 def driver(backend: str) -> dict[str, str]:
-    """Return driver, clock and power limit by column, where a tool of the backend tells."""
+    """Driver, clock and power limit by column, where a tool of the backend tells."""
     if backend == "cpu":
         mhz = _told("cpu MHz")
         return {"driver": platform.release(), "clock": f"{float(mhz):.0f} MHz" if mhz else ""}

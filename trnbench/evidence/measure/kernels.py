@@ -116,7 +116,7 @@ def product(
 
 
 def _turned(operands: Sequence[Array], across: Sequence[bool]) -> list[Array]:
-    """Return operands as a product takes them, those that lie across turned."""
+    """Operands as a product takes them, those that lie across turned."""
     return [
         one.swapaxes(-1, -2) if turned else one
         for one, turned in zip(operands, across, strict=True)
@@ -124,7 +124,7 @@ def _turned(operands: Sequence[Array], across: Sequence[bool]) -> list[Array]:
 
 
 def _checked(found: Any, left: Any, right: Any, number_format: str) -> float:  # noqa: ANN401
-    """Return the largest error over what the executor's product of the same numbers may have."""
+    """The largest error over what the executor's product of the same numbers may have."""
     recipe = ProductRecipe.named(
         format_in_a=number_format,
         format_in_b=number_format,

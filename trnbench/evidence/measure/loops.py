@@ -40,20 +40,20 @@ class AllDevices(Record, eq=False):
     rule: Repeats
 
     def dtype(self, number_format: str) -> Any:  # noqa: ANN401
-        """Return JAX's type of a format."""
+        """JAX's type of a format."""
         name = _DTYPES[number_format]
         if not hasattr(self.jax.numpy, name):
             raise EnvironmentFault(f"this JAX has no numbers of type {name}")
         return getattr(self.jax.numpy, name)
 
     def mesh(self, **axes: int) -> Any:  # noqa: ANN401
-        """Return a mesh of the first devices, by axes in the order of ranks, outermost first."""
+        """A mesh of the first devices, by axes in the order of ranks, outermost first."""
         count = int(np.prod(list(axes.values())))
         places = np.array(self.devices[:count]).reshape(tuple(axes.values()))
         return self.jax.sharding.Mesh(places, tuple(axes))
 
     def on_all(self, function: Callable[..., Any], mesh: Any) -> Callable[..., Any]:  # noqa: ANN401
-        """Return a compiled program: `function` of each device's own part of all arguments.
+        """A compiled program: `function` of each device's own part of all arguments.
 
         The first dimension of every argument and result runs over the devices.
         """
@@ -62,12 +62,12 @@ class AllDevices(Record, eq=False):
         return self.jax.jit(parted)  # type: ignore[no-any-return]
 
     def placed(self, mesh: Any, array: Array) -> Array:  # noqa: ANN401
-        """Return an array parted over the devices by its first dimension."""
+        """An array parted over the devices by its first dimension."""
         spec = self.jax.sharding.PartitionSpec(mesh.axis_names)
         return self.jax.device_put(array, self.jax.sharding.NamedSharding(mesh, spec))
 
     def random(self, mesh: Any, shape: tuple[int, ...], number_format: str, seed: int) -> Array:  # noqa: ANN401
-        """Return normal numbers, another array on each device."""
+        """Normal numbers, another array on each device."""
         rng = np.random.default_rng(seed)
         count = int(np.prod(mesh.devices.shape))
         drawn = rng.standard_normal((count, *shape), dtype=np.float32)

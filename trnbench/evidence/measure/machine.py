@@ -39,14 +39,14 @@ _RUNS = (
 
 
 class MachineFiles(Record):
-    """The files of a machine: its name, the ids of the rows they rest on, tables by section."""
+    """Files of a machine: its name, the ids of the rows they rest on, tables by section."""
 
     name: str
     rows: tuple[str, ...]
     tables: Mapping[tuple[str, str], FileTable]
 
     def texts(self) -> Mapping[tuple[str, str], str]:
-        """Return each file's text by its section and name."""
+        """Each file's text by its section and name."""
         return {
             key: f"# Written by `trnbench measure`: see [sources].\n\n{toml_text(table)}"
             for key, table in self.tables.items()
@@ -60,7 +60,7 @@ def machine_files(
     name: str | None = None,
     clock: fits.RowClock = "wall",
 ) -> MachineFiles:
-    """Return the machine that rows of kernels and collectives were measured on.
+    """The machine that rows of kernels and collectives were measured on.
 
     Training rows are passed over: what is predicted of them must not rest on them.
     """

@@ -64,7 +64,7 @@ class TimedRows(Record):
         return min(self.rows[0].whole("cores"), max(row.whole("ranks") for row in self.rows))
 
     def seconds(self, row: EvidenceRow) -> float:
-        """Return the time of a row, s."""
+        """Time of a row, s."""
         if self.clock == "processor":
             return row.positive("processor_s") / self.sharing
         if row.said("time_us"):
@@ -72,7 +72,7 @@ class TimedRows(Record):
         return row.positive("latency_ms") * 1e-3
 
     def of(self, kernel: str) -> list[EvidenceRow]:
-        """Return the rows of a kernel."""
+        """Rows of a kernel."""
         return [row for row in self.rows if row.text("kernel") == kernel]
 
 
@@ -95,7 +95,7 @@ class ExchangeFit(Record):
 
 
 class MachineFit(Record):
-    """The numbers of a machine's data files, each of one device."""
+    """Numbers of a machine's data files, each of one device."""
 
     precision: str
     peaks_flop_per_s: Mapping[str, float]
@@ -167,7 +167,7 @@ def _one(timed: TimedRows, kernel: str) -> float:
 
 
 def _streams(timed: TimedRows) -> tuple[float, float]:
-    """Return the rate of streams over the most memory, and the fastest, bytes/s."""
+    """The rate of streams over the most memory, and the fastest, bytes/s."""
     rows = [row for name in STREAMS for row in timed.of(name)]
     if not rows:
         raise InputError("no row tells how fast memory is: measure matrix, or all")
@@ -198,7 +198,7 @@ def _by_format(timed: TimedRows) -> dict[str, list[EvidenceRow]]:
 
 
 def _products(timed: TimedRows, kernel_s: float) -> _Products:
-    """Return the rates of a chip of which nothing is known: what it reached is its peak."""
+    """The rates of a chip of which nothing is known: what it reached is its peak."""
     groups = _by_format(timed)
     first = next(iter(groups))
     depth, rate, scatter = 0.0, 0.0, math.inf
@@ -222,7 +222,7 @@ def _products(timed: TimedRows, kernel_s: float) -> _Products:
 
 
 def _rate(timed: TimedRows, row: EvidenceRow, depth: float, kernel_s: float) -> float:
-    """Return the rate of endlessly deep products of which a row with some K0 tells, FLOP/s."""
+    """The rate of endlessly deep products of which a row with some K0 tells, FLOP/s."""
     seconds = timed.seconds(row)
     alone = max(seconds - kernel_s, 0.1 * seconds)
     k = float(measured_product(row).k)
@@ -275,7 +275,7 @@ def _touches(timed: TimedRows, moved: float) -> tuple[float, float]:
 
 
 def _traffic(timed: TimedRows, kernels: Sequence[str], moved: float) -> float:
-    """Return the bytes that passes moved at the rate of a stream, over those of the program."""
+    """The bytes that passes moved at the rate of a stream, over those of the program."""
     rows = [row for name in kernels for row in timed.of(name)]
     if not rows:
         return 1.0
@@ -295,7 +295,7 @@ def _attention(timed: TimedRows, peak: float) -> tuple[float, float] | None:
 
 
 def _exchanges(timed: TimedRows) -> tuple[tuple[ExchangeFit, ...], float, float]:
-    """Return each collective by ranks, the rate of the links, and how far rows lie from that."""
+    """Each collective by ranks, the rate of the links, and how far rows lie from that."""
     groups: dict[tuple[Op, int], list[tuple[float, float]]] = {}
     for row in timed.exchanges:
         op = next((op for op in OPERATIONS if op == row.text("collective")), None)
@@ -326,7 +326,7 @@ def _exchanges(timed: TimedRows) -> tuple[tuple[ExchangeFit, ...], float, float]
 def _lines(
     points: Sequence[tuple[float, float]],
 ) -> list[tuple[float | None, float, float, float]]:
-    """Return one or two lines: to which size, launch, seconds a byte, how far points lie off.
+    """One or two lines: to which size, launch, seconds a byte, how far points lie off.
 
     What fits in caches moves at another rate than what does not.
     """
@@ -344,7 +344,7 @@ def _lines(
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """Return launch and seconds a byte of the line nearest to points, and how far they lie off."""
+    """Launch and seconds a byte of the line nearest to points, and how far they lie off."""
     sizes, times = np.array(points).T
     sides = np.stack([1 / times, sizes / times], axis=1)
     launch_s, s_per_byte = np.linalg.lstsq(sides, np.ones(len(times)), rcond=None)[0].tolist()
@@ -357,7 +357,6 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the geometric mean."""
     return math.exp(sum(map(math.log, values)) / len(values))
 
 

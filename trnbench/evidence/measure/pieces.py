@@ -22,18 +22,18 @@ class Pieces:
         self.jax, self.np = jax, jax.numpy
 
     def norm(self, x: Array, weight: Array) -> Array:
-        """Return rows over their root mean square, times a weight each."""
+        """Rows over their root mean square, times a weight each."""
         wide = x.astype(self.np.float32)
         scale = self.jax.lax.rsqrt(self.np.mean(wide * wide, axis=-1, keepdims=True) + _NORM_GUARD)
         return ((wide * scale) * weight).astype(x.dtype)
 
     def joined(self, stream: Array, branch: Array, weight: Array) -> tuple[Array, Array]:
-        """Return the stream with a branch added, and that normalised."""
+        """The stream with a branch added, and that normalised."""
         stream = stream + branch
         return stream, self.norm(stream, weight)
 
     def heads(self, mixed: Array, size: int) -> tuple[Array, Array, Array]:
-        """Return queries, keys and values [batch, head, token, size] of one projection's output.
+        """Queries, keys and values [batch, head, token, size] of one projection's output.
 
         Queries and keys are turned to their position.
         """
@@ -42,13 +42,13 @@ class Pieces:
         return self._rotated(query), self._rotated(key), value
 
     def fused(self, query: Array, key: Array, value: Array, kernel: str | None) -> Array:
-        """Return the context of the backend's fused causal attention, heads side by side."""
+        """The context of the backend's fused causal attention, heads side by side."""
         by_token = (one.transpose(0, 2, 1, 3) for one in (query, key, value))
         found = self.jax.nn.dot_product_attention(*by_token, is_causal=True, implementation=kernel)
         return found.reshape(*found.shape[:2], -1)
 
     def merged(self, context: Array) -> Array:
-        """Return heads side by side for each token."""
+        """Heads side by side for each token."""
         batch, heads, tokens, size = context.shape
         return context.transpose(0, 2, 1, 3).reshape(batch, tokens, heads * size)
 
@@ -62,7 +62,7 @@ class Pieces:
         return self.np.concatenate(turned, axis=-1).astype(x.dtype)
 
     def gated(self, wide: Array) -> Array:
-        """Return the gated activation of an MLP, of gate and up side by side."""
+        """The gated activation of an MLP, of gate and up side by side."""
         half = wide.shape[-1] // 2
         return self.jax.nn.silu(wide[..., :half]) * wide[..., half:]
 
@@ -77,7 +77,7 @@ class Pieces:
         return self.np.stack([sums, self.np.where(here, wide, 0.0).sum(axis=-1)])
 
     def probabilities(self, scores: Array) -> Array:
-        """Return the causal softmax of scores [batch, head, query, key], scaled by 1/8."""
+        """The causal softmax of scores [batch, head, query, key], scaled by 1/8."""
         queries, keys = scores.shape[-2:]
         later = self.np.arange(queries)[:, None] < self.np.arange(keys)[None, :]
         scaled = self.np.where(later, _MASKED, scores.astype(self.np.float32) * 0.125)
@@ -86,7 +86,7 @@ class Pieces:
     def updated(
         self, weight: Array, gradient: Array, state: tuple[Array, Array], step: Array, clip: Array
     ) -> tuple[Array, tuple[Array, Array]]:
-        """Return a weight after a step of AdamW, and its state; `clip` scales the gradient."""
+        """A weight after a step of AdamW, and its state; `clip` scales the gradient."""
         gradient = gradient * clip
         mean = 0.9 * state[0] + 0.1 * gradient
         square = 0.95 * state[1] + 0.05 * gradient * gradient

@@ -26,7 +26,7 @@ GIB = 1024**3
 
 
 def provenance(can: Capabilities, *, instance: str, seed: int) -> Cells:
-    """Return the cells that all rows of a session have alike: what was measured, and with what."""
+    """The cells that all rows of a session have alike: what was measured, and with what."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
     return _filled(
         source=f"trnbench {__version__} measure",
@@ -49,7 +49,7 @@ def provenance(can: Capabilities, *, instance: str, seed: int) -> Cells:
 
 
 def kernel_row(found: KernelTime) -> Cells:
-    """Return the cells of a kernel, of whichever kind it is."""
+    """The cells of a kernel, of whichever kind it is."""
     launched = found.kernel in ("program", "kernel")
     kind: MeasuredKind = "launch" if launched else "matrix" if found.flop else "stream"
     seconds = found.timing.median_s
@@ -71,7 +71,7 @@ def kernel_row(found: KernelTime) -> Cells:
 
 
 def exchange_row(found: ExchangeTime) -> Cells:
-    """Return the cells of a collective."""
+    """The cells of a collective."""
     words = (found.op, str(found.ranks), f"{found.size_bytes:.0f}")
     return _filled(
         kind="collective",
@@ -89,7 +89,7 @@ def exchange_row(found: ExchangeTime) -> Cells:
 
 
 def step_row(found: StepRun) -> Cells:
-    """Return the cells of a training step: its model by shapes, its layout by knobs."""
+    """The cells of a training step: its model by shapes, its layout by knobs."""
     case, peak = found.case, found.peak_memory_bytes
     layout = layout_of_case(case)
     knobs = ("tp", "pp", "dp", "micro_batch", "global_batch", "sequence", "zero", "recompute")
@@ -131,7 +131,7 @@ def timing_cells(timing: Timing) -> Mapping[str, float]:
 
 
 def _filled(**cells: str | float | None) -> Cells:
-    """Return cells as text, numbers with all their digits, without those that say nothing."""
+    """Cells as text, numbers with all their digits, without those that say nothing."""
     return {
         name: repr(cell) if isinstance(cell, float) else str(cell)
         for name, cell in cells.items()

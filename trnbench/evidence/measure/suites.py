@@ -151,7 +151,7 @@ def suite_for(can: Capabilities, name: SuiteName) -> Suite:
 
 
 def decoders_for(can: Capabilities) -> tuple[DecoderCase, ...]:
-    """Return three small decoders that fit the devices, laid out in three ways."""
+    """Three small decoders that fit the devices, laid out in three ways."""
     devices = can.devices
     if can.shares_host:
         first = DecoderCase(

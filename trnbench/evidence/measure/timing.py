@@ -51,7 +51,7 @@ class Timing(Record):
         return (self.high_s - self.low_s) / 2 / self.median_s
 
     def each(self, runs: int, *, less_s: float = 0.0) -> Timing:
-        """Return the time of each of so many runs of a repeat, without what the repeat costs."""
+        """Time of each of so many runs of a repeat, without what the repeat costs."""
         share = max(self.median_s - less_s, 0.1 * self.median_s) / self.median_s / runs
         return replace(
             self,

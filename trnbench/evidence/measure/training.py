@@ -74,7 +74,7 @@ def training(machine: AllDevices, case: DecoderCase, *, seed: int) -> Iterator[S
 
 
 def _needed_bytes(case: DecoderCase) -> float:
-    """Return about what a device holds of a step, at least."""
+    """About what a device holds of a step, at least."""
     layer = case.hidden * (4 * case.hidden + 3 * case.ffn)
     weights = (case.layers * layer + 2 * case.vocab * case.hidden) / case.tp
     tokens = case.micro_batch * case.sequence

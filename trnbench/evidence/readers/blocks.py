@@ -25,7 +25,7 @@ class LineBlock(Record):
     line: int
 
     def line_of(self, place: int) -> int:
-        """Return the number of the line in which a byte lies."""
+        """Number of the line in which a byte lies."""
         return self.line + self.text.count(b"\n", 0, place)
 
 

@@ -79,7 +79,7 @@ class _Sweep(State):
 
 
 def is_sweep(path: Path) -> bool:
-    """Return whether the beginning of a file is that of a sweep of collectives."""
+    """True when the beginning of a file is that of a sweep of collectives."""
     head = next(chunks(path, what="text", size=_HEAD_BYTES), b"").decode(errors="replace")
     words = ("size(B)", '"out_of_place"', '"nccl_version"')
     return any(word in head for word in words) or bool(_NCCL_HEADING.search(head))
@@ -87,7 +87,7 @@ def is_sweep(path: Path) -> bool:
 
 @reads("a sweep of collectives")
 def read_sweep(path: Path, where: MeasuredCluster) -> EvidenceFile:
-    """Return a sweep of collectives as evidence; `where` is what no such file says."""
+    """A sweep of collectives as evidence; `where` is what no such file says."""
     text = read_text(path, what="text", max_bytes=MAX_BYTES)
     sweep = _of_json(path, text) if text.lstrip().startswith("{") else _of_text(text)
     rows = len(sweep.timed) + len(sweep.unread)
@@ -157,7 +157,7 @@ def _said(sweep: _Sweep, op: Op, ranks: int) -> str:
 
 
 def _ranks(path: Path, sweep: _Sweep, where: MeasuredCluster) -> int:
-    """Return the ranks of a group: as the file counts them, by its bus factor, or all there are."""
+    """The ranks of a group: as the file counts them, by its bus factor, or all there are."""
     factors = [one.ratio for one in sweep.timed if one.ratio is not None]
     ranks = sweep.ranks or where.ranks
     if factors and not sweep.ranks and factors[-1] == 0:
@@ -202,7 +202,7 @@ def _named(word: str) -> Op | None:
 
 
 def _op(path: Path, sweep: _Sweep, ranks: int) -> Op:
-    """Return the operation that a file, or its name, tells; or the only one of its factor."""
+    """The operation that a file, or its name, tells; or the only one of its factor."""
     named = _named(sweep.op)
     if named is not None:
         return named
@@ -271,7 +271,6 @@ def _nccl_row(sweep: _Sweep, heading: list[str], line: str) -> None:
 
 
 def _is_wrong(count: object) -> bool:
-    """Return whether a count of wrong elements is above 0; it is N/A, or none, where unchecked."""
     return count not in (None, "N/A") and float(str(count)) != 0
 
 
@@ -284,7 +283,7 @@ def _nccom_row(sweep: _Sweep, heading: list[str], line: str) -> None:
 
 
 def _of_cells(cells: Mapping[str, object]) -> _Timed:
-    """Return a size as nccom-test names its columns, in text and JSON."""
+    """A size as nccom-test names its columns, in text and JSON."""
     times = [name for name in cells if name.startswith("time")]
     name = "time:avg(us)" if "time:avg(us)" in times else times[0] if times else "time(us)"
     size, time_us = int(str(cells["size(B)"])), float(str(cells[name]))
@@ -300,7 +299,7 @@ def _of_cells(cells: Mapping[str, object]) -> _Timed:
 
 
 def _ratio(size: int, time_us: float, algbw: float, busbw: float) -> float | None:
-    """Return bus bandwidth over bandwidth; raise ValueError where size and time belie both."""
+    """Bus bandwidth over bandwidth; raise ValueError where size and time belie both."""
     if not (size > 0 and 0 < time_us < float("inf")):
         raise ValueError(f"{size} bytes in {time_us} us")
     if not algbw >= _COARSE:
@@ -343,7 +342,7 @@ def _wrong_of(one: Mapping[str, Any]) -> list[object]:
 
 
 def _nccl_result(one: Mapping[str, object]) -> _Timed:
-    """Return a size as nccl-tests names it in JSON; its environment is never read."""
+    """A size as nccl-tests names it in JSON; its environment is never read."""
     timed = one["out_of_place"]
     if not isinstance(timed, dict) or not isinstance(one["size"], int):
         raise TypeError("no object out_of_place")
@@ -353,7 +352,7 @@ def _nccl_result(one: Mapping[str, object]) -> _Timed:
 
 
 def _of_nccl(of: tuple[int, str, str], times: Sequence[float], *, host: bool) -> _Timed:
-    """Return a size of a type and reduction: its microseconds and two bandwidths."""
+    """A size of a type and reduction: its microseconds and two bandwidths."""
     size, dtype, redop = of
     return _Timed(
         size=size,

@@ -66,10 +66,6 @@ class Readings(State):
         self._thin()
 
     def _thin(self) -> None:
-        """Keep every second of very many: a log of gigabytes is to take little memory.
-
-        Steps that are numbered are all kept: ranks that print the same step are held together.
-        """
         while len(self.values) > MOST_KEPT and not self.steps and self.window == 1:
             self.values = self.values[::2]
             self.every *= 2
@@ -80,7 +76,7 @@ class Readings(State):
         self.first_unread = self.first_unread or f"line {line}: {text.strip()[:80]!r}"
 
     def checked(self, path: Path) -> Readings:
-        """Return these readings; refuse a file of which too much was not understood."""
+        """These readings; refuse a file of which too much was not understood."""
         steps = len(self.values) * self.every + self.skipped + self.unread
         said = f"{steps:,} step lines of {self.format}"
         refuse_unread(path, self.unread, steps, said, self.first_unread)

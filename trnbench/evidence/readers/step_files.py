@@ -64,7 +64,6 @@ def _csv(path: Path, column: str) -> Readings:
 
 
 def _is_one_object(path: Path) -> bool:
-    """Return whether a file that begins with a brace is one JSON object, not one on each line."""
     lines = next(chunks(path, what="JSON"), b"").lstrip(b"\xef\xbb\xbf \t\r\n").splitlines()
     return not (len(lines) > 1 and lines[0].endswith(b"}") and lines[1].startswith(b"{"))
 
@@ -85,7 +84,7 @@ def _json(path: Path) -> Readings:
 
 
 def _trainer_state(table: Mapping[str, object]) -> Readings | None:
-    """Return steps of trainer_state.json (Hugging Face Trainer, Optimum Neuron)."""
+    """Steps of trainer_state.json (Hugging Face Trainer, Optimum Neuron)."""
     history = table.get("log_history")
     if not isinstance(history, list):
         return None
@@ -105,7 +104,7 @@ def _trainer_state(table: Mapping[str, object]) -> Readings | None:
 
 
 def _trainer_results(table: Mapping[str, object]) -> Readings | None:
-    """Return the mean step of a whole run as the Trainer sums it up."""
+    """The mean step of a whole run as the Trainer sums it up."""
     found = Readings(
         format="Hugging Face Trainer's summary",
         remark="the mean of the whole run, start-up and evaluation included",
@@ -120,7 +119,7 @@ def _trainer_results(table: Mapping[str, object]) -> Readings | None:
 
 
 def _nxd_metrics(table: Mapping[str, object]) -> Readings | None:
-    """Return the average rate of a metrics file of NeuronX Distributed (training_utils.py)."""
+    """The average rate of a metrics file of NeuronX Distributed (training_utils.py)."""
     results = next(iter(table.values()), None)
     metrics = results.get("metrics") if isinstance(results, dict) else None
     if not isinstance(metrics, list):
@@ -139,7 +138,7 @@ def _nxd_metrics(table: Mapping[str, object]) -> Readings | None:
 
 
 def _number(value: object) -> float | None:
-    """Return a positive number, which newer trainers write as text."""
+    """A positive number, which newer trainers write as text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

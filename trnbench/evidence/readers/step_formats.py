@@ -41,7 +41,7 @@ class StepFormat(Record):
     memory: str = ""
 
     def compiled(self, pattern: str) -> re.Pattern[bytes]:
-        """Return one of the patterns as files are searched."""
+        """One of the patterns as files are searched."""
         before, _, after = pattern.partition("LINE")
         if after:
             # What a lazy [^\n\r]*? would skip, but not a byte at a time.

@@ -56,7 +56,7 @@ class _Words(Record):
         )
 
     def alike(self, label: bytes, unit: bytes) -> re.Pattern[bytes]:
-        """Return the pattern of these words with one label and unit; empty with any other."""
+        """The pattern of these words with one label and unit; empty with any other."""
         then = rb"\s*" + unit + rb"\b" if unit else rb"(?!" + _ANY_UNIT + rb")"
         return re.compile(self.name + rb"(?:" + re.escape(label) + _NUMBER + then + rb"|)")
 
@@ -126,7 +126,7 @@ class LineReader(Protocol):
 
     @property
     def sure(self) -> bool:
-        """Whether it found so many steps that no other reader need be asked."""
+        """True when it found so many steps that no other reader need be asked."""
 
     def take(self, block: LineBlock) -> None:
         """Read a block."""
@@ -153,7 +153,7 @@ def _readers(path: Path) -> tuple[list[MarkedReader], list[LineReader]]:
 
 
 def in_short_lines(block: LineBlock) -> LineBlock:
-    """Return a block in which no line is so long that a pattern takes for ever over it."""
+    """A block in which no line is so long that a pattern takes for ever over it."""
     if max(map(len, block.text.split(b"\n"))) <= _LONGEST_LINE:
         return block
     # A return parts lines for every pattern, and moves no line's number.
@@ -226,7 +226,7 @@ class _Lines(State):
     def _whole(
         self, read: list[tuple[bytes, bytes]], text: bytes, skipped: re.Pattern[bytes]
     ) -> list[tuple[bytes, bytes]]:
-        """Return the steps whose optimizer ran."""
+        """The steps whose optimizer ran."""
         skips = skipped.findall(text)
         if not any(skip.strip(b"0") for skip in skips):
             return read
@@ -319,7 +319,7 @@ class _Bars(State):
 
     @property
     def sure(self) -> bool:
-        """Whether there is a bar of many states."""
+        """True when there is a bar of many states."""
         return any(len(bar.steps) > _MANY for bar in self.bars.values())
 
     def readings(self) -> Readings:
@@ -342,7 +342,7 @@ class _Plain(State):
 
     @property
     def sure(self) -> bool:
-        """Whether many steps are told in words."""
+        """True when many steps are told in words."""
         return len(self.found.values) > _MANY
 
     def readings(self) -> Readings:
@@ -422,7 +422,7 @@ class _Plain(State):
 
 
 def _numbers(texts: Sequence[bytes]) -> FloatArray:
-    """Return numbers, of which thousands may be grouped by commas."""
+    """Numbers, of which thousands may be grouped by commas."""
     try:
         return np.fromiter(map(float, texts), np.float64, len(texts))
     except ValueError:
@@ -443,7 +443,7 @@ def _scale(label: bytes, unit: bytes) -> float:
 
 
 def _clocks(texts: Sequence[bytes]) -> list[int]:
-    """Return the seconds of clocks, all at once where they have hours."""
+    """The seconds of clocks, all at once where they have hours."""
     if {text.count(b":") for text in texts} != {_TWO}:
         return [_seconds(text) for text in texts]
     parts = np.fromiter(map(int, b":".join(texts).split(b":")), np.int64)

@@ -84,7 +84,7 @@ class MeasuredSteps(Record):
 
 @reads("a log of steps")
 def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) -> MeasuredSteps:
-    """Return the measured steps of a log; refuse a file in which none, or too few, are read.
+    """The measured steps of a log; refuse a file in which none, or too few, are read.
 
     A batch or a sequence that the file says need not be given, and may not differ from what is.
     `block_bytes`: as much of the file is looked at at once; no result depends on it.
@@ -129,7 +129,7 @@ def _even(ordered: FloatArray) -> tuple[int, list[float]]:
 
 
 def _shares(ordered: FloatArray, shares: Sequence[float]) -> list[float]:
-    """Return the values below which shares of sorted ones lie."""
+    """The values below which shares of sorted ones lie."""
     found = []
     for share in shares:
         place = share * (ordered.size - 1)
@@ -139,7 +139,7 @@ def _shares(ordered: FloatArray, shares: Sequence[float]) -> list[float]:
 
 
 def _known(path: Path, readings: Readings, run: RunSize) -> RunSize:
-    """Return the size of a run by its log and by what is said of it, which must agree."""
+    """The size of a run by its log and by what is said of it, which must agree."""
     return RunSize(
         global_batch=_one(path, "global batch", readings.batches, run.global_batch),
         sequence=_one(path, "sequence length", readings.sequences, run.sequence),
@@ -158,7 +158,7 @@ def _one(path: Path, what: str, found: set[int], given: int | None) -> int | Non
 
 
 def _times_s(path: Path, readings: Readings, run: RunSize) -> FloatArray:
-    """Return the time of each step that the readings tell, s."""
+    """Time of each step that the readings tell, s."""
     values = np.frombuffer(readings.values, dtype=np.float64)
     steps = np.frombuffer(readings.steps, dtype=np.int32) if readings.steps else None
     for end in (float(values.min()), float(values.max())):
@@ -201,7 +201,7 @@ def _needed(path: Path, readings: Readings, run: RunSize) -> float:
 
 
 def _rates(values: FloatArray, steps: NDArray[np.int32] | None, window: int) -> FloatArray:
-    """Return rates of separate steps from those of a moving window that starts cold.
+    """Rates of separate steps from those of a moving window that starts cold.
 
     The first reading is of one step, the next of two, until the window is full. Of a long log,
     windows that do not overlap and leave out the first count; of a short one, differences.
@@ -215,7 +215,6 @@ def _rates(values: FloatArray, steps: NDArray[np.int32] | None, window: int) -> 
 
 
 def _warm_up(times: FloatArray) -> int:
-    """Return how many steps come before a run is warm."""
     cold = times > _COLD * float(np.median(times[len(times) // 2 :]))
     return int(cold.argmin())
 
